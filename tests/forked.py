@@ -69,7 +69,7 @@ IMPORTED: Final = (
     "newel.providers.scripted",
     "newel.providers.model_server",
     "newel.review.decide",
-    "newel.review.tracking.write_ahead_log",
+    "newel.review.tracking.effect_log",
     "newel.review.store.garbage_collection",
     "newel.review.tracking.change_recorder",
     "newel.review.project",

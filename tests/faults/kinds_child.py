@@ -11,21 +11,22 @@ import anyio
 import anyio.to_thread
 
 from newel.review.store import garbage_collection
-from newel.review.tracking import change_recorder, write_ahead_log
+from newel.review.tracking import change_recorder, effect_log
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.disk import file_kinds
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots import local_source, manager
 from tests.faults import begun
+from tests.tracked import begin, end
 
 __all__ = [
     "change_recorder",
+    "effect_log",
     "file_kinds",
     "garbage_collection",
     "local_source",
     "manager",
-    "write_ahead_log",
 ]
 
 BEGIN = (
@@ -44,15 +45,15 @@ def sh(project: Path, text: str) -> None:
 async def main(folder: Path, what: str) -> None:
     anyio.to_thread.current_default_thread_limiter().total_tokens = 1
     recorders = RecorderRegistry(folder / "home")
-    found = await recorders.of(LocalWorkspace(str(folder / "project")))
+    found = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     if what == "undo":
-        await found.project.carry_out(await found.project.undo())
+        await found.project.apply(await found.project.undo())
     else:
-        effect = await found.begin(TrackedRun("s", title="work"), None)
+        effect = await begin(found, TrackedRun("s", title="work"), None)
         sh(folder / "project", DOES)
         if what == "die":
             os.kill(os.getpid(), 9)
-        await found.end(effect)
+        await end(effect)
     recorders.close()
     os.writev(1, [b"done"])
 

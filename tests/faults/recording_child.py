@@ -9,16 +9,16 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from newel.review.retries import retried
-from newel.review.tracking import change_recorder, write_ahead_log
-from newel.review.tracking.effects import TrackedRun
+from newel.review.tracking import change_recorder, effect_log
+from newel.review.tracking.effects import TrackedRun, retry
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.terminal.signals import on_signals
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots import local_source, manager
 from tests.faults import begun
+from tests.tracked import begin, end
 
-__all__ = ["change_recorder", "local_source", "manager", "write_ahead_log"]
+__all__ = ["change_recorder", "effect_log", "local_source", "manager"]
 
 OLD = {"a": b"one\ntwo\n", "b": b"b\n", "c/d": b"d\n"}
 
@@ -51,10 +51,10 @@ async def work(folder: Path) -> None:
         await workspace.write_bytes(str(project / "c/d"), b"D\n")
 
     for command, path in ((first, None), (third, "c/d"), (second, None)):
-        found = await retried(lambda: recorders.of(workspace))
-        effect = await retried(lambda path=path, found=found: found.begin(run, path))
+        found = await retry(lambda: recorders.recorder_of(workspace))
+        effect = await retry(lambda path=path, found=found: begin(found, run, path))
         await command()
-        for words in await found.end(effect):
+        for words in await end(effect):
             os.writev(1, [words.encode()])
     recorders.close()
     os.writev(1, [b"done"])

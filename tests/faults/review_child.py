@@ -102,7 +102,7 @@ async def undo(folder: Path) -> None:
         await DiskSync(ledger, workspace).recover()
         project = ProjectReview(ledger, workspace)
         plan = await project.undo()
-        await project.carry_out(plan)
+        await project.apply(plan)
     check(plan.conflicts)
 
 

@@ -41,10 +41,10 @@ async def done(folder: Path) -> None:
 
 async def undo(folder: Path) -> None:
     recorders = RecorderRegistry(folder / "home")
-    recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
+    recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert plan.conflicts == ()
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
     recorders.close()
 
 
@@ -85,7 +85,7 @@ async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path
         killed += ran.killed
         with ran.noted(f"killed at {step}"):
             recorders = RecorderRegistry(folder / "home")
-            recorder = await recorders.of(LocalWorkspace(str(folder / "project")))  # which recovers
+            recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))  # which recovers
             if tree(folder / "project") != before:
                 try:
                     plan = await recorder.project.undo()
@@ -93,7 +93,7 @@ async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path
                     error.add_note(str(tree(folder / "project")))
                     raise
                 assert plan.conflicts == ()
-                await recorder.project.carry_out(plan)
+                await recorder.project.apply(plan)
             assert tree(folder / "project") == before
             recorders.close()
     assert killed

@@ -32,10 +32,10 @@ def fresh(folder: Path) -> Path:
 
 async def undo(folder: Path) -> None:
     recorders = RecorderRegistry(folder / "home")
-    recorder = await recorders.of(LocalWorkspace(str(folder / "project")))
+    recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))
     plan = await recorder.project.undo()
     assert not plan.conflicts
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
     recorders.close()
 
 

@@ -123,7 +123,7 @@ async def test_an_undo_that_died_before_it_wrote_a_file_is_finished_and_not_undo
         assert {one.path for one in await project.saver.recover()} == set(OLD)
         assert files(project) == OLD
         again = Runs(ledger, LocalWorkspace(str(project.folder)))
-        await again.carry_out(await again.undo())
+        await again.apply(await again.undo())
         assert files(project) == NEW
         assert ledger.intents() == []
 

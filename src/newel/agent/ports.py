@@ -173,9 +173,9 @@ class Tool(Protocol):
         ...
 
     async def serial_key(self, arguments: Any, /) -> str | None:
-        """The key that orders the calls of one message, computed before the policy is asked. A call without a key overlaps with
-        all others; calls with equal keys run one after the other; ``"*"`` runs alone, after all earlier calls and before all
-        later ones. Every exception but cancellation becomes an error result, and the call is not executed.
+        """Which calls of one message may overlap, asked before the policy is, if there are several: None overlaps with all others; calls with equal keys
+        run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
+        Every exception but cancellation becomes an error result, and the call is not executed.
         """
         ...
 

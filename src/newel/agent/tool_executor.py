@@ -114,7 +114,7 @@ class ToolExecutor:
 
         try:
             for call in calls:
-                await self.admit(call)
+                await self.admit(call, is_alone=len(calls) == 1)
             if len(calls) == 1:
                 await self.decide(calls[0])
                 await self.execute(calls[0])
@@ -167,8 +167,8 @@ class ToolExecutor:
             for index in range(len(calls)):
                 group.start_soon(one, index)
 
-    async def admit(self, call: _PendingCall) -> None:
-        """Find the tool and check the arguments. A failure becomes the call's refusal."""
+    async def admit(self, call: _PendingCall, *, is_alone: bool) -> None:
+        """Find the tool and check the arguments; what fails becomes the call's refusal."""
         request = call.call
         tool = self.tools.get(request.name)
         if tool is None:
@@ -184,7 +184,8 @@ class ToolExecutor:
             self.limiter.tool_calls += 1
             try:
                 call.arguments = tool.parse(request.arguments)
-                call.key = await tool.serial_key(call.arguments)
+                if not is_alone:
+                    call.key = await tool.serial_key(call.arguments)
             except InvalidArguments as error:
                 call.refusal = str(error)
             except Exception as error:  # noqa: BLE001 — what a tool raises becomes its result, and the run continues

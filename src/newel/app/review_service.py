@@ -27,7 +27,7 @@ async def open_desk(
     from newel.workspace.process.runner import OutputLimits
 
     own = crew.ground.workspace(crew.ground.name, OutputLimits())
-    project = (await crew.recorders.of(own)).project
+    project = (await crew.recorders.recorder_of(own)).project
     traces = (
         None if ephemeral else Traces(engine, settings.home / "traces", project.workspace.name, crew.secrets)
     )

@@ -42,7 +42,7 @@ class WorkspaceFactory(NamedTuple):
         for each in self.attending:
             each.attend(agent)
         if self.recording is not None:
-            agent.news = self.recording.news
+            agent.news = self.recording.undo_notice
 
 
 async def open_workspaces(

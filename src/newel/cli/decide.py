@@ -78,7 +78,7 @@ def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.N
         parser.error("name hunks or files, or use --all")
 
     async def run(project: ProjectReview | None) -> int:
-        from newel.review.decide import chosen, look
+        from newel.review.decide import load_pending, select_hunks
         from newel.terminal.review.interactive import NOTHING_WAITS, settle
 
         person = Prompter()
@@ -89,7 +89,9 @@ def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.N
         async def confirm(about: str) -> bool:
             return await person.agrees(about, words.QUESTIONS[verdict], yes=given.yes)
 
-        choice = chosen(await look(project), given.names, verdict, every=given.every, mine=given.mine)
+        choice = select_hunks(
+            await load_pending(project), given.names, verdict, every=given.every, mine=given.mine
+        )
         outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(given.host))
         return DONE if outcome.is_done else FAILED
 

@@ -93,7 +93,7 @@ def _is_finished(project: ProjectReview) -> bool:
 async def _take_back(project: ProjectReview, plan: RollbackPlan, *, yes: bool, called: Called) -> int:
     person = Prompter()
 
-    is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
+    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
 
     async def confirm(about: str) -> bool:
         return await person.agrees(about, words.take_back_question(is_redo), yes=yes)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from newel.agent.errors import WorkspaceError
 from newel.permissions.secret_paths import Judgement, SecretPaths
 from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import DirectoryEntry, FileInfo, Workspace
+from newel.workspace.port import DirectoryEntry, FileInfo, Workspace, WriteResult
 
 
 def refusal_message(path: str, judged: Judgement, *, writes: bool = False) -> str:
@@ -62,7 +62,7 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
+    ) -> WriteResult:
         return await self._inner.write_bytes(self._open(path, writes=True), data, expect=expect, mode=mode)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:

@@ -2,9 +2,10 @@
 
 model          one file under review, as values and pure functions: file_review (base, hunks, layers), edits, proposal, merge,
                decisions, rebase, revert_applied, history; file_lines and file_kinds turn files into lines
-store          the SQLite ledger, its schema, its garbage collection and history truncation, and a watch on other processes
-tracking       workspaces that record what an agent does: change_recorder, the write-ahead log of effects, the isolated copy
-save           writes accepted hunks to the disk, and syncs the ledger from it
+store          the SQLite ledger, its schema and transactions, its garbage collection, and a watch on other processes
+tracking       workspaces that record what an agent does: change_recorder, the log of pending effects, the isolated copy
+save           writes accepted hunks to the disk, and updates the ledger from it; save_plans orders the writes
+folders        folders that files imply, and those that go with the last file of a run
 checkpoints    files before a run, and the rollback to them; revert computes it
 project        the runs of a project, and how one is undone
 decide         selects and decides pending hunks

@@ -1,13 +1,13 @@
-"""How files were before a run of an agent, and the way back there.
+"""Checkpoints: the files before a run of an agent, and the rollback to them.
 
     points = Checkpoints(ledger, saver)
-    point = await points.begin(run)                     # a run begins
+    point = await points.begin(run)                     # a run starts
     await points.touch(point.id, "src/a.py")            # before it changes a file
-    plan = await points.plan(point.id, "hard_all")      # what a rollback would do, for a person to confirm
-    await points.rollback(plan)                         # into the buffers; a save brings it to the disk
+    plan = await points.plan(point.id, "hard_all")      # a rollback, for the user to confirm
+    await points.rollback(plan)                         # changes the buffers; a save writes them to the disk
 
-A rollback is a run like any other, with a checkpoint of its own: so it can be rolled back. The journal keeps all that a
-rollback takes out of a buffer.
+A rollback is a run like any other, with a checkpoint of its own, so it can be rolled back. The history has everything that a
+rollback removes from a buffer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Wire, new_id, now
-from newel.review.created_folders import grown, missing
+from newel.review.folders import grown, missing
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, is_blob, lines_of_state
 from newel.review.model.file_review import (
@@ -35,10 +35,11 @@ from newel.review.model.file_review import (
 )
 from newel.review.model.history import HistoryEntry
 from newel.review.model.patch import file_patch
-from newel.review.revert import RevertConflict, RevertStep, restored_to, rewound, taken_back
+from newel.review.revert import RevertConflict, RevertStep, restore_to, revert_hunks, rewind
 from newel.review.save import DiskSync
-from newel.review.save_plans import saving_of
-from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, LedgerError, SaveIntent
+from newel.review.save_plans import planned_write
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, SaveIntent
+from newel.review.store.schema import LedgerError
 from newel.workspace.snapshots.tree import FileSnapshot
 
 Mode = Literal["hard_all", "scoped_selected"]
@@ -48,7 +49,7 @@ TITLE: Final = 80
 
 
 class UnknownCheckpoint(ReviewError):
-    """There is no such checkpoint, or it knows nothing of the file."""
+    """There is no such checkpoint, or it does not include the file."""
 
 
 class Diff3(Wire, frozen=True, kw_only=True):
@@ -73,8 +74,8 @@ class FileVersions(NamedTuple):
 
 
 class FilePlan(Wire, frozen=True, kw_only=True):
-    """What a rollback does to a file's buffer of revision ``rev``, as a unified diff; ``hunks`` are those taken back.
-    ``about`` says in words what no line shows.
+    """The effect of a rollback on a file's buffer of revision ``rev``, as a unified diff; ``hunks`` are those that are undone.
+    ``about`` describes what no line shows.
     """
 
     path: str
@@ -85,9 +86,7 @@ class FilePlan(Wire, frozen=True, kw_only=True):
 
 
 class RollbackPlan(Wire, frozen=True, kw_only=True):
-    """A rollback that can be carried out. ``run`` is the run that it will be, to which its own checkpoint belongs. Files on
-    which it would do nothing are none of ``files``.
-    """
+    """A planned rollback. ``run`` is its own run, which its own checkpoint belongs to. ``files`` are those that it changes."""
 
     checkpoint: str
     mode: Mode
@@ -108,40 +107,39 @@ class Checkpoints:
     # -- taking them --------------------------------------------------------------------------------
 
     async def begin(self, run: str, *, session: str = "", title: str = "") -> Checkpoint:
-        """The checkpoint of a run: a new one, or the one that it has."""
+        """The checkpoint of a run: the one it has, or a new one."""
         return await anyio.to_thread.run_sync(self._begin, run, session, title)
 
     def _begin(self, run: str, session: str, title: str) -> Checkpoint:
         with self._lock:
-            for known in self._ledger.checkpoints():
-                if known.run == run:
-                    return known
-            made = Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, session=session, title=title)
-            self._ledger.add_checkpoint(made)
-            return made
+            if existing := self._ledger.checkpoint_of_run(run):
+                return existing
+            checkpoint = new_checkpoint(run, session=session, title=title)
+            self._ledger.add_checkpoint(checkpoint)
+            return checkpoint
 
     async def touch(self, checkpoint: str, *paths: str, as_known: bool = False) -> None:
-        """Remember files as their buffers are, before a run changes them; what is remembered already stays. First what the
-        disk has is taken up, unless ``as_known``. Raises ``UnknownCheckpoint``, and what ``DiskSync.refresh`` raises.
+        """Add files with their current buffers, before a run changes them; files that were added before stay. Updates them from the
+        disk first, unless ``as_known``. Raises ``UnknownCheckpoint``, and whatever ``DiskSync.refresh`` raises.
         """
         if not as_known:
             for path in paths:
                 await self._saver.refresh(path)
-        fresh = await anyio.to_thread.run_sync(self._fresh, checkpoint, paths)
+        fresh = await anyio.to_thread.run_sync(self._missing_files, checkpoint, paths)
         if fresh:
             new = [before.path for before in fresh if not before.blob]
             folders = await missing(self._saver.workspace, new)
-            await anyio.to_thread.run_sync(self._grow, checkpoint, fresh, folders)
+            await anyio.to_thread.run_sync(self._add_files, checkpoint, fresh, folders)
 
-    def _fresh(self, checkpoint_id: str, paths: Sequence[str]) -> list[FileVersion]:
-        """How the files are that a checkpoint does not know."""
+    def _missing_files(self, checkpoint_id: str, paths: Sequence[str]) -> list[FileVersion]:
+        """The current versions of files that a checkpoint lacks."""
         known = {before.path for before in self.get(checkpoint_id).files}
         return [self._before(path) for path in dict.fromkeys(paths) if path not in known]
 
-    def _grow(
+    def _add_files(
         self, checkpoint_id: str, fresh: Sequence[FileVersion], missing: Mapping[str, Sequence[str]]
     ) -> None:
-        """``missing`` are the folders that were not there above files that were not there."""
+        """``missing`` are the missing parent folders of missing files."""
         with self._lock:
             checkpoint = self.get(checkpoint_id)
             known = {before.path for before in checkpoint.files}
@@ -160,13 +158,12 @@ class Checkpoints:
 
     def get(self, checkpoint_id: str) -> Checkpoint:
         """Raises ``UnknownCheckpoint``."""
-        for checkpoint in self._ledger.checkpoints():
-            if checkpoint.id == checkpoint_id:
-                return checkpoint
-        raise UnknownCheckpoint(f"There is no checkpoint {checkpoint_id}. Look at the list of checkpoints.")
+        if checkpoint := self._ledger.checkpoint(checkpoint_id):
+            return checkpoint
+        raise UnknownCheckpoint(f"There is no checkpoint {checkpoint_id}. List the checkpoints.")
 
     def diff3(self, checkpoint_id: str, path: str) -> Diff3:
-        """Raises ``UnknownCheckpoint``, also for a file that the checkpoint knows nothing of."""
+        """Raises ``UnknownCheckpoint``, also for a file that the checkpoint does not include."""
         found = self.versions(self.get(checkpoint_id), path)
         return Diff3(
             path=path,
@@ -178,22 +175,22 @@ class Checkpoints:
         )
 
     def versions(self, checkpoint: Checkpoint, path: str) -> FileVersions:
-        """Raises ``UnknownCheckpoint`` for a file that the checkpoint knows nothing of."""
+        """Raises ``UnknownCheckpoint`` for a file that the checkpoint does not include."""
         base = self._lines(_before_of(checkpoint, path))
         review = self._ledger.get(path)
         later = self._ledger.entries_after(path, checkpoint.run)
         proposed = base
         if later is not None:
-            proposed = buffer(rewound(review, [each for each in later if each.rev <= review.rev]))
+            proposed = buffer(rewind(review, [each for each in later if each.rev <= review.rev]))
         return FileVersions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------
 
     async def plan(self, checkpoint_id: str, mode: Mode, hunk_ids: Sequence[str] = ()) -> RollbackPlan:
-        """What a rollback would do; it changes no buffer and nothing on the disk, but takes up what the disk has.
+        """Plan a rollback. Changes no file and no buffer, but updates the buffers from the disk.
 
-        ``hard_all`` makes each file what it was before the run, whatever came later. ``scoped_selected`` takes the hunks
-        ``hunk_ids`` of the run back, and nothing else; one that something newer stands on is a conflict, and stays. Raises
+        ``hard_all`` restores each file to its state before the run, whatever changed since. ``scoped_selected`` undoes the hunks
+        ``hunk_ids`` of the run and nothing else; a hunk with a newer change on it is a conflict, and stays. Raises
         ``UnknownCheckpoint`` and ``UnknownHunk``.
         """
         checkpoint = await anyio.to_thread.run_sync(self.get, checkpoint_id)
@@ -213,13 +210,13 @@ class Checkpoints:
         )
         left_alone = {conflict.path for conflict in conflicts}
         paths = [before.path for before in checkpoint.files if before.path not in left_alone]
-        return await anyio.to_thread.run_sync(self._filled, plan, checkpoint, paths, conflicts)
+        return await anyio.to_thread.run_sync(self._fill, plan, checkpoint, paths, conflicts)
 
     def _has_changed(self, checkpoint: Checkpoint, path: str) -> bool:
-        """Whether there is anything of a run's in a file to be taken back: it may have been left out of a review."""
+        """Whether a run changed a file: it may have been left out of a review."""
         return self._ledger.entries_after(path, checkpoint.run) is not None
 
-    def _filled(
+    def _fill(
         self,
         plan: RollbackPlan,
         checkpoint: Checkpoint,
@@ -229,12 +226,12 @@ class Checkpoints:
         steps = [self._step(plan, checkpoint, path) for path in paths]
         if plan.mode == "scoped_selected":
             known = {name for step in steps for name in step.known}
-            for conflict in conflicts:  # what is in those files may be named, and is left alone
+            for conflict in conflicts:  # hunks of those files are valid, but stay
                 review = self._ledger.get(conflict.path)
                 known |= {one.id for one in (*review.hunks, *review.applied)}
             if unknown := [name for name in plan.hunk_ids if name not in known]:
                 raise UnknownHunk(
-                    f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read it anew."
+                    f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read the file again."
                 )
         files = tuple(
             FilePlan(
@@ -251,10 +248,10 @@ class Checkpoints:
         return msgspec.structs.replace(plan, files=files, conflicts=(*conflicts, *found))
 
     async def rollback(self, plan: RollbackPlan, *, save: bool = False) -> list[FileReview]:
-        """Do what a plan says, in the buffers; ``DiskSync.save`` brings it to the disk. Raises ``StaleRevision`` if a file's
-        review has changed since the plan; then nothing has been changed.
+        """Apply a plan to the buffers; ``DiskSync.save`` writes them to the disk. Raises ``StaleRevision`` if a file's review has changed
+        since the plan; then nothing has changed.
 
-        ``save``: the caller does that at once, and ends the intent ``plan.run``; if it dies, ``DiskSync.recover`` does.
+        ``save``: the caller saves at once, and ends the intent ``plan.run``; if it dies, ``DiskSync.recover`` does.
         """
         folders = await missing(self._saver.workspace, [file.path for file in plan.files])
         return await anyio.to_thread.run_sync(self._roll_back_all, plan, save, folders)
@@ -268,15 +265,15 @@ class Checkpoints:
             if not plan.files:
                 return []
             own = self._begin_rollback(plan.run, checkpoint)
-            self._grow(own.id, self._fresh(own.id, [file.path for file in plan.files]), missing)
+            self._add_files(own.id, self._missing_files(own.id, [file.path for file in plan.files]), missing)
             reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
             if save:
-                files = [saving_of(review, self.taken_back(plan, review)) for review in reviews]
+                files = [planned_write(review, self.restoring_hunks(plan, review)) for review in reviews]
                 self._ledger.begin_saving(SaveIntent(id=plan.run, files=tuple(files)))
             return reviews
 
     def _begin_rollback(self, run: str, of: Checkpoint) -> Checkpoint:
-        """The checkpoint of a rollback, whose title does not grow however often one is rolled back."""
+        """The checkpoint of a rollback. Its title names the original run, so that it does not grow with repeated rollbacks."""
         about = of.about or of.title or of.id
         about = about if len(about) <= TITLE else about[: TITLE - 1] + "…"
         is_redo = bool(of.about) and not of.is_redo
@@ -285,8 +282,8 @@ class Checkpoints:
         self._ledger.add_checkpoint(made)
         return made
 
-    def taken_back(self, plan: RollbackPlan, review: FileReview) -> list[str]:
-        """The hunks that a rollback has put into a file's review, for a save to bring them to the disk."""
+    def restoring_hunks(self, plan: RollbackPlan, review: FileReview) -> list[str]:
+        """The hunks that a rollback added to a file's review, for a save to write."""
         swaps = [each.forward.hunks for each in self._ledger.entries(run=plan.run)]
         known = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
         made = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in known}
@@ -297,7 +294,7 @@ class Checkpoints:
             found = self._ledger.get(file.path).rev
             if found != file.rev:
                 raise StaleRevision(
-                    f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it anew."
+                    f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it again."
                 )
 
     def _roll_back(self, plan: RollbackPlan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
@@ -311,8 +308,8 @@ class Checkpoints:
         review, entries = self._read(path)
         if plan.mode == "hard_all":
             before = _before_of(checkpoint, path)
-            return restored_to(review, entries, checkpoint, before, self._lines(before))
-        return taken_back(review, entries, checkpoint.run, plan.hunk_ids)
+            return restore_to(review, entries, checkpoint, before, self._lines(before))
+        return revert_hunks(review, entries, checkpoint.run, plan.hunk_ids)
 
     def _read(self, path: str) -> tuple[FileReview, list[HistoryEntry]]:
         """A review, and its journal up to there."""
@@ -326,11 +323,16 @@ class Checkpoints:
         )
 
 
+def new_checkpoint(run: str, *, session: str = "", title: str = "") -> Checkpoint:
+    """A checkpoint that is not in the ledger yet."""
+    return Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, session=session, title=title)
+
+
 def _before_of(checkpoint: Checkpoint, path: str) -> FileVersion:
     for before in checkpoint.files:
         if before.path == path:
             return before
-    raise UnknownCheckpoint(f"Checkpoint {checkpoint.id} knows nothing of {path}.")
+    raise UnknownCheckpoint(f"Checkpoint {checkpoint.id} does not include {path}.")
 
 
 def _text(lines: Lines) -> str | None:

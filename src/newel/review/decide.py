@@ -1,11 +1,11 @@
-"""Deciding on hunks outside an editor: what waits in a project, what a person means by their words, and what comes of it.
+"""Decisions on pending hunks outside an editor: load them, select some by name, decide, and write the accepted ones.
 
-    found = await look(project)                               # with the disk as it is now
-    choice = chosen(found, ["h_1a", "src/b.py"], "keep")
-    reviews = await decide(project, choice)                   # in the ledger, at once
-    written = await write(project, reviews, choice.hunks)     # what was kept goes to the disk
+    found = await load_pending(project)                               # updated from the disk
+    choice = select_hunks(found, ["h_1a", "src/b.py"], "keep")
+    reviews = await decide(project, choice)                   # in the ledger, in one transaction
+    written = await write(project, reviews, choice.hunks)     # accepted hunks, to the disk
 
-A decision is a change of the ledger; the files come after it. What cannot be written stays decided.
+A decision changes the ledger; the files are written after it. A hunk that cannot be written stays decided.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, Literal, NamedTuple
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.review.implied import above
+from newel.review.folders import parents
 from newel.review.model.decisions import Mine, decided
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind as FileKind
@@ -41,35 +41,36 @@ from newel.review.model.patch import file_patch
 from newel.review.project import ProjectReview
 from newel.review.save import Saved, SaveFailed
 from newel.review.serialize import HunkKind, View, hunk_kind
-from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.schema import LedgerError
 
 Verdict = Literal["keep", "reject"]
 
 NAMED: Final = 5
-"""Hunks that are named where a beginning of an id is one of many."""
+"""Hunks that an error names if a prefix is ambiguous."""
 
 
 class DecisionProblem(NamedTuple):
-    """A file that was left as it is, and why."""
+    """A file that was left unchanged, and why."""
 
     path: str
     reason: str
 
 
 class PendingReviews(NamedTuple):
-    """The files under review, by their paths: those with hunks, and those that could not be looked at."""
+    """The files with hunks, sorted by path, and those that could not be read."""
 
     reviews: list[FileReview]
     problems: list[DecisionProblem]
 
     @property
     def waiting(self) -> int:
-        """How many hunks somebody has to do something about."""
+        """The number of hunks that need a decision or are not written yet."""
         return sum(hunk.state != "rejected" for review in self.reviews for hunk in review.hunks)
 
 
 class Selection(NamedTuple):
-    """A verdict on hunks of files. ``left`` are hunks of the files that are not decided by it, each with the reason."""
+    """A verdict on hunks of files. ``left`` are hunks of these files that it does not decide, with the reason."""
 
     verdict: Verdict
     picks: dict[str, tuple[FileReview, list[Hunk]]]
@@ -117,8 +118,8 @@ class PendingFileHunks(View, frozen=True):
 # -- looking ------------------------------------------------------------------------------------------
 
 
-async def look(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
-    """The files with hunks (of ``paths``; None: of all), once the disk was taken up. Raises ``LedgerError``."""
+async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
+    """The files with hunks (of ``paths``; None: of all), updated from the disk. Raises ``LedgerError``."""
     found = PendingReviews([], [])
     for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
         try:
@@ -137,22 +138,22 @@ def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
 
 
 def run_of(hunk: Hunk) -> str:
-    """The agent's run that proposed a hunk, the latest of several; empty for the user's own."""
+    """The run that proposed a hunk, the latest of several; empty for the user's own."""
     return next((layer.run for layer in reversed(hunk.layers) if layer.run), "")
 
 
-def run_names(ledger: Ledger) -> dict[str, Checkpoint]:
+def checkpoints_by_run(ledger: Ledger) -> dict[str, Checkpoint]:
     """The checkpoints of runs, by the run."""
     return {checkpoint.run: checkpoint for checkpoint in ledger.checkpoints()}
 
 
 def patch_of(review: FileReview, hunks: Sequence[Hunk]) -> str:
-    """What hunks of a file do to it by themselves, as git writes it."""
+    """The effect of these hunks alone on a file, as a git patch."""
     return file_patch(review.path, review.base, render(review.base, hunks))
 
 
 def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
-    """The files under review, as they stand in JSON."""
+    """The JSON view of the files under review."""
     return [
         PendingFileHunks(
             file_path=review.path,
@@ -177,9 +178,9 @@ def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
     ]
 
 
-def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
-    """The files in which something waits of runs that a session began at a time (as ``newel.agent.messages.now`` tells it)
-    or later. Raises ``LedgerError``.
+def files_with_pending(ledger: Ledger, session: str, since: str) -> list[str]:
+    """The files with pending hunks of runs that a session started at a time (see ``newel.agent.messages.now``) or later. Raises
+    ``LedgerError``.
     """
     runs = [each for each in ledger.checkpoints() if each.session == session and each.created >= since]
     ids = {each.run for each in runs}
@@ -194,7 +195,7 @@ def files_to_decide(ledger: Ledger, session: str, since: str) -> list[str]:
 # -- choosing -----------------------------------------------------------------------------------------
 
 
-def chosen(
+def select_hunks(
     found: PendingReviews,
     words: Sequence[str],
     verdict: Verdict,
@@ -202,11 +203,10 @@ def chosen(
     every: bool = False,
     mine: Mine | None = None,
 ) -> Selection:
-    """The hunks that words name: by an id or the beginning of one, by a file's path, or ``every`` one.
+    """The hunks that words name: by an id or a prefix of it, by a file's path, or ``every`` one.
 
-    A hunk that is named is meant whatever its state; a file stands for what waits in it. Raises ``UnknownHunk`` for a word that
-    names nothing or several hunks, and ``NeedsChoice`` where the user's own lines would be dropped and ``mine`` does not say
-    how; then nothing is chosen.
+    A hunk that is named is selected in any state; a file stands for its undecided hunks. Raises ``UnknownHunk`` for a word that
+    names no hunk or several, and ``NeedsChoice`` if the user's own lines would be dropped and ``mine`` does not say how.
     """
     choice = Selection(verdict, {}, [], mine)
     paths = {each.path for each in (*found.reviews, *found.problems)}
@@ -223,7 +223,7 @@ def chosen(
             raise UnknownHunk(f"Nothing under review is named {word}: {_why(found.reviews, word)}.")
     choice.left.extend(problem for problem in found.problems if problem.path in whole)
     for review in found.reviews:
-        picked = list(_picked(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
+        picked = list(_pick(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
         if picked:
             choice.picks[review.path] = (review, picked)
     return choice
@@ -239,9 +239,7 @@ def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[st
     if len(found) > 1:
         names = ", ".join(name for _, name in found[:NAMED])
         more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise UnknownHunk(
-            f"{len(found)} hunks begin with {word}: {names}{more}. Say more of the one you mean."
-        )
+        raise UnknownHunk(f"{len(found)} hunks begin with {word}: {names}{more}. Type more of its id.")
     return found[0] if found else None
 
 
@@ -253,35 +251,33 @@ def _why(reviews: Sequence[FileReview], word: str) -> str:
             if word.startswith("h_") and root_of(hunk.id).startswith(root_of(word))
         ]
         if changed:
-            return f"that hunk of {review.path} has changed since it had this id. Look at it again: `newel review`"
+            return f"that hunk of {review.path} has changed since it had this id; look at it again: `newel review`"
         if any(one.id == word for one in review.applied):
-            return f"that hunk stands in {review.path} already, and `newel undo` takes it back"
+            return f"that hunk is in {review.path} already; `newel undo` undoes it"
     return "`newel review` lists hunks and files"
 
 
-def _picked(
-    choice: Selection, review: FileReview, named: Collection[str], *, is_whole: bool
-) -> Iterator[Hunk]:
+def _pick(choice: Selection, review: FileReview, named: Collection[str], *, is_whole: bool) -> Iterator[Hunk]:
     for hunk in review.hunks:
         if hunk.id in named:
             if choice.verdict == "keep" or hunk.state != "rejected":
-                yield _checked(choice, review, hunk)
+                yield _require_choice(choice, review, hunk)
         elif not is_whole or hunk.state == "rejected":
             continue
         elif choice.verdict == "keep" and hunk.conflict and hunk.state == "pending":
-            reason = f"hunk {hunk.id} is a conflict; to keep it all the same, name it"
+            reason = f"hunk {hunk.id} is a conflict; to keep it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         elif choice.verdict == "reject" and hunk.by_user:
-            reason = f"hunk {hunk.id} is all your own; to drop it all the same, name it"
+            reason = f"hunk {hunk.id} is all your own; to drop it anyway, name it"
             choice.left.append(DecisionProblem(review.path, reason))
         else:
-            yield _checked(choice, review, hunk)
+            yield _require_choice(choice, review, hunk)
 
 
-def _checked(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
+def _require_choice(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
     if choice.verdict == "reject" and hunk.has_user_layer and choice.mine is None:
         raise NeedsChoice(
-            f"Hunk {hunk.id} of {review.path} has lines of your own. Say --mine peel to drop only those, or --mine base to "
+            f"Hunk {hunk.id} of {review.path} has lines of your own. Use --mine peel to drop only those, or --mine base to "
             "drop all of it. Nothing was changed."
         )
     return hunk
@@ -291,8 +287,8 @@ def _checked(choice: Selection, review: FileReview, hunk: Hunk) -> Hunk:
 
 
 async def decide(project: ProjectReview, choice: Selection) -> list[FileReview]:
-    """Put a verdict down on all files at once. Raises ``StaleRevision`` if the review of one has changed since it was looked at;
-    then nothing is decided.
+    """Apply a verdict to all files in one transaction. Raises ``StaleRevision`` if one has changed since it was loaded; then nothing
+    is decided.
     """
 
     def put_down() -> list[FileReview]:
@@ -301,7 +297,7 @@ async def decide(project: ProjectReview, choice: Selection) -> list[FileReview]:
             for review, hunks in choice.picks.values():
                 ids = [hunk.id for hunk in hunks]
                 try:
-                    reviews.append(_decided(project, review, ids, choice.verdict, choice.mine))
+                    reviews.append(_decide_on(project, review, ids, choice.verdict, choice.mine))
                 except StaleRevision as error:
                     raise StaleRevision(
                         f"{review.path} changed since it was shown. Nothing was decided; look at it again: `newel review`."
@@ -318,13 +314,13 @@ async def decide_hunks(
     verdict: Verdict | Literal["later"],
     mine: Mine | None = None,
 ) -> FileReview:
-    """Decide on hunks of a file, in one change; ``later`` takes a decision back. Raises as ``reject`` does, and
+    """Decide on hunks of a file in one change; ``later`` makes them pending again. Raises as ``reject``, and
     ``StaleRevision``.
     """
-    return await anyio.to_thread.run_sync(_decided, project, review, ids, verdict, mine)
+    return await anyio.to_thread.run_sync(_decide_on, project, review, ids, verdict, mine)
 
 
-def _decided(
+def _decide_on(
     project: ProjectReview,
     review: FileReview,
     ids: Sequence[str],
@@ -344,8 +340,8 @@ _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
 }
 
 
-def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
-    """The hunks of each file that were kept and are not written yet."""
+def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
+    """The accepted hunks of each file that are not written yet."""
     kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
     return {path: ids for path, ids in kept.items() if ids}
 
@@ -353,11 +349,11 @@ def kept_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
 async def write(
     project: ProjectReview, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
 ) -> WriteResult:
-    """Write hunks that were kept, by their files, to the disk, each file as a whole. One that is not as its review any more,
-    or cannot be written, is a problem, and keeps none back but those of the same folder, where that comes or makes way. Raises ``LedgerError``.
+    """Write accepted hunks to the disk, each file atomically. A file that differs from its review, or cannot be written, is a
+    problem; it does not affect the others, unless they are in a folder that is created or replaced with it. Raises ``LedgerError``.
     """
     written = WriteResult([], [])
-    for group in _together([review for review in reviews if hunks.get(review.path)], hunks):
+    for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):
         revs = {review.path: review.rev for review in group}
         try:
             written.saved.extend(await project.saver.save({path: hunks[path] for path in revs}, revs=revs))
@@ -371,18 +367,18 @@ async def write(
     return written
 
 
-def _together(
+def _group_writes(
     reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
 ) -> Iterator[list[FileReview]]:
-    """The files one by one, but what becomes a folder, or was one, together with what is in it."""
-    turned = {review.path for review in reviews if _turns(review, hunks[review.path])}
+    """One group for each file, but a path that becomes a folder, or was one, together with the files in it."""
+    turned = {review.path for review in reviews if _changes_kind(review, hunks[review.path])}
     groups: dict[str, list[FileReview]] = {}
     for review in reviews:
-        top = next((path for path in reversed([review.path, *above(review.path)]) if path in turned), None)
+        top = next((path for path in reversed([review.path, *parents(review.path)]) if path in turned), None)
         groups.setdefault(top or review.path, []).append(review)
     yield from groups.values()
 
 
-def _turns(review: FileReview, ids: Sequence[str]) -> bool:
+def _changes_kind(review: FileReview, ids: Sequence[str]) -> bool:
     kept = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
     return (kind_of(review.base) == "folder") != (kind_of(kept) == "folder")

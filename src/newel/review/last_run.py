@@ -1,4 +1,4 @@
-"""The last run that did anything in a project, recorded or not, so that an undo never means an older one."""
+"""The last run that changed a project, recorded or not, so that ``undo`` never undoes an older one by mistake."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ FILE: Final = "last_run.json"
 
 
 class LastRun(Wire, frozen=True, kw_only=True):
-    """A run that called a tool which may change something. ``began`` is the time at which it began, in ISO 8601. One that is
-    not recorded has no words.
-    """
+    """A run that called a tool which may change something. ``began`` is its start in ISO 8601. Without a record it has no title."""
 
     run: str
     session: str
@@ -26,13 +24,13 @@ class LastRun(Wire, frozen=True, kw_only=True):
     is_recorded: bool = True
 
 
-def keep(folder: Path, last: LastRun) -> None:
-    """Keep it in the folder of a ledger, for other processes too. What cannot be kept is not: the run goes on."""
+def save(folder: Path, last: LastRun) -> None:
+    """Save it in the folder of a ledger, for other processes too. Does not raise: the run goes on without."""
     with contextlib.suppress(OSError):  # also where there is no ledger yet, and so no older run
         replace_file(folder / FILE, msgspec.json.encode(last))
 
 
-def read(folder: Path) -> LastRun | None:
+def load(folder: Path) -> LastRun | None:
     """None where there is none, or none that can be read."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.json.decode(read_regular(folder / FILE), type=LastRun)

@@ -25,7 +25,7 @@ async def checked_path(workspace: Workspace, path: str) -> str:
     whole = await workspace.resolve(f"{root}/{path}")
     inside = posixpath.relpath(whole, root)
     if reason := _problem(inside):
-        raise _outside(root, path, f"it leads to {whole} by a symbolic link, and {reason}")
+        raise _outside(root, path, f"a symbolic link leads to {whole}, and {reason}")
     return inside
 
 
@@ -47,16 +47,16 @@ def _problem(path: str) -> str:
     if not parts:
         return "it names no file"
     if "\0" in path:
-        return "it holds a NUL character"
+        return "it contains a NUL character"
     try:
         path.encode()
     except UnicodeEncodeError:
-        return "its name is no UTF-8"
+        return "its name is not UTF-8"
     if parts[0].startswith("/"):
         return "it is absolute"
     if ".." in parts:
-        return "it leads out of its folder"
+        return "it leads out of the project"
     # Some file systems ignore the case of names, and dots and spaces at their end.
     if any(part.casefold().rstrip(". ") == ".git" for part in parts):
-        return "it is of git's own folder"
+        return "it is in the .git folder"
     return ""

@@ -1,14 +1,15 @@
-"""The runs of agents in a project, and how one of them is taken back.
+"""The runs of agents in a project, and how to undo one.
 
-project = Project(ledger, workspace)
-plan = await project.undo()             # what would become of which files; nothing has changed yet
-saved = await project.carry_out(plan)
+project = ProjectReview(ledger, workspace)
+plan = await project.undo()             # for the user to confirm; nothing has changed yet
+saved = await project.apply(plan)
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import anyio
@@ -24,7 +25,7 @@ from newel.review.model.file_lines import Kind
 from newel.review.model.file_review import FileReview, ReviewError, root_of
 from newel.review.model.history import NothingToUndo, made_by
 from newel.review.model.patch import file_patch
-from newel.review.revert import mended
+from newel.review.revert import restore_intact
 from newel.review.save import DiskSync, Saved
 from newel.review.serialize import (
     CheckpointFile,
@@ -34,108 +35,107 @@ from newel.review.serialize import (
     checkpoint_view,
     is_of,
 )
-from newel.review.store.ledger import Checkpoint, Ledger, LedgerError
+from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.schema import LedgerError
 from newel.workspace.tracked import TrackedWorkspace
 
 
 class Refreshed(NamedTuple):
-    """``problems`` say in words, by file, why it could not be looked at."""
+    """``problems`` are error messages by file."""
 
     reviews: list[FileReview]
     problems: dict[str, str]
 
 
 class ProjectReview:
-    """A project's ledger, with what brings it and the files into agreement. ``left_out`` says in words which files it does
-    not cover.
-    """
+    """A project's ledger and its synchronization with the files. ``left_out`` are messages about files that are not covered."""
 
     def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
         self.ledger = ledger
         self.workspace = workspace
         self.left_out: list[str] = []
         self.finished: list[Checkpoint] = []
-        """The rollbacks that a process died over, and which were brought to their end when the ledger was opened."""
+        """Interrupted rollbacks that were completed when the ledger was opened."""
         self._last_run: LastRun | None = None
         self.saver = DiskSync(ledger, workspace)
         self.checkpoints = Checkpoints(ledger, self.saver)
 
     async def recover(self) -> None:
-        """Bring to its end what a process that died has begun to write. Raises ``LedgerError``."""
-        begun = {intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)}
+        """Complete the saves of killed processes. Raises ``LedgerError``."""
+        runs = [intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)]
         await self.saver.recover()
-        if begun:
-            found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-            self.finished = [each for each in found if each.run in begun]
+        if runs:
+            found = await anyio.to_thread.run_sync(self.ledger.checkpoints_of_runs, runs)
+            self.finished = list(found.values())
 
     @property
     def last_run(self) -> LastRun | None:
         """The last run that called a tool which may change something. To be set for a ledger in memory."""
-        return last_run.read(self.ledger.folder) if self.ledger.folder else self._last_run
+        return last_run.load(self.ledger.folder) if self.ledger.folder else self._last_run
 
     @last_run.setter
     def last_run(self, last: LastRun) -> None:
         self._last_run = last
 
     async def undo(self, checkpoint: Checkpoint | None = None) -> RollbackPlan:
-        """How a run is undone: the last one, unless another is named. Raises ``NothingToUndo`` if nothing of that run is recorded, or
-        left; older runs are never undone implicitly.
+        """Plan the undo of a run, by default of the last one. Raises ``NothingToUndo`` if nothing of that run is recorded, or left;
+        older runs are never undone implicitly.
         """
         if checkpoint is not None:
-            return await self._undone(checkpoint, is_rest=False)
+            return await self._plan_undo(checkpoint, is_rest=False)
         is_rest = False
         for each in await anyio.to_thread.run_sync(self._latest):
             if each.is_partial:
-                is_rest = True  # of what that was about, the rest is still to be undone
+                is_rest = True  # the rest of that run is still to be undone
             else:
-                return await self._undone(each, is_rest=is_rest)
+                return await self._plan_undo(each, is_rest=is_rest)
         raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
 
     def _latest(self) -> list[Checkpoint]:
-        """The checkpoints, that of the last run first. Raises ``NothingToUndo`` if that has none."""
+        """The checkpoints from that of the last run on. Raises ``NothingToUndo`` if it has none."""
         found = self.ledger.checkpoints()
         last = self.last_run
         if last is None or not found or found[0].created >= last.began:
             return found
         for at, each in enumerate(found):
-            if each.run == last.run:  # it began earlier, and was resumed
+            if each.run == last.run:  # an earlier run that was resumed
                 return found[at:]
         if not last.is_recorded:
             raise NothingToUndo(
-                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_named(found[0])}"
+                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_undo_hint(found[0])}"
             )
         raise NothingToUndo(
-            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_named(found[0])}"
+            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_undo_hint(found[0])}"
         )
 
-    async def _undone(self, checkpoint: Checkpoint, *, is_rest: bool) -> RollbackPlan:
-        await self.refreshed(checkpoint)
+    async def _plan_undo(self, checkpoint: Checkpoint, *, is_rest: bool) -> RollbackPlan:
+        await self.refresh(checkpoint)
         if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
             return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
         name = checkpoint.title or checkpoint.id
         found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
         before = next((each for each in found if each.created < checkpoint.created), None)
-        hint = _named(before) if before else ""
+        hint = _undo_hint(before) if before else ""
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
             raise NothingToUndo(
-                f"Nothing of this run is left to undo: {name}. What it changed was changed since.{hint}"
+                f"Nothing of this run is left to undo: {name}. Its changes were overwritten since.{hint}"
             )
         raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
 
     def _not_covered(self) -> str:
         return "".join(f" {words}" for words in self.left_out)
 
-    def brings_back(self, plan: RollbackPlan) -> bool:
+    def is_redo_plan(self, plan: RollbackPlan) -> bool:
         """Whether a plan undoes an undo. Blocks."""
         of = self.checkpoints.get(plan.checkpoint)
         return bool(of.about) and not of.is_redo
 
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
-        """Whether a run left files of the disk otherwise than it found them."""
+        """Whether a run changed files on the disk."""
         wrote = [
             each for each in self.ledger.entries(run=checkpoint.run) if each.kind in {"record", "rollback"}
         ]
-        # An undo that could not write its files is dropped again, and has changed nothing.
+        # An undo that could not write its files was dropped, and has changed nothing.
         dropped = {
             each.of for path in {each.path for each in wrote} for each in self.ledger.entries(path=path)
         }
@@ -144,8 +144,8 @@ class ProjectReview:
         files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
         return any(file.proposed != file.base for file in files)
 
-    async def refreshed(self, checkpoint: Checkpoint) -> Refreshed:
-        """A run's files with the disk as it is now. Raises ``LedgerError``."""
+    async def refresh(self, checkpoint: Checkpoint) -> Refreshed:
+        """Update a run's files from the disk. Raises ``LedgerError``."""
         reviews: list[FileReview] = []
         problems: dict[str, str] = {}
         for before in checkpoint.files:
@@ -158,34 +158,34 @@ class ProjectReview:
         return Refreshed(reviews, problems)
 
     async def rollback(self, checkpoint: Checkpoint, hunks: Sequence[str] = ()) -> RollbackPlan:
-        """How the files of a run become what they were before it, or only some of its hunks are taken back."""
+        """Plan to restore the files of a run, or to undo only some of its hunks."""
         mode = "scoped_selected" if hunks else "hard_all"
         return await self.checkpoints.plan(checkpoint.id, mode, hunks)
 
     async def find(self, checkpoint_id: str) -> Checkpoint:
-        """A checkpoint by its id or the beginning of it. Raises ``UnknownCheckpoint``."""
-        all_ = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-        found = [each for each in all_ if each.id.startswith(checkpoint_id)] if checkpoint_id else []
+        """A checkpoint by its id or a prefix of it. Raises ``UnknownCheckpoint``."""
+        matching = partial(self.ledger.checkpoints, prefix=checkpoint_id)
+        found = await anyio.to_thread.run_sync(matching) if checkpoint_id else []
         exact = [each for each in found if each.id == checkpoint_id]
         if len(exact or found) == 1:
             return (exact or found)[0]
         how_many = f"{len(found)} checkpoints begin with" if found else "There is no checkpoint"
         raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
 
-    async def carry_out(self, plan: RollbackPlan) -> list[Saved]:
-        """Take back what a plan says, on the disk. What cannot be written stays as it was, and can be tried again. Raises
-        what ``DiskSync.save`` does.
+    async def apply(self, plan: RollbackPlan) -> list[Saved]:
+        """Apply a plan to the files. A file that cannot be written is unchanged, and the undo can be repeated. Raises as
+        ``DiskSync.save``.
         """
         saved: list[Saved] = []
-        with anyio.CancelScope(shield=True):  # what was begun comes to its end, or is taken back
+        with anyio.CancelScope(shield=True):  # it is completed or dropped, never left halfway
             reviews = await self.checkpoints.rollback(plan, save=True)
             chosen = await anyio.to_thread.run_sync(
-                lambda: {review.path: self.checkpoints.taken_back(plan, review) for review in reviews}
+                lambda: {review.path: self.checkpoints.restoring_hunks(plan, review) for review in reviews}
             )
             try:
                 saved += await self.saver.save(chosen)
             except LedgerError:
-                raise  # nobody knows now what was marked as written: `DiskSync.recover` brings it to its end
+                raise  # it is unknown which files were marked as written: `DiskSync.recover` completes the save
             except (ReviewError, WorkspaceError):
                 await anyio.to_thread.run_sync(self._drop, chosen)
                 await anyio.to_thread.run_sync(self._leave_the_rest, plan)
@@ -197,29 +197,29 @@ class ProjectReview:
         return saved
 
     def _leave_the_rest(self, plan: RollbackPlan) -> None:
-        """A file could not be looked at, or not be written: the next undo is to do that."""
-        for own in [each for each in self.ledger.checkpoints() if each.run == plan.run]:
+        """A file could not be read or written: the next undo completes this one."""
+        if own := self.ledger.checkpoint_of_run(plan.run):
             self.ledger.add_checkpoint(msgspec.structs.replace(own, is_partial=True))
 
     def _drop(self, chosen: dict[str, list[str]]) -> None:
-        """Take what could not be written out of the buffers."""
+        """Remove hunks that could not be written from the buffers."""
         for path, ids in chosen.items():
             if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
-                with contextlib.suppress(NothingToUndo):  # the file changed meanwhile: it is left in review
+                with contextlib.suppress(
+                    NothingToUndo
+                ):  # the file changed meanwhile: the hunks stay in review
                     self.ledger.undo(path)
 
 
-def _named(checkpoint: Checkpoint) -> str:
-    """How a run that is not the last one is undone."""
+def _undo_hint(checkpoint: Checkpoint) -> str:
+    """A hint how to undo a run that is not the last one."""
     name = f" ({checkpoint.title})" if checkpoint.title else ""
     return f" To undo the run before it{name}: `newel undo {checkpoint.id}`."
 
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
-    """The hunks of a run that are still there; none if nothing of them can be taken back any more. Of what ``is_rest``, only
-    those that can.
-    """
-    made = put_back(ledger, checkpoint)
+    """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can."""
+    made = restored_hunks(ledger, checkpoint)
     found: list[str] = []
     can_go = False
     for before in checkpoint.files:
@@ -230,7 +230,7 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
                 can_go = True
         mine = {one.id for one in review.applied if one.run == checkpoint.run or root_of(one.id) in made}
         if mine and (is_rest or not can_go):
-            whole = mended(review, ledger.entries(path=before.path), mine)
+            whole = restore_intact(review, ledger.entries(path=before.path), mine)
             intact = {one.id for one in whole.applied if one.id in mine and one.intact}
             can_go |= bool(intact)
             mine = intact if is_rest else mine
@@ -238,16 +238,16 @@ def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> l
     return found if can_go else []
 
 
-def put_back(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
-    """The hunks, by the ids under which they came into being, with which a run, if it is a rollback, put back what was before."""
+def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
+    """The original ids of the hunks with which a rollback restored earlier content."""
     made = made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
     return {root_of(each) for each in made}
 
 
 def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
-    """A checkpoint with the hunks of its run as the ledger has them. Blocks."""
+    """A checkpoint with the current hunks of its run. Blocks."""
     reviews = [ledger.get(before.path) for before in checkpoint.files]
-    return checkpoint_view(checkpoint, reviews, put_back(ledger, checkpoint))
+    return checkpoint_view(checkpoint, reviews, restored_hunks(ledger, checkpoint))
 
 
 class RunFile(View, frozen=True):
@@ -274,15 +274,15 @@ class RunView(View, frozen=True):
     files: tuple[RunFile, ...]
 
 
-async def look_back(project: ProjectReview, *, limit: int) -> list[RunView]:
+async def recent_runs(project: ProjectReview, *, limit: int) -> list[RunView]:
     """The latest runs, the last one first, on the files as they are now."""
-    found = await anyio.to_thread.run_sync(project.ledger.checkpoints)
-    return [await look_at(project, checkpoint) for checkpoint in found[: max(limit, 0)]]
+    found = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=max(limit, 0)))
+    return [await load_run(project, checkpoint) for checkpoint in found]
 
 
-async def look_at(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
+async def load_run(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
     """A run, on the files as they are now."""
-    reviews, problems = await project.refreshed(checkpoint)
+    reviews, problems = await project.refresh(checkpoint)
     files = await anyio.to_thread.run_sync(_files, project, checkpoint, reviews, problems)
     return RunView(
         checkpoint_id=checkpoint.id,
@@ -296,7 +296,7 @@ async def look_at(project: ProjectReview, checkpoint: Checkpoint) -> RunView:
 def _files(
     project: ProjectReview, checkpoint: Checkpoint, reviews: Sequence[FileReview], problems: dict[str, str]
 ) -> Iterator[RunFile]:
-    view = checkpoint_view(checkpoint, reviews, put_back(project.ledger, checkpoint))
+    view = checkpoint_view(checkpoint, reviews, restored_hunks(project.ledger, checkpoint))
     for file in sorted(view.files, key=lambda file: file.file_path):
         versions = project.checkpoints.versions(checkpoint, file.file_path)
         if versions.proposed != versions.base:

@@ -1,4 +1,4 @@
-"""A file without what a run did to it: all of it as it was before, or some of its hunks taken back."""
+"""Reverts what a run did to a file: restores it as a whole, or reverts some of its hunks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from newel.review.store.ledger import Checkpoint, FileVersion
 
 
 class RevertConflict(Wire, frozen=True, kw_only=True):
-    """What a rollback leaves alone, and why. ``hunk`` is empty where it is about a whole file."""
+    """A file or hunk that a rollback skips, and why. ``hunk`` is empty for a whole file."""
 
     path: str
     reason: str
@@ -38,7 +38,7 @@ class RevertConflict(Wire, frozen=True, kw_only=True):
 
 
 class RevertStep(NamedTuple):
-    """What becomes of a file's review."""
+    """A file's review before and after a rollback."""
 
     before: FileReview
     after: FileReview
@@ -47,28 +47,28 @@ class RevertStep(NamedTuple):
 
     @property
     def known(self) -> set[str]:
-        """The hunks that were asked for and found."""
+        """The requested hunks that exist."""
         return {*self.hunks, *(conflict.hunk for conflict in self.conflicts)}
 
 
 # -- hard: all of the file ----------------------------------------------------------------------------
 
 
-def rewound(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
-    """The review before the last ``entries`` of its journal."""
+def rewind(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
+    """The review before the last ``entries`` of its history."""
     for each in reversed(entries):
         review = patched(review, reverse(each.forward))
     return review
 
 
-def restored_to(
+def restore_to(
     review: FileReview,
     entries: Sequence[HistoryEntry],
     checkpoint: Checkpoint,
     before: FileVersion,
     lines: Lines,
 ) -> RevertStep:
-    """All of a file as a checkpoint has it, whose ``lines`` are these. ``entries`` is the journal up to ``review``."""
+    """Restore a file to a checkpoint, where it has these ``lines``. ``entries`` is the history up to ``review``."""
     then = _then(review, entries, checkpoint, before)
     after = _as_then(review, then) if then else restored(review, lines, new_hunk_id)
     names = tuple(hunk.id for hunk in review.hunks if hunk not in after.hunks)
@@ -78,11 +78,11 @@ def restored_to(
 def _then(
     review: FileReview, entries: Sequence[HistoryEntry], checkpoint: Checkpoint, before: FileVersion
 ) -> FileReview | None:
-    """The review when a checkpoint was taken: the first one from then on, before the run changed it, whose buffer is the
-    file that the checkpoint has, or else whose base is. None if the ledger did not know the file then.
+    """The review at the time of a checkpoint: the first one since, before the run changed it, whose buffer is the file in the
+    checkpoint, or else whose base is. None if the ledger did not have the file then.
     """
     first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
-    then = [rewound(review, entries[first:])]
+    then = [rewind(review, entries[first:])]
     for each in reversed(entries[:first]):
         if each.ts < checkpoint.created:
             break
@@ -102,14 +102,14 @@ def _is(lines: Lines, before: FileVersion) -> bool:
 
 
 def _is_same(one: FileReview, other: FileReview) -> bool:
-    """Whether nothing differs but the names of hunks."""
+    """Whether two reviews only differ in the ids of hunks."""
     return [msgspec.structs.replace(hunk, id="") for hunk in one.hunks] == [
         msgspec.structs.replace(hunk, id="") for hunk in other.hunks
     ]
 
 
 def _as_then(review: FileReview, then: FileReview) -> FileReview:
-    """The review with the buffer that it had then; what had not been decided then is not decided by it."""
+    """The review with its earlier buffer; hunks that were pending then are pending again."""
     if review.base == then.base:
         return msgspec.structs.replace(review, hunks=then.hunks, rev=review.rev + 1)
     after = restored(review, buffer(then), new_hunk_id)
@@ -123,7 +123,7 @@ def _as_then(review: FileReview, then: FileReview) -> FileReview:
 
 
 def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
-    """A hunk that brings proposals back, to be decided again."""
+    """A pending hunk that restores proposals."""
     layer = Layer(
         origin="agent",
         lines=hunk.top.lines,
@@ -149,11 +149,11 @@ def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
     return made
 
 
-def taken_back(
+def revert_hunks(
     review: FileReview, entries: Sequence[HistoryEntry], run: str, ids: Sequence[str]
 ) -> RevertStep:
-    """Without those of the hunks ``ids`` that are of a run, wherever they are: still under review, or in the file already.
-    ``entries`` is the journal up to ``review``.
+    """Revert those of the hunks ``ids`` that are of a run, in the review or in the file already. ``entries`` is the history up to
+    ``review``.
     """
     made = _made(entries, run)
     proposed = {
@@ -163,14 +163,14 @@ def taken_back(
     }
     standing = {one.id for one in review.applied if one.run == run or root_of(one.id) in made} - proposed
     named = list(dict.fromkeys(ids))
-    whole = mended(review, entries, standing.intersection(named))
+    whole = restore_intact(review, entries, standing.intersection(named))
     after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
     in_place = [name for name in named if name in standing]
     changed = {
         name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
     }
     stale = {
-        name: f"{review.path}: hunk {name} has changed since it had that id; it is {hunk.id} now."
+        name: f"{review.path}: hunk {name} has changed since it had that id; now it is {hunk.id} now."
         for name, hunk in changed.items()
         if hunk.id in proposed
     }
@@ -200,7 +200,7 @@ def _withdrawn(
         if hunk.id not in ids or hunk.state == "rejected":
             hunks.append(hunk)
         elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:
-            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was written over since; decide it by itself."
+            newer[hunk.id] = f"{review.path}: hunk {hunk.id} was overwritten since; decide it separately."
             hunks.append(hunk)
         else:
             hunks += _without(review.base, hunk, "" if as_made else run)
@@ -208,7 +208,7 @@ def _withdrawn(
 
 
 def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
-    """What is left of a hunk without the top layers of a run, or of anybody."""
+    """What is left of a hunk without the top layers of a run, or of any run."""
     left = hunk.layers if run else ()
     while left and left[-1].run == run:
         left = left[:-1]
@@ -217,13 +217,14 @@ def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
     return tidied(base, msgspec.structs.replace(hunk, layers=left, state="pending"))
 
 
-# -- whose lines are there again ----------------------------------------------------------------------
+# -- hunks whose lines were restored ----------------------------------------------------------------------
 
 
-def mended(review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]) -> FileReview:
-    """With those applied hunks intact again that were written over since, and whose lines stand there now as they did:
-    what wrote over them was taken back. ``entries`` is the journal up to ``review``. It takes long, and so is done only
-    where one of the hunks ``wanted`` is among those written over.
+def restore_intact(
+    review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]
+) -> FileReview:
+    """Mark applied hunks as intact again that were overwritten, if the change that overwrote them was undone, so that their lines
+    are as before. ``entries`` is the history up to ``review``. Slow, so only done if one of the hunks ``wanted`` was overwritten.
     """
     broken = {one.id for one in review.applied if not one.intact}
     if broken.isdisjoint(wanted):
@@ -244,11 +245,11 @@ def mended(review: FileReview, entries: Sequence[HistoryEntry], wanted: Collecti
                 if now.base == review.base:
                     same.setdefault(name, one)
         broken -= same.keys() | {name for name in broken if name not in known}
-    again = dict(same)  # where the file was what it is now, it is known where everything stood
+    again = dict(same)  # positions are known where the file was the same as now
     taken = LineRangeSet(len(review.base), ((one.a, one.b) for one in again.values()))
     for seen in (last, first):
         for lines, ones in _by_text(seen):
-            for found in _found_again(lines, review.base, [one for one in ones if one.id not in again]):
+            for found in _relocate(lines, review.base, [one for one in ones if one.id not in again]):
                 if not taken.touch(found.a, found.b):
                     taken.add(found.a, found.b)
                     again[found.id] = found
@@ -265,7 +266,7 @@ def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Li
     return texts.values()
 
 
-def _found_again(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
+def _relocate(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
     """Where the lines of applied hunks are now, without those whose lines are not, or may be others that are like them."""
     if not applied:
         return []

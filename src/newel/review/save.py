@@ -1,12 +1,12 @@
-"""What was kept goes to the disk, and what the disk has becomes the base.
+"""Writes accepted hunks to the disk, and updates the ledger from it.
 
-    saver = Saver(ledger, workspace)
-    await saver.recover()                                   # once, when a project is opened
-    review = await saver.refresh("src/a.py")                # what the disk has now
-    await saver.save({"src/a.py": ["h_1"]}, revs={"src/a.py": review.rev})
+    sync = DiskSync(ledger, workspace)
+    await sync.recover()                                    # once, when a project is opened
+    review = await sync.refresh("src/a.py")                 # with the current content of the file
+    await sync.save({"src/a.py": ["h_1"]}, revs={"src/a.py": review.rev})
 
-A save says in the ledger what it is about to do, then writes and marks file by file. What a crash leaves is finished by
-``recover``, and nothing is done twice: whoever finds on the disk what a save was to make of a file marks it as saved.
+A save first records its intent in the ledger, then writes and marks file by file. After a crash, ``recover`` finishes it. Nothing
+is done twice: a file that already has the intended content is only marked as saved.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import anyio.to_thread
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
-from newel.review.created_folders import clear
-from newel.review.implied import above
+from newel.review.folders import parents, remove_empty
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
 from newel.review.model.file_review import (
     Conflict,
@@ -40,29 +39,30 @@ from newel.review.save_plans import (
     SavePlan,
     file_of,
     has_all,
-    in_order,
-    makes_room,
-    making_way,
-    plan_of,
+    plan_save,
+    removes_folders,
+    replaced_folders,
+    sort_plans,
 )
-from newel.review.store.ledger import Ledger, LedgerError, PlannedWrite, SaveIntent
+from newel.review.store.ledger import Ledger, PlannedWrite, SaveIntent
+from newel.review.store.schema import LedgerError
 from newel.workspace.port import ABSENT, FileNode
 from newel.workspace.snapshots.tree import is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
 
 LARGEST: Final = 32 << 20
-"""Bytes of a file that can be under review."""
+"""Larger files cannot be reviewed."""
 
 ATTEMPTS: Final = 20
-"""How often a file is looked at anew when somebody else changes its review meanwhile."""
+"""How often a file is read again if another process changes its review meanwhile."""
 
 
 class NotAFile(ReviewError):
-    """There is a directory or a device where a file should be."""
+    """The path names a directory or a device."""
 
 
 class SaveFailed(ReviewError):
-    """A file could not be written, and stays as it was. ``saved`` are those of the same save that were written before."""
+    """A file could not be written, and is unchanged. ``saved`` are the files of the same save that were written before it."""
 
     def __init__(self, message: str, saved: Sequence[Saved] = ()) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class SaveFailed(ReviewError):
 
 
 class Saved(Wire, frozen=True, kw_only=True):
-    """What a save did to a file: hunks that were written, and hunks that are left in the review, the rejected included."""
+    """A saved file: the number of written hunks, and of hunks left in the review, including rejected ones."""
 
     path: str
     applied: int
@@ -78,8 +78,8 @@ class Saved(Wire, frozen=True, kw_only=True):
     review: FileReview
 
 
-def _chosen(review: FileReview, ids: Collection[str] | None) -> list[str]:
-    """The hunks to save, in their order; one that was saved before is none of them. Raises ``UnknownHunk``."""
+def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
+    """The hunks to save, in their order, without those saved before. Raises ``UnknownHunk``."""
     if ids is None:
         return [hunk.id for hunk in kept(review)]
     done = {one.id for one in review.applied}
@@ -90,10 +90,10 @@ def _chosen(review: FileReview, ids: Collection[str] | None) -> list[str]:
 
 
 class DiskSync:
-    """Brings files and ledger into agreement. Several may work on one ledger, in several processes.
+    """Synchronizes files and ledger. Several may work on one ledger, in several processes.
 
-    Paths are those of ``checked_path``. Its methods raise ``OutsideProject``, ``NotAFile``, ``NotText``, ``LedgerError`` and
-    what the workspace raises.
+    Paths are those of ``checked_path``. Methods raise ``OutsideProject``, ``NotAFile``, ``NotText``, ``LedgerError`` and whatever the
+    workspace raises.
     """
 
     def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
@@ -107,23 +107,23 @@ class DiskSync:
     # -- from the disk ------------------------------------------------------------------------------
 
     async def refresh(self, path: str, *, itself: bool = False) -> FileReview:
-        """Take up what the disk has: hunks that a change there touches are conflicts then, all others stay as they are.
-        ``itself``: what has this name is meant, a link too.
+        """Update a review from the disk: hunks that a change there touches become conflicts, all others stay. ``itself``: do not
+        follow a link.
         """
-        return (await self._taken_up(path, itself=itself))[0]
+        return (await self._sync(path, itself=itself))[0]
 
-    async def _taken_up(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
-        """The review, and whether the disk was not as it says."""
-        await self._where(path, itself=itself)  # what is no path is no name in the ledger either
+    async def _sync(self, path: str, *, itself: bool = False) -> tuple[FileReview, bool]:
+        """The updated review, and whether the disk differed from it."""
+        await self._absolute(path, itself=itself)  # an invalid path is not in the ledger either
         for _ in range(ATTEMPTS):
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
-            disk = await self._look(path, itself=itself)
+            disk = await self._read_state(path, itself=itself)
             with suppress(StaleRevision):
-                return await anyio.to_thread.run_sync(self._compared, review, disk)
-        raise StaleRevision(f"{path} is changed again and again by others. Try again when they are done.")
+                return await anyio.to_thread.run_sync(self._compare, review, disk)
+        raise StaleRevision(f"{path} keeps changing in other processes. Retry when they are done.")
 
-    def _compared(self, review: FileReview, disk: PlannedFile) -> tuple[FileReview, bool]:
-        review = self._settled(review, disk)
+    def _compare(self, review: FileReview, disk: PlannedFile) -> tuple[FileReview, bool]:
+        review = self._update(review, disk)
         if disk.is_like(file_of(review.base)):
             return review, False
         lines = lines_of(disk.data, disk.mode) if disk.exists else ()
@@ -132,21 +132,21 @@ class DiskSync:
         changed = self._ledger.change(review.path, "rebase", lambda now: rebased(now, lines), rev=review.rev)
         return changed.review, True
 
-    def _settled(self, review: FileReview, disk: PlannedFile) -> FileReview:
+    def _update(self, review: FileReview, disk: PlannedFile) -> FileReview:
         """The review with a save in it that has written the file and not marked it yet: one that is under way elsewhere, or
         that a crash has ended.
         """
         for intent in self._ledger.intents():
             for saving in intent.files:
                 if saving.path == review.path and saving.after == disk.hash and has_all(review, saving.ids):
-                    plan = plan_of(review, saving.ids)
+                    plan = plan_save(review, saving.ids)
                     if plan.after.is_like(disk):
                         return self._mark(plan, rev=review.rev)
         return review
 
-    async def _look(self, path: str, *, itself: bool = False) -> PlannedFile:
+    async def _read_state(self, path: str, *, itself: bool = False) -> PlannedFile:
         """A file as it is on the disk, its bytes included."""
-        where = await self._where(path, itself=itself)
+        where = await self._absolute(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
         found = None if is_hidden else await self.workspace.look(where)
         if found is None:
@@ -157,39 +157,39 @@ class DiskSync:
                 raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
             return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(found.mode))
         if not itself and not await anyio.to_thread.run_sync(self.may_be_another_kind, path):
-            what = "a directory" if stat.S_ISDIR(found.mode) else "no regular file"
+            what = "a directory" if stat.S_ISDIR(found.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
         if not (is_kept(found.mode) or stat.S_ISDIR(found.mode)):
-            raise NotAFile(f"{path} is a socket or a device, which is left alone.")
+            raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
         return _read(found.target, state_mode(found.mode))
 
     async def name_of(self, path: str, *, itself: bool = False) -> str:
-        """The name of a path in the ledger: that of ``checked_path``, but of a link that is under review, or meant ``itself``,
-        its own. Raises ``OutsideProject``.
+        """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review or with ``itself``.
+        Raises ``OutsideProject``.
         """
         check_name(self.workspace.root, path)
         if await anyio.to_thread.run_sync(self._is_below_link, path):
-            return path  # a link has a folder's place: nobody goes there by it
+            return path  # a link replaces a folder: do not follow it
         if itself or await anyio.to_thread.run_sync(self.may_be_another_kind, path):
-            # It may be a link itself, and lead where it likes.
+            # It may be a link itself, to anywhere.
             folder, name = posixpath.split(path)
             return posixpath.join(await checked_path(self.workspace, folder), name) if folder else path
         return await checked_path(self.workspace, path)
 
-    async def _where(self, path: str, *, itself: bool = False) -> str:
-        """The absolute path of a file, by which it still is the one that was reviewed."""
+    async def _absolute(self, path: str, *, itself: bool = False) -> str:
+        """The absolute path of a file. Raises ``OutsideProject`` if a link leads to another one by now."""
         found = await self.name_of(path, itself=itself)
         if found != path:
             raise OutsideProject(f"{path} leads to {found}. Review the file by that name.")
         return f"{self.workspace.root.rstrip('/')}/{path}"
 
     def _is_below_link(self, path: str) -> bool:
-        """Whether a run has put a link in the place of a folder that the path goes through."""
-        folders = [folder for folder in above(path) if self._ledger.is_known(folder)]
+        """Whether a run has replaced a parent folder by a link."""
+        folders = [folder for folder in parents(path) if self._ledger.is_known(folder)]
         return any(kind_of(self._ledger.get(folder).base) == "link" for folder in folders)
 
     def may_be_another_kind(self, path: str) -> bool:
-        """Whether a run has made of it what is no regular file, or of that a file, or proposes to. Blocks."""
+        """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
         review = self._ledger.get(path)
         lines = [review.base, *(one.before for one in review.applied)]
         lines += [layer.lines for hunk in review.hunks for layer in hunk.layers]
@@ -200,109 +200,107 @@ class DiskSync:
     async def save(
         self, chosen: Mapping[str, Collection[str] | None], *, revs: Mapping[str, int] | None = None
     ) -> list[Saved]:
-        """Write the hunks of each path (None: those that were kept) to the disk, whatever their state; the others stay in
-        review. ``revs`` are the revisions that the caller has seen. Hunks that were saved before are passed over, so to ask
-        twice for the same saves once.
+        """Write the hunks of each path (None: the accepted ones) to the disk, whatever their state; the others stay in review.
+        ``revs`` are the revisions that the caller knows. Hunks that were saved before are skipped, so a repeated call is safe.
 
-        First all files are checked. If one is not on the disk as the review says, its review takes up what is there, and
-        ``Conflict`` is raised; ``StaleRevision``, ``UnknownHunk`` likewise: then no file has been changed. If a file cannot
-        be written, ``SaveFailed`` is raised: those before it are saved, it and those behind it stay as they were. A save
-        that has begun to write is not cancelled.
+        First all files are checked. If one differs from its review, the review is updated from the disk, and ``Conflict`` is raised;
+        after that, ``StaleRevision`` or ``UnknownHunk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: the
+        files before it are saved, it and those after it are unchanged. A save that has begun to write is not cancelled.
         """
         known: dict[str, FileReview] = {}
         plans: list[SavePlan] = []
         changed: list[str] = []
         for path, ids in chosen.items():
-            await self._where(path)
+            await self._absolute(path)
             review = await anyio.to_thread.run_sync(self._ledger.get, path)
-            if _chosen(review, ids):
-                review, is_changed = await self._taken_up(path)
+            if _select(review, ids):
+                review, is_changed = await self._sync(path)
                 if is_changed:
                     changed.append(path)
                     continue
-                plans += await self._planned(review, _chosen(review, ids), (revs or {}).get(path))
+                plans += await self._plan(review, _select(review, ids), (revs or {}).get(path))
             known[path] = review
         if changed:
             raise Conflict(
-                f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review anew."
+                f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
             )
         with anyio.CancelScope(shield=True):
-            for one in await self._carried_out(plans):
+            for one in await self._execute(plans):
                 known[one.path] = one.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
         return [_saved(known[path], counts.get(path, 0)) for path in chosen]
 
-    async def _planned(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[SavePlan]:
-        """How to save a file; nothing if its hunks have been saved in the meantime."""
+    async def _plan(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[SavePlan]:
+        """The plan for a file; none if its hunks have been saved meanwhile."""
         if not ids:
             return []
         if rev is not None and rev != review.rev:
             raise StaleRevision(
-                f"{review.path} is at revision {review.rev}, and this save was asked for {rev}. Read it anew and try again."
+                f"{review.path} is at revision {review.rev}, and this save was asked for {rev}. Read the file again and retry."
             )
-        plan = plan_of(review, ids)
+        plan = plan_save(review, ids)
         if plan.blob:
-            await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # it is there, or nothing is begun
+            await anyio.to_thread.run_sync(self._ledger.blob, plan.blob)  # fail before anything is written
         return [plan]
 
-    async def _carried_out(self, plans: Sequence[SavePlan]) -> list[Saved]:
+    async def _execute(self, plans: Sequence[SavePlan]) -> list[Saved]:
         if not plans:
             return []
-        plans = in_order(plans)
+        plans = sort_plans(plans)
         kept = [plan.saving.path for plan in plans]
-        has_room, opened = makes_room(plans), making_way(plans)
+        has_room, opened = removes_folders(plans), replaced_folders(plans)
         intent = SaveIntent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
         done: list[Saved] = []
         try:
-            for plan in await self._opened(plans):
-                done += [await self._write(plan)]  # also what was done before an error counts
+            for plan in await self._open_folders(plans):
+                done += [await self._write(plan)]  # so that an error reports the files written before it
                 if has_room and not plan.after.exists:
-                    await self._clear([plan.saving], kept, opened)
-            await self._shut(plans)
+                    await self._remove_empty_folders([plan.saving], kept, opened)
+            await self._shut_folders(plans)
         except LedgerError:
-            raise  # what was written and not marked is found by the next who looks
+            raise  # the next process marks what was written
         except (WorkspaceError, ReviewError) as error:
             await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
             if isinstance(error, WorkspaceError):
-                raise SaveFailed(_in_words(error, plans, done), done) from error
+                raise SaveFailed(_failure_message(error, plans, done), done) from error
             raise
-        await self._clear(intent.files)
+        await self._remove_empty_folders(intent.files)
         await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
     async def _write(self, plan: SavePlan) -> Saved:
-        """Make a file what the plan says, and mark its hunks as saved. Raises ``Conflict`` if it is not as it was."""
+        """Write a file as planned, and mark its hunks as saved. Raises ``Conflict`` if the file has changed."""
         path = plan.saving.path
-        where = await self._where(path)
+        where = await self._absolute(path)
         try:
             if not plan.after.is_like(plan.before):
                 await self._replace(where, plan)
         except StaleFile as error:
-            # Another process that saves the same may have been faster.
-            if not (await self._look(path)).is_like(plan.after):
+            # Another process may have saved the same.
+            if not (await self._read_state(path)).is_like(plan.after):
                 await self.refresh(path)
                 raise Conflict(
-                    f"{path} changed on the disk while it was being saved, and was not written. Look at the review anew."
+                    f"{path} changed on the disk while it was being saved, and was not written. Look at the review again."
                 ) from error
         review = await anyio.to_thread.run_sync(self._mark, plan)
-        if not plan.after.is_like(file_of(review.base)):  # somebody wrote into the hunk meanwhile
+        if not plan.after.is_like(file_of(review.base)):  # the hunk was edited meanwhile
             review = await self.refresh(path)
         return _saved(review, len(plan.saving.ids))
 
     async def _replace(self, where: str, plan: SavePlan) -> None:
         before, after = plan.before, plan.after.opened()
         if before.is_plain and after.is_plain and before.hash == after.hash:
-            await self._turn(where, before, after)
+            await self._change_mode(where, before, after)
             return
         if plan.must_unlock:
             writable = before._replace(mode=before.mode | stat.S_IWUSR)
-            await self._turn(where, before, writable)
+            await self._change_mode(where, before, writable)
             before = writable
         if before.is_plain and not after.is_plain:
             await self.workspace.remove(where, expect=before.sha256)
         elif not before.is_plain and before.exists and (after.is_plain or plan.changes_kind):
-            await self.workspace.become(where, None, expect=await self._thing(before, plan.blob_before))
+            await self.workspace.become(where, None, expect=await self._node(before, plan.blob_before))
         if after.is_plain:
             data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
             made = after._replace(
@@ -312,86 +310,86 @@ class DiskSync:
             expect = before.sha256 if before.is_plain else ABSENT
             await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
             if made != after:
-                await self._turn(where, made, after)
+                await self._change_mode(where, made, after)
             return
         is_gone = before.is_plain or plan.changes_kind
-        expect = None if is_gone else await self._thing(before, plan.blob_before)
-        wanted = await self._thing(after, plan.blob)
+        expect = None if is_gone else await self._node(before, plan.blob_before)
+        wanted = await self._node(after, plan.blob)
         if wanted != expect:
             await self.workspace.become(where, wanted, expect=expect)
 
-    async def _turn(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
-        """Give a file or a folder another mode."""
+    async def _change_mode(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
+        """Change the mode of a file or a folder."""
         kind = 0 if before.is_folder else stat.S_IFREG
         await self.workspace.become(where, FileNode(kind | after.mode), expect=FileNode(kind | before.mode))
 
-    async def _opened(self, plans: Sequence[SavePlan]) -> list[SavePlan]:
-        """The plans, once folders can be entered that are shut and that they are about."""
+    async def _open_folders(self, plans: Sequence[SavePlan]) -> list[SavePlan]:
+        """Make folders writable that the plans change and that are not; returns the plans from there."""
         shut = [plan for plan in plans if plan.before.is_shut] if len(plans) > 1 else []
         for plan in sorted(shut, key=lambda plan: plan.saving.path.count("/")):
-            await self._turn(await self._where(plan.saving.path), plan.before, plan.before.opened())
+            await self._change_mode(await self._absolute(plan.saving.path), plan.before, plan.before.opened())
         return [plan._replace(before=plan.before.opened()) if plan in shut else plan for plan in plans]
 
-    async def _shut(self, plans: Iterable[SavePlan]) -> None:
-        """Shut the folders again that are to be, the innermost first."""
+    async def _shut_folders(self, plans: Iterable[SavePlan]) -> None:
+        """Remove write permission from folders again, the innermost first."""
         shut = [plan for plan in plans if plan.after.is_shut]
         for plan in sorted(shut, key=lambda plan: -plan.saving.path.count("/")):
-            await self._turn(await self._where(plan.saving.path), plan.after.opened(), plan.after)
+            await self._change_mode(await self._absolute(plan.saving.path), plan.after.opened(), plan.after)
 
-    async def _thing(self, file: PlannedFile, blob: str) -> FileNode | None:
-        return file.thing(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
+    async def _node(self, file: PlannedFile, blob: str) -> FileNode | None:
+        return file.node(await anyio.to_thread.run_sync(self._ledger.blob, blob) if blob else file.data)
 
     def _mark(self, plan: SavePlan, *, rev: int | None = None) -> FileReview:
-        """Put down that a file has been written; nothing where that was done already."""
+        """Mark the hunks of a written file as saved, unless that was done already."""
         ids = plan.saving.ids
 
         def marked(now: FileReview) -> FileReview:
-            # What was decided meanwhile changes nothing in what was written; other lines would.
-            is_same = has_all(now, ids) and plan_of(now, ids).after.is_like(plan.after)
+            # Decisions made meanwhile do not matter; other lines would.
+            is_same = has_all(now, ids) and plan_save(now, ids).after.is_like(plan.after)
             return saved(now, ids) if is_same else now
 
         return self._ledger.change(plan.saving.path, "save", marked, rev=rev, hunks=ids).review
 
-    async def _clear(
+    async def _remove_empty_folders(
         self,
         savings: Iterable[PlannedWrite],
         kept: Collection[str] = (),
         opened: AbstractSet[str] = frozenset(),
     ) -> None:
-        """Remove the folders that a run made for files that are gone again, and those in folders that make way."""
+        """Remove folders that a run created for files that are gone again, and those in folders to be replaced."""
         removed = [saving.path for saving in savings if saving.after == text_hash(())]
         if removed:
             checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
-            await clear(self.workspace, removed, checkpoints, kept, opened)
+            await remove_empty(self.workspace, removed, checkpoints, kept, opened)
 
     # -- after a crash ------------------------------------------------------------------------------
 
     async def recover(self) -> list[Saved]:
-        """Finish the saves that were begun and not ended. A file that has changed since, on the disk or in its review, is
-        left to the person, and so is one that cannot be written: its hunks are in review as before.
+        """Finish interrupted saves. A file that has changed since, on the disk or in its review, is left to the user, and so is one
+        that cannot be written: its hunks stay in review.
         """
         done: list[Saved] = []
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
-                savings, plans = await anyio.to_thread.run_sync(self._ordered, intent)
+                savings, plans = await anyio.to_thread.run_sync(self._order_writes, intent)
                 kept = [saving.path for saving in savings]
                 for saving in savings:
                     try:
-                        done += await self._recovered(saving)
-                        if makes_room(plans):
-                            await self._clear([saving], kept, making_way(plans))
+                        done += await self._recover_write(saving)
+                        if removes_folders(plans):
+                            await self._remove_empty_folders([saving], kept, replaced_folders(plans))
                     except LedgerError:
                         raise
                     except (ReviewError, WorkspaceError):
-                        continue  # the next look at the file says what is wrong with it
+                        continue  # the next refresh of the file reports the problem
                 with suppress(ReviewError, WorkspaceError):
-                    await self._shut(plans)
-                await self._clear(savings)
+                    await self._shut_folders(plans)
+                await self._remove_empty_folders(savings)
                 await anyio.to_thread.run_sync(self._ledger.end_saving, intent.id)
         return done
 
-    def _ordered(self, intent: SaveIntent) -> tuple[list[PlannedWrite], list[SavePlan]]:
-        """A save that was begun: what was written of it, and behind that what is left, as ``in_order`` has it; the plans of
+    def _order_writes(self, intent: SaveIntent) -> tuple[list[PlannedWrite], list[SavePlan]]:
+        """A save that was begun: what was written of it, and behind that what is left, as ``sort_plans`` has it; the plans of
         what is left.
         """
         plans: list[SavePlan] = []
@@ -399,29 +397,29 @@ class DiskSync:
         for saving in intent.files:
             review = self._ledger.get(saving.path)
             if has_all(review, saving.ids):
-                plans.append(plan_of(review, saving.ids)._replace(saving=saving))
+                plans.append(plan_save(review, saving.ids)._replace(saving=saving))
             else:
                 others.append(saving)
-        plans = in_order(plans)
+        plans = sort_plans(plans)
         return [*others, *(plan.saving for plan in plans)], plans
 
-    async def _recovered(self, saving: PlannedWrite) -> list[Saved]:
+    async def _recover_write(self, saving: PlannedWrite) -> list[Saved]:
         if await self._is_between(saving):
             review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
-            plan = plan_of(review, saving.ids)
+            plan = plan_save(review, saving.ids)
             return [await self._write(plan._replace(before=PlannedFile(text_hash(())), blob_before=""))]
-        review, _ = await self._taken_up(saving.path)
+        review, _ = await self._sync(saving.path)
         if review.rev == saving.rev:  # all is as it was when the save began
-            return [await self._write(plan_of(review, saving.ids))]
+            return [await self._write(plan_save(review, saving.ids))]
         is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []
 
     async def _is_between(self, saving: PlannedWrite) -> bool:
-        """Whether one kind has made way for another that is not there yet: no step does both."""
+        """Whether one kind was removed for another that does not exist yet: it takes two steps."""
         review = await anyio.to_thread.run_sync(self._ledger.get, saving.path)
         if review.rev != saving.rev or not has_all(review, saving.ids):
             return False
-        return plan_of(review, saving.ids).changes_kind and not (await self._look(saving.path)).exists
+        return plan_save(review, saving.ids).changes_kind and not (await self._read_state(saving.path)).exists
 
 
 def _read(data: bytes, mode: int) -> PlannedFile:
@@ -434,7 +432,7 @@ def _saved(review: FileReview, applied: int) -> Saved:
     return Saved(path=review.path, applied=applied, left=len(review.hunks), review=review)
 
 
-def _in_words(error: WorkspaceError, plans: Sequence[SavePlan], done: Sequence[Saved]) -> str:
+def _failure_message(error: WorkspaceError, plans: Sequence[SavePlan], done: Sequence[Saved]) -> str:
     there = ", ".join(one.path for one in done)
     left = ", ".join(plan.saving.path for plan in plans[len(done) :])
     return f"{error} Not saved: {left}." + (f" Saved: {there}." if there else "")

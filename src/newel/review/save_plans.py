@@ -1,4 +1,4 @@
-"""What a save does to each of its files, and in which order."""
+"""Plans of a save: what it does to each file, and in which order."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ import stat
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from newel.review.implied import above
+from newel.review.folders import parents
 from newel.review.model.file_lines import content_of, head_of, is_blob, text_hash
 from newel.review.model.file_review import FileReview, Lines, ReviewError, render
 from newel.review.store.ledger import PlannedWrite
 from newel.workspace.port import ABSENT, FileNode
 
 ENTERED: Final = stat.S_IRWXU
-"""The bits that a folder must have for its owner to change what is in it."""
+"""The bits that let the owner of a folder change its entries."""
 
 
 class NotText(ReviewError):
-    """The file is too large to be reviewed, or would hold what no text can."""
+    """The file is too large to be reviewed, or would not be valid text."""
 
 
 class PlannedFile(NamedTuple):
-    """A file as it is or should be: its hash as ``text_hash`` writes it, and its mode; no file has none of them. What is
-    no regular file has its kind in the mode, and a link its target for ``data``. That is empty where the bytes are a blob
-    of the ledger.
+    """A file as it is or should be: its ``text_hash`` and mode, neither for no file. Other kinds have their kind in the mode, and a link
+    its target as ``data``. ``data`` is empty if the content is a blob of the ledger.
     """
 
     hash: str
@@ -35,7 +34,7 @@ class PlannedFile(NamedTuple):
 
     @property
     def sha256(self) -> str:
-        """The hash as the workspace wants it."""
+        """The hash in the form that the workspace expects."""
         return self.hash.removeprefix("sha256:") if self.exists else ABSENT
 
     @property
@@ -53,15 +52,15 @@ class PlannedFile(NamedTuple):
 
     @property
     def is_shut(self) -> bool:
-        """Whether it is a folder whose owner cannot change what is in it."""
+        """Whether it is a folder whose entries the owner cannot change."""
         return self.is_folder and self.mode & ENTERED != ENTERED
 
     def opened(self) -> PlannedFile:
-        """As it must be while what is in it changes; a file is itself."""
+        """A folder with the permissions to change its entries; a file unchanged."""
         return self._replace(mode=self.mode | ENTERED) if self.is_folder else self
 
-    def thing(self, target: bytes) -> FileNode | None:
-        """As ``TrackedWorkspace.become`` wants it."""
+    def node(self, target: bytes) -> FileNode | None:
+        """In the form that ``TrackedWorkspace.become`` expects."""
         return FileNode(self.mode, target if stat.S_ISLNK(self.mode) else b"") if self.exists else None
 
 
@@ -74,8 +73,8 @@ def file_of(lines: Lines) -> PlannedFile:
 
 
 class SavePlan(NamedTuple):
-    """A file that is about to be saved: what was there, and what will be. ``blob`` is the hash of bytes in the ledger.
-    ``is_ours``: it has come, or has its mode, by what the ledger knows.
+    """A file to be saved, before and after. ``blob`` is the hash of content in the ledger. ``is_ours``: a recorded change created the
+    file, or gave it its mode.
     """
 
     saving: PlannedWrite
@@ -87,7 +86,7 @@ class SavePlan(NamedTuple):
 
     @property
     def must_unlock(self) -> bool:
-        """Whether it may not be written, and that is to be undone. A file that its user has protected stays."""
+        """Whether the file is write-protected by a change that is undone now. A file that the user has protected stays."""
         before, after = self.before, self.after
         is_locked = before.is_plain and not before.mode & stat.S_IWUSR
         return is_locked and self.is_ours and before.mode != after.mode and before.hash != after.hash
@@ -98,13 +97,13 @@ class SavePlan(NamedTuple):
         return before.exists and after.exists and stat.S_IFMT(before.mode) != stat.S_IFMT(after.mode)
 
 
-def plan_of(review: FileReview, ids: Sequence[str]) -> SavePlan:
+def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
     """Raises ``NotText``."""
     lines = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
     body = lines[1:] if head_of(lines) is not None else lines
     if any("\0" in line for line in body) and not (len(body) == 1 and is_blob(body)):
         raise NotText(
-            f"{review.path} would hold a NUL, or a text and other bytes at once. Keep other hunks of it, or reject these."
+            f"{review.path} would contain a NUL, or text mixed with binary data. Keep other hunks of it, or reject these."
         )
     before, after = file_of(review.base), file_of(lines)
     saving = PlannedWrite(
@@ -118,41 +117,41 @@ def plan_of(review: FileReview, ids: Sequence[str]) -> SavePlan:
     )
 
 
-def saving_of(review: FileReview, ids: Sequence[str]) -> PlannedWrite:
-    """What an intent says of hunks that are about to be saved. Raises ``NotText``."""
-    return plan_of(review, ids).saving
+def planned_write(review: FileReview, ids: Sequence[str]) -> PlannedWrite:
+    """The entry of an intent for hunks that are about to be saved. Raises ``NotText``."""
+    return plan_save(review, ids).saving
 
 
 def has_all(review: FileReview, ids: Collection[str]) -> bool:
     return {hunk.id for hunk in review.hunks}.issuperset(ids)
 
 
-def makes_room(plans: Iterable[SavePlan]) -> bool:
-    """Whether folders go: then those that came without an entry of their own, for what goes, must go at once."""
+def removes_folders(plans: Iterable[SavePlan]) -> bool:
+    """Whether folders are removed: then implied folders in them must be removed at once."""
     return any(plan.before.is_folder and not plan.after.is_folder for plan in plans)
 
 
-def making_way(plans: Iterable[SavePlan]) -> set[str]:
-    """The folders that something else takes the place of."""
+def replaced_folders(plans: Iterable[SavePlan]) -> set[str]:
+    """The folders that something else replaces."""
     return {plan.saving.path for plan in plans if plan.before.is_folder and plan.changes_kind}
 
 
-def in_order(plans: Sequence[SavePlan]) -> list[SavePlan]:
-    """So that nothing stands in the way of what comes later: what goes before what comes, a folder behind what goes out of
-    it and before what goes into it. A folder that only goes is last, for it may hold what others have put there.
+def sort_plans(plans: Sequence[SavePlan]) -> list[SavePlan]:
+    """In an order in which nothing blocks a later step: removals before creations, a folder after removals in it and before creations
+    in it. A folder that is only removed comes last, as it may have other files in it.
     """
-    opened = making_way(plans)
+    opened = replaced_folders(plans)
 
     def place(plan: SavePlan) -> tuple[int, int]:
         before, after, depth = plan.before, plan.after, plan.saving.path.count("/")
-        if before.is_folder and after.is_folder:  # one may write into it at once, or as long as need be
+        if before.is_folder and after.is_folder:  # writable at once, or until the end
             return (0, depth) if after.mode & ENTERED == ENTERED else (5, -depth)
         if not after.exists and not before.is_folder:
             return 1, 0
         if before.is_folder and after.exists:
             return 2, -depth
         if before.is_folder:
-            is_in_the_way = any(folder in opened for folder in above(plan.saving.path))
+            is_in_the_way = any(folder in opened for folder in parents(plan.saving.path))
             return (2, -depth) if is_in_the_way else (4, -depth)
         return 3, depth
 

@@ -1,7 +1,7 @@
-"""What a person decided about an agent's changes since its model last heard of it: a message before the next prompt.
+"""Reports the user's decisions about an agent's changes to its model, in a message before the next prompt.
 
-It is read from the ledger, so it makes no difference who decided, in which process, or what was killed in between. The message's
-id holds how far the ledger was read. It stands in the session together with the words: each decision is told once.
+They are read from the ledger, so it makes no difference in which process the user decided, or what was killed in between. The id
+of the message has the position up to which the ledger was read, so that each decision is reported once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ KINDS: Final = ("rollback", "save", "reject")
 
 
 def may_have_changed(messages: Sequence[AppMessage]) -> bool:
-    """Whether there may be anything to tell: without a tool there is no change."""
+    """Whether there may be anything to report: without a tool call there is no change."""
     return any(isinstance(message, ToolResultMessage) for message in messages)
 
 
-def news(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
-    """What was decided about the runs of a session since the last such message among its ``messages``; None if nothing was.
-    Blocks. Raises ``LedgerError``.
+def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:
+    """The decisions about the runs of a session since the last such message among its ``messages``; None if there are none. Blocks.
+    Raises ``LedgerError``.
     """
     told, since = _told(messages)
     last = ledger.last_entry()
@@ -40,7 +40,7 @@ def news(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMe
     checkpoints = {each.run: each for each in ledger.checkpoints() if each.session == session}
     if not checkpoints:
         return None
-    # A journal that ends before what was told was shortened: what is newer is known by its time.
+    # A purge may have removed the last entries: then only the time tells which are new.
     entries = ledger.entries_between(told if told <= last else 0, last, KINDS)
     words = _words(ledger, [each for each in entries if each.ts > since or told <= last], checkpoints)
     return UserMessage(content=words, id=f"decided_{last}_{new_id()[:16]}") if words else None
@@ -62,7 +62,7 @@ def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping
             case "rollback" if each.run in checkpoints:
                 own = checkpoints[each.run]
                 verb = "Brought back" if own.is_redo else "Undone"
-                back.pop(each.path, None)  # the last word counts
+                back.pop(each.path, None)  # the latest decision counts
                 back[each.path] = f"{verb}: what the run “{own.about or own.title}” changed"
             case "save":
                 fresh = {one.id for one in each.forward.applied.old}
@@ -86,7 +86,7 @@ def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping
     if not said:
         return ""
     return "\n".join(
-        ["I have decided about your changes.", *said, "Read these files before you go on with them."]
+        ["I have reviewed your changes.", *said, "Read these files again before you change them."]
     )
 
 

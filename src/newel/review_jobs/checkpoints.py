@@ -85,11 +85,11 @@ class Rollbacks:
     async def carry_out(self, plan: RollbackPlan) -> RollbackView:
         """Raises ``StaleRevision`` if a file's review has changed since the plan; then nothing has changed."""
         reviews = await self._checkpoints.rollback(plan)
-        own = [one.id for one in self._ledger.checkpoints() if one.run == plan.run] if reviews else []
+        own = self._ledger.checkpoint_of_run(plan.run) if reviews else None
         return rollback_view(
             plan,
             status="completed",
-            own=own[0] if own else None,
+            own=own.id if own else None,
             buffers=tuple(file_view(review) for review in reviews),
         )
 

@@ -20,7 +20,7 @@ import msgspec
 from newel.agent.errors import ConnectionLost, HostUnreachable, NewelError, StaleFile, WorkspaceError
 from newel.jobs.engine import EngineError
 from newel.review.model.file_review import BadRange, ReviewError, UnknownHunk
-from newel.review.store.ledger import LedgerError
+from newel.review.store.schema import LedgerError
 
 
 class ReviewServiceError(NewelError, code="desk_error"):

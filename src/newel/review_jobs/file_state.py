@@ -12,7 +12,6 @@ from newel.review.model.file_review import FileReview, buffer
 from newel.review.save import LARGEST, NotAFile
 from newel.review.serialize import file_view
 from newel.review.store.ledger import Ledger
-from newel.review.store.watch import size_of_blob
 from newel.review_jobs.errors import TooLarge
 from newel.review_jobs.file_reviews import ReviewFiles
 from newel.review_jobs.schemas import FileKind, FileStamp, FileState
@@ -119,4 +118,4 @@ def file_state(ledger: Ledger, review: FileReview) -> FileState:
 def _size(ledger: Ledger, content: Content | None) -> int | None:
     if content is None:
         return None
-    return size_of_blob(ledger, content.blob) if content.blob else len(content.data)
+    return ledger.blob_size(content.blob) if content.blob else len(content.data)

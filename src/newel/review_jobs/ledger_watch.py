@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import NewelError
-from newel.review.store.ledger import LedgerError
+from newel.review.store.schema import LedgerError
 from newel.review.store.watch import LedgerWatch, News, Revs
 
 if TYPE_CHECKING:

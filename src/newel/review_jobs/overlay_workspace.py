@@ -16,7 +16,7 @@ from newel.review.model.file_lines import content_of, is_blob, text_hash
 from newel.review.model.file_review import Lines, buffer
 from newel.review.store.ledger import Ledger
 from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import DirectoryEntry, FileInfo, Workspace
+from newel.workspace.port import DirectoryEntry, FileInfo, Workspace, WriteResult
 
 STALE: Final = "stale"
 _READ_ONLY: Final = "{path} was not changed: this job proposes changes. Use propose_edits."
@@ -79,7 +79,7 @@ class OverlayWorkspace(DelegatingWorkspace[Workspace]):
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
+    ) -> WriteResult:
         del data, expect, mode
         raise WorkspaceError(_READ_ONLY.format(path=path))
 

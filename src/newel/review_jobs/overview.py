@@ -15,8 +15,7 @@ from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import head_of, is_blob, lines_of, text_hash
 from newel.review.model.file_review import FileReview, Lines, buffer
 from newel.review.serialize import runs_of
-from newel.review.store.ledger import Checkpoint, Ledger
-from newel.review.store.watch import Revision, has_shown_hunks, revisions
+from newel.review.store.ledger import Checkpoint, Ledger, Revision
 from newel.review_jobs.journal import JobJournal, params_of
 from newel.review_jobs.presenters import Known, pending_of
 from newel.review_jobs.schemas import (
@@ -123,24 +122,24 @@ class Overview:
         if session:
             found = [each for each in found if each.session == session]
         with self._lock:
-            revs = revisions(self._ledger)
+            revs = self._ledger.revisions()
             shown = tuple(self._summary(each, revs) for each in found[:limit])
         return CheckpointList(checkpoints=shown, more=len(found) > limit)
 
     def _looked(self) -> list[_OverviewCache]:
         """The files in which something waits."""
         with self._lock:
-            known, now = self._waiting, revisions(self._ledger)
+            known, now = self._waiting, self._ledger.revisions()
             self._waiting = {
                 path: known[path]
                 if path in known and known[path][0] == rev
-                else (rev, self._read(path, rev) if has_shown_hunks(self._ledger, path) else None)
+                else (rev, self._read(path, rev) if self._ledger.has_shown_hunks(path) else None)
                 for path, rev in now.items()
             }
             found = [read for _, read in self._waiting.values() if read is not None]
             runs = {run for read in found for run in read.file.run_ids}
             if runs - self._sought:
-                self._runs = {each.run: each for each in self._ledger.checkpoints() if each.run in runs}
+                self._runs = self._ledger.checkpoints_of_runs(runs)
                 self._sought = runs
             return [self._with_sessions(read) for read in found]
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from newel.review.model.batch_edit import Piece, edit_each
+from newel.review.model.batch_edit import Piece, behind_mark, edit_each
 from newel.review.model.file_lines import head_of, is_blob, kind_of
 from newel.review.model.file_review import BadRange, FileReview, Layer, Lines, buffer, new_hunk_id
-from newel.review.model.run_marks import behind_mark
 from newel.review_jobs.errors import Unprocessable
 from newel.review_jobs.schemas import Splice
 

@@ -1,6 +1,6 @@
 """The coding agent's four tools: ``read``, ``write``, ``edit``, ``bash``.
 
-A tool knows the workspace port and never a host.
+They depend on the workspace port, never on a host.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from newel.agent.ports import Tool
 from newel.tools.bash import BashTool
 from newel.tools.edit import EditTool
+from newel.tools.file_tool import FileTracker
 from newel.tools.read import ROOM, ReadTool
-from newel.tools.tracker import FileTracker
 from newel.tools.write import WriteTool
 from newel.workspace.port import Workspace
 
@@ -22,11 +22,10 @@ def coding_tools(
     max_timeout: float = 600,
     room: int = ROOM,
 ) -> list[Tool]:
-    """The four tools on a workspace, in the order in which a model is offered them.
+    """The four tools on a workspace, in the order in which they are offered to a model.
 
-    They share ``tracker``: hand in one to keep it for longer than the tools. ``timeout`` and
-    ``max_timeout`` are seconds that a command may take by itself and at the model's wish, ``room`` the bytes of
-    a file that one call reads.
+    They share ``tracker``: pass one to keep it longer than the tools. ``timeout`` and ``max_timeout`` limit a command, in
+    seconds, by default and if the model asks for more; ``room`` is the most bytes of output of one read.
     """
     seen = tracker or FileTracker()
     return [

@@ -1,7 +1,6 @@
-"""The one table of other agents' names for our tools and arguments.
+"""Other agents' names for our tools and arguments.
 
-Models are trained on many agents and call tools by the names they saw there. Such a call is understood
-and reported under our name.
+Models are trained on many agents and use the names of their tools. Such calls are accepted, and reported under our names.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ REPLACEMENT_ALIASES: Final[dict[str, str]] = {
     ),
     **dict.fromkeys(("replaceAll", "allow_multiple"), "replace_all"),
 }
-"""Arguments of one replacement, at the top of an ``edit`` call or in its list."""
+"""Arguments of one replacement: top-level in an ``edit`` call, or in its list."""
 
 ARGUMENT_ALIASES: Final[dict[str, dict[str, str]]] = {
     "read": {
@@ -91,4 +90,4 @@ ARGUMENT_ALIASES: Final[dict[str, dict[str, str]]] = {
 }
 
 COMMENTARY: Final = frozenset({"description", "explanation", "reason", "rationale"})
-"""Arguments in which other agents let the model say why; they change nothing and are passed over."""
+"""Arguments of other agents in which the model gives a reason. They have no effect and are ignored."""

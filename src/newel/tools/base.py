@@ -1,4 +1,4 @@
-"""A tool whose parameters are a struct: schema, checks and words for a wrong call come from it."""
+"""Tools whose parameters are a struct: it gives the schema, the validation, and the error for an invalid call."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from newel.tools.aliases import ARGUMENT_ALIASES, COMMENTARY, TOOL_ALIASES
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all tools' parameters. An argument may be left out if its field has a default; ``T | None``
-    is a field that can be left out and is never offered as null.
+    """Base of all tools' parameters. An argument is optional if its field has a default; ``T | None`` is an optional field that
+    the schema does not offer as null.
     """
 
 
 P = TypeVar("P", bound=Parameters)
 
 
-class TypedTool(ABC, Generic[P]):
-    """Implements ``newel.agent.ports.Tool`` but for what the tool does."""
+class ParsedTool(ABC, Generic[P]):
+    """The part of ``newel.agent.ports.Tool`` that comes from the parameters: its specification, and checked arguments."""
 
     name: str
     label: str
@@ -48,19 +48,18 @@ class TypedTool(ABC, Generic[P]):
         )
 
     def parse(self, arguments: dict[str, Any], /) -> P:
-        """The arguments as a struct. Numbers and truth values may come as strings. Raises
-        ``InvalidArguments`` naming the argument that is wrong and the ones there are.
+        """The arguments as a struct; numbers and booleans may be strings. Raises ``InvalidArguments``, which names the invalid
+        argument and lists the valid ones.
         """
-        given = renamed(arguments, self.spec.argument_aliases)
-        wanted = {
+        fields = {
             name: value
-            for name, value in given.items()
+            for name, value in rename(arguments, self.spec.argument_aliases).items()
             if value is not None and (name not in COMMENTARY or name in self._fields)
         }
         try:
-            return msgspec.convert(wanted, self.parameters, strict=False)
+            return msgspec.convert(fields, self.parameters, strict=False)
         except msgspec.ValidationError as error:
-            raise self.invalid(_plain(str(error))) from None
+            raise self.invalid(_describe(str(error))) from None
 
     def invalid(self, problem: str) -> InvalidArguments:
         """An error about this tool's arguments that ends with a list of them."""
@@ -73,6 +72,17 @@ class TypedTool(ABC, Generic[P]):
     async def serial_key(self, arguments: P, /) -> str | None: ...
 
     @abstractmethod
+    async def plan(self, arguments: P, /) -> PlannedCall: ...
+
+    @cached_property
+    def _fields(self) -> dict[str, msgspec.structs.FieldInfo]:
+        return {field.encode_name: field for field in msgspec.structs.fields(self.parameters)}
+
+
+class TypedTool(ParsedTool[P]):
+    """A tool that opens no files by itself: a call is what its arguments say."""
+
+    @abstractmethod
     async def preview(self, arguments: P, /) -> str:
         """What the call would do, exactly; see ``newel.agent.ports.Preview``."""
 
@@ -80,23 +90,19 @@ class TypedTool(ABC, Generic[P]):
     async def execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult: ...
 
     async def plan(self, arguments: P, /) -> PlannedCall:
-        """For a tool that opens no files by itself. One that does overrides this, and says which."""
+        """A tool that opens files overrides this, and names them."""
         return Planned(partial(self.preview, arguments), partial(self.execute, arguments))
 
-    @cached_property
-    def _fields(self) -> dict[str, msgspec.structs.FieldInfo]:
-        return {field.encode_name: field for field in msgspec.structs.fields(self.parameters)}
 
-
-def renamed(arguments: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments under our names. Where an argument came under both, ours counts."""
+def rename(arguments: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments under our names. If an argument is given under both names, ours counts."""
     under_aliases = {aliases[name]: value for name, value in arguments.items() if name in aliases}
     return under_aliases | {name: value for name, value in arguments.items() if name not in aliases}
 
 
 def flat_schema(parameters: type[Parameters]) -> dict[str, Any]:
-    """The JSON Schema of a struct as small models read it best: one object without references, titles,
-    defaults or null.
+    """The JSON Schema of a struct in the form that small models read best: one object without references, titles, defaults or
+    null.
     """
     schema = msgspec.json.schema(parameters)
     return _flatten(schema, schema["$defs"])
@@ -118,8 +124,8 @@ def _flatten(whole: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str,
     return flat
 
 
-def _plain(problem: str) -> str:
-    """What msgspec says, in words that name the argument first."""
+def _describe(problem: str) -> str:
+    """An error of msgspec, rephrased to name the argument first."""
     if found := re.fullmatch(r"Object missing required field `(.+?)`(?: - at `\$\.(.+)`)?", problem):
         where = f" in `{found[2]}`" if found[2] else ""
         return f"missing required argument `{found[1]}`{where}"

@@ -12,8 +12,8 @@ from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.workspace.port import Completed, Workspace
 
-LISTED: Final = 10
-"""Processes that still run and are named."""
+MAX_LISTED: Final = 10
+"""Running processes that are named."""
 
 
 class BashParameters(Parameters, frozen=True):
@@ -25,8 +25,8 @@ class BashParameters(Parameters, frozen=True):
 
 
 class BashTool(TypedTool[BashParameters]):
-    """The call has worked if the command ran to its end, whatever its exit code: many a command says
-    something useful by failing. ``is_error`` means that it did not run, or was stopped.
+    """A command that runs to its end is a success, whatever its exit code: for many, failing is a result. ``is_error`` means
+    that it did not run, or was stopped.
     """
 
     name = "bash"
@@ -39,8 +39,8 @@ class BashTool(TypedTool[BashParameters]):
         self._timeout = timeout
         self._max_timeout = max(timeout, max_timeout)
         self.description = (
-            "Execute a bash command in the working directory. Input is closed; `2>&1` keeps both outputs in order. "
-            f"A command is stopped after {timeout:g} seconds unless `timeout` says otherwise "
+            "Execute a bash command in the working directory. Standard input is closed; `2>&1` keeps both outputs in order. "
+            f"A command is stopped after {timeout:g} seconds; to change that, set `timeout` "
             f"(at most {self._max_timeout:g})."
         )
 
@@ -52,7 +52,7 @@ class BashTool(TypedTool[BashParameters]):
         return arguments.command
 
     async def plan(self, arguments: BashParameters, /) -> Planned:
-        """Bound to the folder that the command runs in."""
+        """Binds the call to the folder that the command runs in."""
         root = self._workspace.root
         folder = Touch(await self._workspace.resolve(root), root, writes=True)
         return Planned(partial(self.preview, arguments), partial(self.execute, arguments), [folder])
@@ -84,24 +84,24 @@ class BashTool(TypedTool[BashParameters]):
         return "\n".join([text, *self._endings(done, timeout)])
 
     def _endings(self, done: Completed, timeout: float) -> Iterator[str]:
-        """What the model should know of the command's end."""
+        """Notes for the model on how the command ended."""
         running = _still_running(done.left_running)
         if done.timed_out:
-            ended = f", but {running}." if running else ", with all that it had started."
+            ended = f", but {running}." if running else ", with every process it had started."
             longer = (
-                f"If it needs longer, give a larger `timeout` (at most {self._max_timeout:g})."
+                f"If it needs longer, set a larger `timeout` (at most {self._max_timeout:g})."
                 if timeout < self._max_timeout
-                else "No longer timeout is allowed: run it in the background, its output in a file."
+                else "This is the longest timeout: run the command in the background, with its output in a file."
             )
             yield f"Stopped after {timeout:g} seconds{ended} {longer}"
             return
         if running:
             yield f"{running}."
         if done.left_open:
-            running = "" if running else "A process that it started is still running. "
+            running = "" if running else "A process that the command started is still running. "
             yield (
-                f"{running}What is printed in the background from now on is lost. "
-                "To keep it, start the process with its output in a file: `command > out.log 2>&1 &`."
+                f"{running}Further output of background processes is lost. "
+                "To keep it, start them with their output in a file: `command > out.log 2>&1 &`."
             )
 
 
@@ -109,6 +109,6 @@ def _still_running(processes: Sequence[str]) -> str:
     """``1 process of this command is still running: sleep 600 (pid 123)``; empty if there is none."""
     if not processes:
         return ""
-    shown = ", ".join(processes[:LISTED]) + (", …" if len(processes) > LISTED else "")
+    shown = ", ".join(processes[:MAX_LISTED]) + (", …" if len(processes) > MAX_LISTED else "")
     many = "process of this command is" if len(processes) == 1 else "processes of this command are"
     return f"{len(processes)} {many} still running: {shown}"

@@ -1,4 +1,4 @@
-"""``edit``: put one text in the place of another, in one file, once or several times."""
+"""``edit``: replaces text in one file, once or several times."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, describe_diff, split_lines, unified_diff
 from newel.tools.aliases import REPLACEMENT_ALIASES
-from newel.tools.base import Parameters, renamed
-from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.paths import not_found
-from newel.tools.text import DIFF_SHOWN, encoded
+from newel.tools.base import Parameters, rename
+from newel.tools.file_tool import DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, not_found, sha256
 from newel.tools.text_replace import Edited, Replacement, edit
 from newel.workspace.port import ABSENT
 
-SHORT: Final = 1 << 20
-"""Bytes of a file of which nothing is looked up before it is read."""
+MAX_UNCHECKED_BYTES: Final = 1 << 20
+"""Larger files are read only after a look at their size."""
 
-LARGEST: Final = 32 * 1024 * 1024
-"""Bytes of a file that can be edited."""
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Larger files cannot be edited."""
 
 
 class EditItem(Parameters, frozen=True):
@@ -51,7 +49,7 @@ class EditParameters(FileParameters, frozen=True):
 
 
 class _EditPlan(msgspec.Struct, frozen=True):
-    """An edit that has been thought through: ``old`` is None for a file that is to be created."""
+    """A prepared edit: ``old`` is None for a new file."""
 
     expect: str
     old: bytes | None
@@ -69,7 +67,7 @@ class _EditPlan(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Bytes to look through for a diff."""
+        """Bytes to compare for a diff."""
         return len(self.old or b"") + len(self.edited.content)
 
     @property
@@ -81,8 +79,8 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
     name = "edit"
     label = "Edit File"
     description = (
-        "Find and replace exact string in a file. old_string must match exactly one place: quote enough of "
-        "the lines around it, or set replace_all. An empty old_string creates a new file."
+        "Replace an exact string in a file. old_string must match exactly once: include enough of the "
+        "surrounding lines, or set replace_all. An empty old_string creates a new file."
     )
     parameters = EditParameters
 
@@ -96,8 +94,8 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
         return parsed
 
     def _with_plain_edits(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with our names in the list too. Some models write the list as a string of JSON."""
-        given = renamed(arguments, self.spec.argument_aliases)
+        """The arguments with our names, in the list too. Some models write the list as a JSON string."""
+        given = rename(arguments, self.spec.argument_aliases)
         edits = given.get("edits")
         if isinstance(edits, str):
             try:
@@ -106,12 +104,12 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
                 raise self.invalid("argument `edits`: expected a list, not a string") from error
         if isinstance(edits, list):
             given["edits"] = [
-                renamed(cast("dict[str, Any]", item), REPLACEMENT_ALIASES) if isinstance(item, dict) else item
+                rename(cast("dict[str, Any]", item), REPLACEMENT_ALIASES) if isinstance(item, dict) else item
                 for item in cast("list[Any]", edits)
             ]
         return given
 
-    async def make(self, plan: _EditPlan, arguments: EditParameters, path: str, /) -> ToolResult:
+    async def apply(self, plan: _EditPlan, arguments: EditParameters, path: str, /) -> ToolResult:
         name, edited = arguments.file_path, plan.edited
         diff = await aside(plan.size, plan.diff, name)
         try:
@@ -120,7 +118,7 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
             raise StaleFile(
                 f"{name} changed on disk during the edit. Nothing was changed. Read it again."
             ) from error
-        self._tracker.saw(path, written)
+        self._tracker.saw(path, written.sha256)
         if plan.old is None:
             text = f"Created new file {name} ({pluralize(len(edited.content), 'byte')})"
         else:
@@ -142,43 +140,43 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
             },
         )
 
-    async def think(self, arguments: EditParameters, path: str, /) -> _EditPlan:
-        name, wanted = arguments.file_path, _replacements(arguments)
-        creates = len(wanted) == 1 and not wanted[0].old
+    async def prepare(self, arguments: EditParameters, path: str, /) -> _EditPlan:
+        name, replacements = arguments.file_path, _replacements(arguments)
+        creates = len(replacements) == 1 and not replacements[0].old
         content = await self._content(path, name)
         if content is None:
             if creates:
-                return _EditPlan(ABSENT, None, _created(wanted[0].new))
+                return _EditPlan(ABSENT, None, _created(replacements[0].new))
             raise await not_found(self._workspace, path, name)
-        found = sha256(content)
-        if self._tracker.last_seen(path) not in {None, found}:
+        digest = sha256(content)
+        if self._tracker.last_seen(path) not in {None, digest}:
             raise StaleFile(
                 f"{name} changed on disk since you last saw it. Nothing was changed. "
                 "Read it again, then repeat the edit."
             )
         if not content and creates:
-            return _EditPlan(found, content, _created(wanted[0].new))
-        return _EditPlan(found, content, await aside(len(content), edit, content, wanted, name))
+            return _EditPlan(digest, content, _created(replacements[0].new))
+        return _EditPlan(digest, content, await aside(len(content), edit, content, replacements, name))
 
     async def _content(self, path: str, name: str) -> bytes | None:
-        """All of a file; None if there is none. One that is short is asked for once: it may be far away."""
+        """A file's content; None if it does not exist. A short file takes one request, as its host may be far away."""
         try:
-            content = await self._workspace.read_bytes(path, size=SHORT + 1)
+            content = await self._workspace.read_bytes(path, size=MAX_UNCHECKED_BYTES + 1)
         except HostUnavailable:
             raise
         except WorkspaceError:
             if await self._workspace.stat(path) is None:
                 return None
             raise
-        if len(content) <= SHORT:
+        if len(content) <= MAX_UNCHECKED_BYTES:
             return content
         info = await self._workspace.stat(path)
         size = info.size if info else 0
-        if size <= LARGEST:  # a file in /proc says that it is empty, and may have no end
-            content = await self._workspace.read_bytes(path, size=LARGEST + 1)
-        if (size := max(size, len(content))) > LARGEST:
+        if size <= MAX_BYTES:  # files in /proc report no size, and may be endless
+            content = await self._workspace.read_bytes(path, size=MAX_BYTES + 1)
+        if (size := max(size, len(content))) > MAX_BYTES:
             raise ToolError(
-                f"{name} has {size:,} bytes; `edit` takes files up to {LARGEST:,}. Use sed with bash."
+                f"{name} has {size:,} bytes; `edit` can change files of up to {MAX_BYTES:,} bytes. Use sed with bash."
             )
         return content
 
@@ -188,7 +186,7 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
     if arguments.old_string is None or arguments.new_string is None:
         return edits
     if edits and not arguments.old_string and not arguments.new_string:
-        return edits  # a model that fills in every argument
+        return edits  # some models fill in every argument
     return [Replacement(arguments.old_string, arguments.new_string, arguments.replace_all), *edits]
 
 

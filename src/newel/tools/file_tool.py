@@ -1,32 +1,93 @@
-"""What ``read``, ``write`` and ``edit`` have in common: one file of a workspace, and who saw it last."""
+"""The base of ``read``, ``write`` and ``edit``: one file of a workspace, and what the model saw of it last."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 import anyio.to_thread
 
-from newel.agent.errors import WorkspaceError
-from newel.agent.ports import OnOutput, PlannedCall, Preview, ToolResult, Touch
-from newel.tools.base import Parameters, TypedTool
-from newel.tools.tracker import FileTracker
+from newel.agent.errors import ToolError, WorkspaceError
+from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
+from newel.tools.base import Parameters, ParsedTool
 from newel.workspace.errors import check_path
-from newel.workspace.port import Workspace
+from newel.workspace.port import DirectoryEntry, Workspace
 
-INLINE: Final = 64 * 1024
-"""Bytes up to which looking through a content is cheaper than handing it to a thread."""
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
+
+DIFF_SHOWN: Final = 200_000
+"""Characters of a diff in a result; a preview is complete."""
+
+
+def encoded(text: str, argument: str) -> bytes:
+    """The text as UTF-8. Raises ``ToolError`` for half a surrogate pair, which JSON allows but UTF-8 does not."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        broken = f"\\u{ord(text[error.start]):04x}"
+        raise ToolError(
+            f"{argument} contains {broken}, half of a surrogate pair, which is not a character."
+        ) from error
+
+
+MAX_FILES: Final = 10_000
+"""Beyond that, the files seen longest ago count as never seen."""
+
+
+class FileTracker:
+    """Content hashes by resolved path, set by ``read``, ``write`` and ``edit``.
+
+    A file that the model has never seen may be overwritten: the user asked for it. One that has changed since the model saw it
+    may not, even if a command of the same agent changed it: the model does not know the result.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def saw(self, path: str, sha256: str) -> None:
+        self._seen.pop(path, None)
+        self._seen[path] = sha256
+        if len(self._seen) > MAX_FILES:
+            del self._seen[next(iter(self._seen))]
+
+    def last_seen(self, path: str) -> str | None:
+        return self._seen.get(path)
+
+
+def named(entry: DirectoryEntry) -> str:
+    """A directory entry as text; bytes that are not UTF-8 become question marks."""
+    return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
+
+
+async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
+    """The error for a missing file: which part of its path is missing, and similar names."""
+    import difflib
+
+    folder, missing = PurePath(path).parent, PurePath(path).name
+    while (info := await workspace.stat(str(folder))) is None and folder != folder.parent:
+        folder, missing = folder.parent, folder.name
+    shown = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
+    if info is None or info.kind != "directory":
+        return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
+    names = {entry.name.lower(): named(entry) for entry in await workspace.list(str(folder))}
+    near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
+    hint = f" Similar names: {', '.join(near)}." if near else ""
+    return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")
+
+
+MAX_INLINE_BYTES: Final = 64 * 1024
+"""Up to this size, processing a content takes less time than handing it to a thread."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 async def aside(size: int, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
-    """What a function without effects makes of ``size`` bytes. For many of them it works in a thread, so
-    that the event loop goes on; whoever is cancelled does not wait for the end.
-    """
-    if size <= INLINE:
+    """Call a pure function on ``size`` bytes, in a thread if they are many. A cancelled caller does not wait for its end."""
+    if size <= MAX_INLINE_BYTES:
         return function(*arguments)
     return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
 
@@ -40,7 +101,7 @@ class FileParameters(Parameters, frozen=True):
 F = TypeVar("F", bound=FileParameters)
 
 
-class FileTool(TypedTool[F]):
+class FileTool(ParsedTool[F]):
     def __init__(self, workspace: Workspace, tracker: FileTracker) -> None:
         self._workspace = workspace
         self._tracker = tracker
@@ -54,17 +115,8 @@ class FileTool(TypedTool[F]):
         return parsed
 
     async def serial_key(self, arguments: F, /) -> str:
-        """Calls about one file run one after the other, by whatever name they call it."""
+        """Calls about one file run one after the other, whatever name they use for it."""
         return await self._workspace.resolve(arguments.file_path)
-
-    @abstractmethod
-    async def plan(self, arguments: F, /) -> PlannedCall: ...
-
-    async def preview(self, arguments: F, /) -> str:
-        return (await (await self.plan(arguments)).preview()).text
-
-    async def execute(self, arguments: F, on_output: OnOutput, /) -> ToolResult:
-        return await (await self.plan(arguments)).execute(on_output)
 
 
 class FileEdit(Protocol):
@@ -80,11 +132,11 @@ class FileEdit(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes to look through for a description."""
+        """Bytes to process for a description."""
         ...
 
     def described(self, name: str, /) -> str:
-        """The whole change, for a person who decides about it."""
+        """The complete change, for the user who decides about it."""
         ...
 
 
@@ -92,7 +144,7 @@ C = TypeVar("C", bound=FileEdit)
 
 
 class ChangeCall(Generic[F, C]):
-    """A change of one file, bound to the file's real path, and once it was shown to what was shown. Implements
+    """A change of one file, bound to the file's real path, and after a preview to exactly that change. Implements
     ``newel.agent.ports.PlannedCall``.
     """
 
@@ -101,10 +153,10 @@ class ChangeCall(Generic[F, C]):
         self._tool = tool
         self._arguments = arguments
         self._path = path
-        self._shown: C | None = None
+        self._previewed: C | None = None
 
     async def preview(self) -> Preview:
-        change = self._shown = await self._tool.think(self._arguments, self._path)
+        change = self._previewed = await self._tool.prepare(self._arguments, self._path)
         text = await aside(change.size, change.described, self._arguments.file_path)
         touch = Touch(
             self._path,
@@ -117,12 +169,12 @@ class ChangeCall(Generic[F, C]):
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
         del on_output
-        change = self._shown or await self._tool.think(self._arguments, self._path)
-        return await self._tool.make(change, self._arguments, self._path)
+        change = self._previewed or await self._tool.prepare(self._arguments, self._path)
+        return await self._tool.apply(change, self._arguments, self._path)
 
 
 class ChangingTool(FileTool[F], Generic[F, C]):
-    """A tool that gives one file another content."""
+    """A tool that changes the content of one file."""
 
     read_only = False
 
@@ -130,12 +182,12 @@ class ChangingTool(FileTool[F], Generic[F, C]):
         return ChangeCall(self, arguments, await self._workspace.resolve(arguments.file_path))
 
     @abstractmethod
-    async def think(self, arguments: F, path: str, /) -> C:
-        """What the file at the real ``path`` would become. Changes nothing; raises ``NewelError`` if it cannot be done."""
+    async def prepare(self, arguments: F, path: str, /) -> C:
+        """The change of the file at the real ``path``. Changes nothing; raises ``NewelError`` if the change is not possible."""
 
     @abstractmethod
-    async def make(self, change: C, arguments: F, path: str, /) -> ToolResult:
-        """Write it, if the file is still what ``change`` was made from. Raises ``StaleFile``."""
+    async def apply(self, change: C, arguments: F, path: str, /) -> ToolResult:
+        """Write the change, if the file is still what it was made from. Raises ``StaleFile``."""
 
 
 def sha256(data: bytes) -> str:

@@ -1,10 +1,9 @@
-r"""Finds the text that a model quotes in a file's bytes, and puts another in its place.
+r"""Finds the text that a model quotes in a file's bytes, and replaces it.
 
-Models quote what they were shown, not what is there: ``\n`` for ``\r\n``, no trailing white space, plain
-quotes for typographic ones. So a quotation is looked for as it is, then with line ends made equal, then
-without the lines' trailing white space, then with look-alike characters made equal; the first of these
-that finds anything counts. Nothing looser is tried. All is done on bytes, so that what is not replaced
-stays as it was: in any encoding, with any line ends.
+Models normalize text: ``\n`` for ``\r\n``, no trailing whitespace, plain quotes for typographic ones. So a quotation is searched for
+exactly, then with line ends normalized, then also without trailing whitespace, then also with look-alike characters
+normalized; the first level with a match counts. Nothing looser is tried. All of it works on bytes, so that the rest of the file
+stays unchanged, in any encoding, with any line ends.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _LEVELS: Final = (
     _TRAILING + b"|" + _LINE_END,
     _TRAILING + b"|" + _LINE_END + b"|" + _LOOK_ALIKE,
 )
-"""What is made plain, from one attempt to the next."""
+"""What each level normalizes."""
 
 
-NEAR: Final = 65_536
-"""How many bytes around a match are looked at for a line end. All of a file would be too many for each of
-the thousand matches that one long line can have.
+MAX_LINE_END_DISTANCE: Final = 65_536
+"""Bytes around a match in which a line end is searched for: a long line can have a thousand matches, and searching all of the file
+for each would take too long.
 """
 
 
@@ -58,38 +57,36 @@ class TextSpan(msgspec.Struct, frozen=True, order=True):
 
 
 def find(content: bytes, quoted: bytes, *, overlapping: bool, at_most: int) -> list[TextSpan]:
-    """Where ``quoted`` (not empty) stands in ``content``, in order, by the first level that finds it: its
-    first ``at_most`` places.
-
-    ``overlapping`` also tells matches that share bytes with the one before.
+    """The first ``at_most`` matches of ``quoted`` (not empty) in ``content``, in order, at the first level with a match.
+    ``overlapping`` includes matches that share bytes with the one before.
     """
     places = _places(content, quoted, overlapping=overlapping)
     if spans := [TextSpan(at, at + len(quoted)) for at in islice(places, at_most)]:
         return spans
     for level in _LEVELS:
-        wanted = _Plain(quoted, level).data
-        if not wanted:
+        pattern = _Normalized(quoted, level).data
+        if not pattern:
             continue
-        plain = _Plain(content, level)
-        # Blanks at the end of the quotation say that the line ends there.
+        plain = _Normalized(content, level)
+        # Blanks at the end of the quotation mean that the line ends there.
         to_line_end = level != _LINE_END and quoted.endswith((b" ", b"\t"))
-        places = _places(plain.data, wanted, overlapping=overlapping)
+        places = _places(plain.data, pattern, overlapping=overlapping)
         if to_line_end:
             places = (
-                at for at in places if plain.data[at + len(wanted) : at + len(wanted) + 1] in {b"", b"\n"}
+                at for at in places if plain.data[at + len(pattern) : at + len(pattern) + 1] in {b"", b"\n"}
             )
         if spans := [
-            plain.span(at, at + len(wanted), with_blanks=to_line_end) for at in islice(places, at_most)
+            plain.span(at, at + len(pattern), with_blanks=to_line_end) for at in islice(places, at_most)
         ]:
             return spans
     return []
 
 
 def replacement(content: bytes, span: TextSpan, quoted: bytes, new: bytes) -> bytes:
-    """The bytes that belong in ``span``, where ``quoted`` was found, if it is to say ``new``.
+    """The bytes for ``span``, where ``quoted`` was found, so that it reads ``new``.
 
-    Lines that ``quoted`` and ``new`` share stay as the file has them, new lines get the line ends around
-    them. Only a caller who quoted exactly and wrote a carriage return himself is taken literally.
+    Lines that ``quoted`` and ``new`` share stay as they are in the file, new lines get the line ends around them. Only if the
+    quotation is exact and there is a carriage return in it or in ``new``, line ends are taken literally.
     """
     found = content[span.start : span.end]
     if found == quoted and b"\r\n" in quoted + new:
@@ -109,21 +106,21 @@ def replacement(content: bytes, span: TextSpan, quoted: bytes, new: bytes) -> by
     return b"".join(pieces + was[done:])
 
 
-def _places(data: bytes, wanted: bytes, *, overlapping: bool) -> Iterator[int]:
-    step = 1 if overlapping else len(wanted)
-    at = data.find(wanted)
+def _places(data: bytes, pattern: bytes, *, overlapping: bool) -> Iterator[int]:
+    step = 1 if overlapping else len(pattern)
+    at = data.find(pattern)
     while at >= 0:
         yield at
-        at = data.find(wanted, at + step)
+        at = data.find(pattern, at + step)
 
 
-class _Plain:
-    """Bytes made plain, with the way back."""
+class _Normalized:
+    """Normalized bytes, with a map back to the original."""
 
     def __init__(self, data: bytes, level: bytes) -> None:
-        # A large file can have millions of changes: numbers and bytes one by one would take a gigabyte.
+        # Arrays, as a large file can have millions of changes.
         made = bytearray()
-        # The unchanged runs of bytes: where each begins here and there, and where the one before ends there.
+        # The unchanged runs: where each begins here, where it begins in the original, and where the one before ends there.
         self._here, self._there, self._ends = array("q", [0]), array("q", [0]), array("q", [0])
         done = 0
         for change in re.finditer(level, data):
@@ -138,8 +135,8 @@ class _Plain:
         self.data = bytes(made)
 
     def span(self, start: int, end: int, *, with_blanks: bool) -> TextSpan:
-        """The bytes there that became ``start:end`` here. Blanks that were taken away before them are not
-        among them, nor the ones after them unless ``with_blanks``.
+        """The original bytes of ``start:end``, without blanks that were removed before them, and without those after them unless
+        ``with_blanks``.
         """
         return TextSpan(self._after(start), self._after(end) if with_blanks else self._before(end))
 
@@ -151,7 +148,7 @@ class _Plain:
         run = bisect.bisect_left(self._here, position)
         reached = self._there[run - 1] + position - self._here[run - 1]
         if run < len(self._here) and self._here[run] == position and reached > self._ends[run]:
-            return self._there[run]  # the last byte here stands for several there
+            return self._there[run]  # the last byte here was several in the original
         return reached
 
 
@@ -172,7 +169,7 @@ def _line_end(line: bytes) -> bytes:
 
 
 def _line_end_near(content: bytes, span: TextSpan) -> bytes:
-    at = content.find(b"\n", span.end, span.end + NEAR)
+    at = content.find(b"\n", span.end, span.end + MAX_LINE_END_DISTANCE)
     if at < 0:
-        at = content.rfind(b"\n", max(0, span.start - NEAR), span.start)
+        at = content.rfind(b"\n", max(0, span.start - MAX_LINE_END_DISTANCE), span.start)
     return b"\r\n" if at > 0 and content[at - 1 : at] == b"\r" else b"\n"

@@ -1,4 +1,4 @@
-"""Images as a model can take them: known by their first bytes, made smaller where they are too large."""
+"""Images for a model: detected by their first bytes, scaled down if they are too large."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LONGEST_SIDE: Final = 2_000
 """Pixels; larger images are scaled down to this."""
 
 LARGEST_SENT: Final = 3_500_000
-"""Bytes; larger files are encoded anew. Providers refuse more than 5 MB of base64."""
+"""Bytes; larger files are re-encoded. Providers refuse more than 5 MB of base64."""
 
 LARGEST_FILE: Final = 32 * 1024 * 1024
-MOST_PIXELS: Final = 50_000_000
-"""A small file can claim to be a huge image; beyond this many pixels it is not unpacked."""
+MAX_PIXELS: Final = 50_000_000
+"""A small file can claim to be a huge image; one with more pixels is not decoded."""
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def mime_type(head: bytes) -> str | None:
-    """The type of image that a file beginning with ``head`` (12 bytes or more) is, if it is one."""
+    """The image type of a file that begins with ``head`` (at least 12 bytes); None for other files."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -46,29 +46,29 @@ def mime_type(head: bytes) -> str | None:
 
 
 def picture(data: bytes, kind: str, name: str) -> Picture:
-    """The image in ``data``, of type ``kind``. Raises ``ToolError`` if it is broken or too large. Takes
-    long for large images: not for the event loop's thread.
+    """The image in ``data``, of type ``kind``. Raises ``ToolError`` if it is broken or too large. Slow for large images: call it in
+    a thread.
     """
     import io
 
     from PIL import Image
 
-    # Pillow's own check warns on the screen. Ours comes before anything is unpacked, and is stricter.
+    # Pillow's own check prints a warning. Ours is stricter, and comes before anything is decoded.
     Image.MAX_IMAGE_PIXELS = None
     try:
         image = Image.open(io.BytesIO(data), formats=[kind.removeprefix("image/")])
         width, height = image.size
-        if width * height <= MOST_PIXELS:
-            content, size = _fitting(image, data, kind)
+        if width * height <= MAX_PIXELS:
+            content, size = _scaled(image, data, kind)
             scaled = None if max(size) == max(width, height) else size
             return Picture(content, width, height, scaled)
     except Exception as error:  # a broken image can make a decoder raise anything
         raise ToolError(f"{name} begins like an image but cannot be decoded: {error}") from error
-    raise ToolError(f"{name} is an image of {width} x {height} pixels, too large to unpack. Make it smaller.")
+    raise ToolError(f"{name} is an image of {width} x {height} pixels, too large to decode. Scale it down.")
 
 
-def _fitting(image: Image.Image, data: bytes, kind: str) -> tuple[ImageContent, tuple[int, int]]:
-    """The image as it can be sent, and its size in pixels; unchanged if it is small enough."""
+def _scaled(image: Image.Image, data: bytes, kind: str) -> tuple[ImageContent, tuple[int, int]]:
+    """The image to send and its size in pixels; unchanged if it is small enough."""
     import base64
     import io
 

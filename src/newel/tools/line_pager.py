@@ -1,32 +1,30 @@
-"""A page of a file's lines, found in one pass over its bytes, in memory bounded by the page."""
+"""Collects one page of a file's lines in one pass over its bytes; memory is bounded by the page."""
 
 from __future__ import annotations
 
 from typing import Final
 
 LONGEST_LINE: Final = 2_000
-"""Characters of a line that are shown."""
+"""Characters of a line that are shown; the rest is cut."""
 
 _KEPT: Final = 4 * LONGEST_LINE + 4
-"""Bytes of a line that can matter: a character has at most four, and one more tells that it goes on."""
+"""Bytes of a line that are needed: at most four for each character, and one more character to tell whether it is cut."""
 
 
 class Page:
-    """Collects the lines from number ``first`` on (counted from 1), as ``cat -n`` shows them: at most
-    ``limit`` of them, and as many as fit into ``room`` bytes, but at least one.
-
-    Feed it the whole file block by block, then call ``finish``.
+    """The lines from number ``first`` on (counted from 1), as ``cat -n`` shows them: at most ``limit``, and as many as fit into
+    ``room`` bytes, but at least one. Pass the whole file to ``add`` block by block, then call ``finish``.
     """
 
     def __init__(self, first: int, limit: int, room: int) -> None:
         self.first = first
         self.lines: list[str] = []
         self.total = 0
-        """How many lines the file has; known when finished."""
+        """The number of lines in the file, once finished."""
         self.cut: list[int] = []
-        """The numbers of the lines that were too long to be shown whole."""
+        """The numbers of lines that are cut."""
         self.full = False
-        """Whether a line of the page did not fit any more."""
+        """Whether there was no room for another line."""
         self._limit = limit
         self._room = room
         self._line = 1
@@ -50,7 +48,7 @@ class Page:
         line = self._line
         self._line += block.count(b"\n")
         if self._line < self.first or self._complete:
-            return  # nothing of it belongs to the page: only its lines are counted
+            return  # not on the page: only count its lines
         for index, piece in enumerate(block.split(b"\n")):
             if index:
                 if line >= self.first:
@@ -63,7 +61,7 @@ class Page:
                 self._kept += piece[: _KEPT - len(self._kept)]
 
     def finish(self) -> None:
-        """There is no more: what is kept is the last line, if it has no end."""
+        """Add the last line if it has no line end."""
         self.total = self._line - 1 + self._begun
         if self._begun and self._line >= self.first and not self._complete:
             self._show(self._line)

@@ -1,4 +1,4 @@
-"""``read``: a file's lines with their numbers, an image, or the names in a directory."""
+"""``read``: shows the numbered lines of a file, an image, or the names in a directory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ from msgspec import Meta
 from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
-from newel.tools.file_tool import FileParameters, FileTool
+from newel.tools.file_tool import BOM, FileParameters, FileTool, FileTracker, named, not_found
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.line_pager import LONGEST_LINE, Page
-from newel.tools.paths import named, not_found
-from newel.tools.text import BOM
-from newel.tools.tracker import FileTracker
 from newel.workspace.port import Workspace
 
 LINES: Final = 5_000
@@ -28,16 +25,16 @@ ROOM: Final = 256 * 1024
 """Bytes of one call's output, at most."""
 
 NAMES: Final = 500
-"""Names of a directory that are shown."""
+"""Names in a directory that are listed."""
 
 BLOCK: Final = 1 << 20
-"""Bytes that are held of a file at a time."""
+"""Bytes of a file that are in memory at a time."""
 
 LOOKED_AT: Final = 8_192
-"""Bytes at the beginning of a file among which a NUL makes it binary, as in ``git diff``."""
+"""A NUL among so many first bytes makes a file binary, as in ``git diff``."""
 
 
-# The bounds are told to the model but not enforced: more lines than a page has are a page.
+# In the schema only: a larger limit is not an error, and gets one page.
 _Offset = Annotated[int, Meta(extra_json_schema={"minimum": 1})]
 _Limit = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": LINES})]
 
@@ -59,13 +56,13 @@ class ReadTool(FileTool[ReadParameters]):
     label = "Read File"
     description = (
         f"Read file contents, with line numbers. For files >{LINES} lines, use offset and limit to read in "
-        "chunks. Images are shown as images, a directory as its names."
+        "chunks. Also shows images, and lists the names in a directory."
     )
     read_only = True
     parameters = ReadParameters
 
     def __init__(self, workspace: Workspace, tracker: FileTracker, *, room: int = ROOM) -> None:
-        """``room`` is how many bytes of output a call may have."""
+        """``room`` is the most bytes of output of one call."""
         super().__init__(workspace, tracker)
         self._room = min(room, ROOM)
 
@@ -78,7 +75,7 @@ class ReadTool(FileTool[ReadParameters]):
         return Planned(describe, partial(self._read, arguments, path), [Touch(path, arguments.file_path)])
 
     async def _read(self, arguments: ReadParameters, path: str, _: OnOutput, /) -> ToolResult:
-        try:  # a file, mostly, which is asked for once: it may be far away
+        try:  # first, as most paths are files, and each request to a host takes time
             head = await self._workspace.read_bytes(path, size=BLOCK)
         except HostUnavailable:
             raise
@@ -138,9 +135,7 @@ class ReadTool(FileTool[ReadParameters]):
     async def _image(self, path: str, name: str, kind: str) -> ToolResult:
         data = await self._workspace.read_bytes(path, size=LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
-            raise ToolError(
-                f"{name} is an image of more than {LARGEST_FILE:,} bytes, which are the most that can be read."
-            )
+            raise ToolError(f"{name} is an image of more than {LARGEST_FILE:,} bytes, which is the limit.")
         image = await anyio.to_thread.run_sync(picture, data, kind, name)
         text = f"{name}: {kind}, {image.width} x {image.height} pixels, {pluralize(len(data), 'byte')}"
         if image.scaled:
@@ -169,7 +164,7 @@ class ReadTool(FileTool[ReadParameters]):
 
 
 def _warnings(page: Page, arguments: ReadParameters, *, truncated: bool) -> list[str]:
-    """What the page leaves out, and how to go on."""
+    """What the page leaves out, and how to read on."""
     warnings: list[str] = []
     if truncated:
         shown = f"lines {page.first}-{page.last}" if page.first > 1 else f"first {len(page.lines)}"

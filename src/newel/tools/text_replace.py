@@ -1,4 +1,4 @@
-"""Several replacements in one file, all or none, with words for those that cannot be made."""
+"""Several replacements in one file, all or none, with an error message for each that cannot be made."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.diff.unified import DiffBlock, compare, split_lines
+from newel.tools.file_tool import BOM, encoded
 from newel.tools.fuzzy_match import TextSpan, find, replacement
-from newel.tools.text import BOM, encoded
 
-LISTED: Final = 20
-"""How many matches of an ambiguous text are named."""
+MAX_LISTED: Final = 20
+"""Matches of an ambiguous text that are named."""
 
-MOST: Final = 10_000
-"""How many replacements one call makes."""
+MAX_REPLACEMENTS: Final = 10_000
+"""Replacements in one call."""
 
-SEARCHED: Final = 500_000
-"""Bytes of a file in which lines like a missing text are looked for."""
+MAX_SEARCHED_BYTES: Final = 500_000
+"""In larger files no lines similar to a missing text are searched for."""
 
 UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
-"""How UTF-16 text with a byte order mark begins. It also holds NULs, as other encodings do not."""
+"""The byte order marks of UTF-16, which also contains NULs, unlike other encodings."""
 
 
 class Replacement(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Edited(msgspec.Struct, frozen=True):
 
     @property
     def lines_changed(self) -> int:
-        """Lines taken away or added, a line that was changed counted once."""
+        """Lines removed or added; a changed line counts once."""
         return sum(max(block.end - block.start, len(block.new)) for block in self.blocks)
 
     @property
@@ -57,24 +57,24 @@ class _Change(msgspec.Struct, frozen=True, order=True):
 
 
 def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edited:
-    """Make all ``replacements``, each looked for in the original content of the file called ``name``.
+    """Make all ``replacements``, each matched against the original content of the file called ``name``.
 
-    Raises ``ToolError`` if the file is UTF-16, if a replacement is not found, found more than once without
-    ``all``, overlaps another, if there are more than ``MOST``, or if nothing would change.
+    Raises ``ToolError`` if the file is UTF-16, if the text of a replacement is missing, ambiguous without ``all``, or overlaps
+    another's, if there are more than ``MAX_REPLACEMENTS``, or if nothing would change.
     """
     if content.startswith(UTF16) and b"\0" in content:
         raise ToolError(
-            f"{name} is UTF-16 text, and `edit` changes UTF-8 text only. Convert it, or change it with a program that "
-            "keeps the encoding. Nothing was changed."
+            f"{name} is UTF-16, and `edit` only changes UTF-8. Convert the file, or use a program that keeps the encoding. "
+            "Nothing was changed."
         )
     changes: list[_Change] = []
-    for number, wanted in enumerate(replacements, 1):
+    for number, item in enumerate(replacements, 1):
         which = f"edit {number}: " if len(replacements) > 1 else ""
-        changes += _changes(content, wanted, number, name, which)
-        if len(changes) > MOST:
+        changes += _changes(content, item, number, name, which)
+        if len(changes) > MAX_REPLACEMENTS:
             raise ToolError(
-                f"{which}old_string stands so often in {name} that more than {MOST:,} replacements would be made, "
-                "the most that `edit` makes at once. Use sed with bash. Nothing was changed."
+                f"{which}more than {MAX_REPLACEMENTS:,} replacements would be made in {name}, the limit of one call. "
+                "Use sed with bash. Nothing was changed."
             )
     changes.sort()
     for one, other in pairwise(changes):
@@ -82,37 +82,39 @@ def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edit
             a, b = sorted((one.number, other.number))
             raise ToolError(
                 f"Edits {a} and {b} overlap at line {_line(content, other.span.start)} of {name}. "
-                "Make one edit of them. Nothing was changed."
+                "Merge them into one edit. Nothing was changed."
             )
     new = _apply(content, changes)
     if new == content:
-        raise ToolError(f"The edit would change nothing in {name}: it says already what it is to say.")
+        raise ToolError(f"The edit would not change {name}: it already has the new text.")
     return Edited(new, len(changes), list(_blocks(content, changes)))
 
 
-def _changes(content: bytes, wanted: Replacement, number: int, name: str, which: str) -> list[_Change]:
-    old, new = encoded(wanted.old, "old_string"), encoded(wanted.new, "new_string")
+def _changes(content: bytes, item: Replacement, number: int, name: str, which: str) -> list[_Change]:
+    old, new = encoded(item.old, "old_string"), encoded(item.new, "new_string")
     if not old:
         raise ToolError(
-            f"{which}old_string is empty, and {name} is not. Quote the text to replace, or use `write`."
+            f"{which}old_string is empty, but {name} is not. Quote the text to replace, or use `write`."
         )
     if old == new:
         raise ToolError(f"{which}old_string and new_string are the same. Nothing was changed.")
-    spans = find(content, old, overlapping=not wanted.all, at_most=1 + (MOST if wanted.all else LISTED))
+    spans = find(
+        content, old, overlapping=not item.all, at_most=1 + (MAX_REPLACEMENTS if item.all else MAX_LISTED)
+    )
     if not spans:
-        raise ToolError(f"{which}old_string not found in {name}.{_nearest(content, wanted.old)}")
-    if len(spans) > 1 and not wanted.all:
-        lines = ", ".join(str(_line(content, span.start)) for span in spans[:LISTED])
-        count, more = (f"{LISTED}+", " …") if len(spans) > LISTED else (str(len(spans)), "")
+        raise ToolError(f"{which}old_string not found in {name}.{_similar_lines(content, item.old)}")
+    if len(spans) > 1 and not item.all:
+        lines = ", ".join(str(_line(content, span.start)) for span in spans[:MAX_LISTED])
+        count, more = (f"{MAX_LISTED}+", " …") if len(spans) > MAX_LISTED else (str(len(spans)), "")
         raise ToolError(
-            f"{which}old_string stands {count} times in {name}, at lines {lines}{more}. "
-            "Quote more of the lines around the one you mean, or set replace_all. Nothing was changed."
+            f"{which}old_string occurs {count} times in {name}, at lines {lines}{more}. "
+            "Include more of the surrounding lines, or set replace_all. Nothing was changed."
         )
     return [_replaced(content, span, old, new, number) for span in spans]
 
 
 def _replaced(content: bytes, span: TextSpan, old: bytes, new: bytes, number: int) -> _Change:
-    """One replacement. A byte order mark stays where it is, whether it was quoted or not: ``read`` does not show it."""
+    """One replacement. A byte order mark stays in place, quoted or not: ``read`` does not show it."""
     if content.startswith(BOM) and span.start <= len(BOM):
         old = old.removeprefix(BOM) if span.start == 0 else old
         span, new = TextSpan(len(BOM), span.end), new.removeprefix(BOM)
@@ -129,7 +131,7 @@ def _apply(content: bytes, changes: Sequence[_Change]) -> bytes:
 
 
 def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[DiffBlock[bytes]]:
-    """The changes as whole lines: changes on lines that touch are compared together."""
+    """The changes as whole lines; changes of adjacent lines are compared together."""
     counted = line = first = 0
     while first < len(changes):
         start = content.rfind(b"\n", 0, changes[first].span.start) + 1
@@ -159,11 +161,11 @@ def _line(content: bytes, position: int) -> int:
     return content.count(b"\n", 0, position) + 1
 
 
-def _nearest(content: bytes, wanted: str) -> str:
-    """The lines of the file that come nearest to the text that is not there, with their numbers."""
-    hint = " Read the file again and quote it exactly, white space included. Nothing was changed."
-    first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")
-    if not first or len(content) > SEARCHED:
+def _similar_lines(content: bytes, text: str) -> str:
+    """The numbered lines of the file that are most similar to a missing text."""
+    hint = " Read the file again and quote it exactly, including whitespace. Nothing was changed."
+    first = next((line.strip() for line in text.split("\n") if line.strip()), "")
+    if not first or len(content) > MAX_SEARCHED_BYTES:
         return hint
     import difflib
 
@@ -172,6 +174,6 @@ def _nearest(content: bytes, wanted: str) -> str:
     if not near:
         return hint
     at = next(index for index, line in enumerate(lines) if line.strip()[:500] == near[0])
-    shown = lines[at : at + min(10, wanted.strip().count("\n") + 1)]
-    text = "\n".join(f"{at + index + 1:6}\t{line[:500].rstrip()}" for index, line in enumerate(shown))
-    return f" The nearest there:\n{text}\n{hint.strip()}"
+    shown = lines[at : at + min(10, text.strip().count("\n") + 1)]
+    similar = "\n".join(f"{at + index + 1:6}\t{line[:500].rstrip()}" for index, line in enumerate(shown))
+    return f" The most similar lines:\n{similar}\n{hint.strip()}"

@@ -1,4 +1,4 @@
-"""``write``: create a file, or replace all that is in one."""
+"""``write``: creates a file, or replaces its whole content."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from newel.agent.errors import StaleFile
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, compare, describe_diff, split_lines, unified_diff
-from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
-from newel.tools.text import BOM, DIFF_SHOWN, encoded
+from newel.tools.file_tool import BOM, DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, sha256
 from newel.workspace.port import ABSENT
 
-COMPARED: Final = 1_000_000
-"""Bytes of an old content that is compared with the new one."""
+MAX_COMPARED_BYTES: Final = 1_000_000
+"""A longer old content is not compared with the new one."""
 
 NO_FILE: Final = "none"
-"""Expected of what is no regular file: nothing is written in its place, whatever it becomes."""
+"""A digest that matches no file: used to have the workspace refuse to replace something that is not a regular file."""
 
 
 class WriteParameters(FileParameters, frozen=True):
@@ -28,7 +27,7 @@ class WriteParameters(FileParameters, frozen=True):
 
 
 class _WritePlan(msgspec.Struct, frozen=True):
-    """A write that has been thought through: ``old`` is None for a new file."""
+    """A prepared write: ``old`` is None for a new file."""
 
     expect: str
     data: bytes
@@ -46,16 +45,16 @@ class _WritePlan(msgspec.Struct, frozen=True):
 class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
     name = "write"
     label = "Write File"
-    description = "Create a new file or completely replace existing file contents. Makes missing directories."
+    description = "Create a file, or replace its whole content. Missing directories are created."
     parameters = WriteParameters
 
-    async def make(self, plan: _WritePlan, arguments: WriteParameters, path: str, /) -> ToolResult:
+    async def apply(self, plan: _WritePlan, arguments: WriteParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
         try:
             written = await self._workspace.write_bytes(path, plan.data, expect=plan.expect)
         except StaleFile as error:
             raise _stale(name) from error
-        self._tracker.saw(path, written)
+        self._tracker.saw(path, written.sha256)
         is_new = plan.expect == ABSENT
         return ToolResult(
             f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(plan.data), 'byte')})",
@@ -67,36 +66,38 @@ class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
             },
         )
 
-    async def think(self, arguments: WriteParameters, path: str, /) -> _WritePlan:
+    async def prepare(self, arguments: WriteParameters, path: str, /) -> _WritePlan:
         data = encoded(arguments.content, "content")
         new = split_lines(data)
         info = await self._workspace.stat(path)
-        if info is None or info.kind != "file":  # what is no file is refused when it comes to writing
+        if info is None or info.kind != "file":  # anything else than a file is refused when it is written
             return _WritePlan(
                 ABSENT if info is None else NO_FILE, data, None, [DiffBlock(0, 0, new)] if new else []
             )
-        content = await self._workspace.read_bytes(path, size=COMPARED + 1)
-        found = sha256(content) if len(content) <= COMPARED else await self._digest(path, info.size)
-        if self._tracker.last_seen(path) not in {None, found}:
+        content = await self._workspace.read_bytes(path, size=MAX_COMPARED_BYTES + 1)
+        digest = (
+            sha256(content) if len(content) <= MAX_COMPARED_BYTES else await self._digest(path, info.size)
+        )
+        if self._tracker.last_seen(path) not in {None, digest}:
             raise _stale(arguments.file_path)
         if content.startswith(BOM) and not data.startswith(BOM):
-            data = BOM + data  # `read` does not show it, so the model could not repeat it
+            data = BOM + data  # `read` does not show it, so the model cannot repeat it
             new = split_lines(data)
-        if len(content) > COMPARED:
-            size = max(info.size, len(content))  # a file in /proc says that it has none
-            note = f"({size:,} bytes that are not compared)\n".encode()
-            return _WritePlan(found, data, old=[note], blocks=[DiffBlock(0, 1, new)])
+        if len(content) > MAX_COMPARED_BYTES:
+            size = max(info.size, len(content))  # files in /proc report no size
+            note = f"({size:,} bytes, not compared)\n".encode()
+            return _WritePlan(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
         old = split_lines(content)
         blocks = await aside(len(content) + len(data), compare, old, new)
-        return _WritePlan(found, data, old=old, blocks=blocks)
+        return _WritePlan(digest, data, old=old, blocks=blocks)
 
     async def _digest(self, path: str, size: int) -> str:
-        """The SHA-256 of a long file. Of one that is longer than it said it is not the file's, so that nothing is written."""
+        """The SHA-256 of a long file. It is wrong for a file that grows meanwhile, so that nothing is written."""
         import hashlib
 
         seen, position, block = hashlib.sha256(), 0, b" "
         while block and position <= size:
-            block = await self._workspace.read_bytes(path, start=position, size=COMPARED)
+            block = await self._workspace.read_bytes(path, start=position, size=MAX_COMPARED_BYTES)
             position += len(block)
             seen.update(block)
         return seen.hexdigest()

@@ -1,17 +1,17 @@
-"""The base of workspaces that change some calls of another one and pass on the rest."""
+"""The base of workspaces that change some calls of another workspace and delegate the others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar
 
-from newel.workspace.port import Completed, DirectoryEntry, FileInfo, OnOutput, Workspace
+from newel.workspace.port import Completed, DirectoryEntry, FileInfo, OnOutput, Workspace, WriteResult
 
 Inner = TypeVar("Inner", bound=Workspace)
 
 
 class DelegatingWorkspace(Generic[Inner]):
-    """Fulfils ``newel.workspace.port.Workspace`` by passing every call on to ``inner``."""
+    """Implements ``newel.workspace.port.Workspace`` by delegating every call to ``inner``."""
 
     def __init__(self, inner: Inner) -> None:
         self._inner = inner
@@ -24,35 +24,39 @@ class DelegatingWorkspace(Generic[Inner]):
     def name(self) -> str:
         return self._inner.name
 
+    async def _target(self) -> Inner:
+        """The workspace for the next call. May wait until it is ready."""
+        return self._inner
+
     async def resolve(self, path: str, /) -> str:
-        return await self._inner.resolve(path)
+        return await (await self._target()).resolve(path)
 
     async def stat(self, path: str, /) -> FileInfo | None:
-        return await self._inner.stat(path)
+        return await (await self._target()).stat(path)
 
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
-        return await self._inner.stats(paths)
+        return await (await self._target()).stats(paths)
 
     async def list(
         self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
     ) -> list[DirectoryEntry]:
-        return await self._inner.list(path, limit=limit, nofollow=nofollow)
+        return await (await self._target()).list(path, limit=limit, nofollow=nofollow)
 
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
     ) -> bytes:
-        return await self._inner.read_bytes(path, start=start, size=size, nofollow=nofollow)
+        return await (await self._target()).read_bytes(path, start=start, size=size, nofollow=nofollow)
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
-        return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
+    ) -> WriteResult:
+        return await (await self._target()).write_bytes(path, data, expect=expect, mode=mode)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
-        await self._inner.remove(path, expect=expect)
+        await (await self._target()).remove(path, expect=expect)
 
     async def remove_folder(self, path: str, /) -> None:
-        await self._inner.remove_folder(path)
+        await (await self._target()).remove_folder(path)
 
     async def run(
         self,
@@ -63,4 +67,4 @@ class DelegatingWorkspace(Generic[Inner]):
         on_output: OnOutput | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
-        return await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)
+        return await (await self._target()).run(command, timeout=timeout, on_output=on_output, env=env)

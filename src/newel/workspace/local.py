@@ -13,7 +13,7 @@ import anyio.to_thread
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import file_kinds, files
 from newel.workspace.errors import check_path
-from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
+from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.runner import OutputLimits, run_process
 
@@ -88,7 +88,7 @@ class LocalWorkspace:
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
+    ) -> WriteResult:
         # In a thread whatever the size: a flush to the disk takes as long as the disk likes.
         write = partial(files.replace, path, data, expect, mode, resolved=expect is not None)
         return await anyio.to_thread.run_sync(write)

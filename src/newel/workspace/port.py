@@ -55,6 +55,16 @@ def kept_mode(mode: int) -> int:
     return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
 
 
+class WriteResult(msgspec.Struct, frozen=True):
+    """A write: the SHA-256 of the new content, the permission bits of the file and of the one it replaced. ``mode`` is None if
+    the host does not report it, and ``replaced_mode`` also if there was no file.
+    """
+
+    sha256: str
+    mode: int | None = None
+    replaced_mode: int | None = None
+
+
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """How a command ended.
 
@@ -128,8 +138,8 @@ class Workspace(Protocol):
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
-        """Replace or create a file at once, whole, and return the SHA-256 of ``data`` in hexadecimal.
+    ) -> WriteResult:
+        """Replace or create a file atomically.
 
         Missing parents are made. ``mode`` is the permission bits that the file then has; with None it keeps those it
         had, and a new file gets the usual ones. ``expect`` is the SHA-256 that the file must have until the last

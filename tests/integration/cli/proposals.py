@@ -17,7 +17,7 @@ from newel.review.model.proposal import propose
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.recording_workspace import ledger_folder
-from newel.tools.review.proposed_edit import ProposedEdit
+from newel.tools.review.propose_edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 
 IDS = count(0xA0)

@@ -146,7 +146,7 @@ def test_who_waits_for_a_look_at_the_files_before_a_command_is_told_so(
     terminal.send("Change it\r")
     terminal.wait_for("Run it? y yes")
     terminal.answer("y\r")
-    terminal.wait_for(f"│ Looking at all files in {folder}")
+    terminal.wait_for(f"│ Scanning the files in {folder}")
     assert contents(folder) == {"a.txt": "one\n", "gone.txt": "one\n"}
     go.touch()
     terminal.wait_for("It is done.")
@@ -215,7 +215,7 @@ def test_what_cannot_be_recorded_is_told_where_it_happens_and_done(
     terminal.wait_for("Run it? y yes")
     terminal.answer("y\r")
     terminal.wait_for("It is done.")
-    assert "│ Error: What this run changes from here on is not recorded" in terminal.screen.text
+    assert "│ Error: Further changes of this run are not recorded" in terminal.screen.text
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n"}
 
 

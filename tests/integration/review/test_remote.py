@@ -17,7 +17,7 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AllowAll, Model, RunConfig
 from newel.agent.transform import Transformer
 from newel.providers.scripted import ScriptedProvider
-from newel.review.project import look_back
+from newel.review.project import recent_runs
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -55,7 +55,8 @@ async def agent_on(
         return ["m"]
 
     async with open_host(Target("own", path=str(root)), config=config, slow_after=slow) as host:
-        workspace = RecordingWorkspace(host, recorders, patience=0.5)
+        workspace = RecordingWorkspace(host, recorders)
+        (await recorders.recorder_of(host)).scan_timeout = 0.5
         agent = CodingAgent(
             transport=ProviderTransport(ScriptedProvider(script)),
             config=RunConfig(
@@ -84,7 +85,7 @@ async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Chan
     recorders = RecorderRegistry(home)
     async with open_host(Target("own", path=str(root)), config=str(sshd.config)) as host:
         try:
-            yield await recorders.of(host)
+            yield await recorders.recorder_of(host)
         finally:
             recorders.close()
 
@@ -134,17 +135,17 @@ async def test_all_that_a_command_on_a_host_did_is_taken_back_to_the_byte(sshd: 
     after = tree(root)
     assert "src/written.py" in after
     async with recorder_on(sshd, root, home) as recorder:
-        (run,) = await look_back(recorder.project, limit=5)
+        (run,) = await recent_runs(recorder.project, limit=5)
         assert run.title == "Change all"
         assert {file.file_path for file in run.files} == set(before) ^ set(after) | {
             "src/a.py",
             "src/deep/b",
             "run.sh",
         }
-        await recorder.project.carry_out(await recorder.project.undo())
+        await recorder.project.apply(await recorder.project.undo())
         assert tree(root) == before
         assert not (root / "new").exists()
-        await recorder.project.carry_out(await recorder.project.undo())
+        await recorder.project.apply(await recorder.project.undo())
         assert tree(root) == after
 
 
@@ -162,7 +163,7 @@ async def test_what_a_person_wrote_on_the_host_before_the_command_stays(sshd: Ss
         await agent.prompt("Second")
         (root / "later").write_bytes(b"by hand, too\n")
     async with recorder_on(sshd, root, home) as recorder:
-        await recorder.project.carry_out(await recorder.project.undo())
+        await recorder.project.apply(await recorder.project.undo())
     assert (root / "gone.txt").read_bytes() == b"by hand\n"
     assert (root / "later").read_bytes() == b"by hand, too\n"
     assert (root / "one").exists()
@@ -194,10 +195,10 @@ async def test_who_stops_a_command_on_a_silent_host_is_free_and_what_it_did_is_r
                         await anyio.sleep(0.01)
                     silence.enter_context(wire.holding())
                     agent.abort()
-            assert "is recorded with the next one" in told[-1]
+            assert "recorded with the next command" in told[-1]
             silence.close()
             await agent.prompt("Next")
-            (run,) = await look_back((await recorder_of(agent)).project, limit=5)
+            (run,) = await recent_runs((await recorder_of(agent)).project, limit=5)
             assert run.title == "Stopped"
             assert {"gone.txt", "begun", "moved"} < {file.file_path for file in run.files}
 
@@ -239,7 +240,7 @@ async def test_what_a_command_on_a_host_did_when_newel_was_killed_can_be_taken_b
             await anyio.to_thread.run_sync(ready.read_bytes, abandon_on_cancel=True)
         process.kill()
     async with recorder_on(sshd, root, home) as recorder:
-        (run,) = await look_back(recorder.project, limit=5)
+        (run,) = await recent_runs(recorder.project, limit=5)
         assert run.title == "Killed"
-        await recorder.project.carry_out(await recorder.project.undo())
+        await recorder.project.apply(await recorder.project.undo())
     assert tree(root) == before

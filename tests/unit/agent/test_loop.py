@@ -260,7 +260,7 @@ async def test_a_call_whose_order_cannot_be_found_out_is_told_to_the_model_and_t
         async def serial_key(self, arguments: str, /) -> str | None:
             raise error
 
-    watched = Watched([calls("a"), says("I see.")], [Lost()])
+    watched = Watched([calls("a", "b"), says("I see.")], [Lost()])
     end = await watched.agent.prompt("Go")
     assert end.reason == "done"
     assert watched.results[0].is_error

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from newel.review.checkpoints import Checkpoints
-from newel.review.created_folders import clear
+from newel.review.folders import remove_empty
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
 from newel.workspace.local import LocalWorkspace
+from tests.tracked import begin, end
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
@@ -37,18 +38,18 @@ def folders(root: Path) -> set[str]:
 
 
 async def undo(recorder: ChangeRecorder) -> None:
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
 
 
 async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
     root: Path, recorder: ChangeRecorder
 ) -> None:
     (root / "mine").mkdir()
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     for name in ("new/deep/er", "new/other", "old/inside", "mine"):
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name / "file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     await undo(recorder)
     assert folders(root) == {"old", "mine"}
     await undo(recorder)
@@ -58,31 +59,46 @@ async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
 
 
 async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRecorder) -> None:
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     for name in ("new/a", "new/b", "linked"):
         (root / name).mkdir(parents=True)
         (root / name / "file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "new/a/mine").symlink_to("nowhere")
     await undo(recorder)
     assert folders(root) == {"old", "new", "new/a"}
 
 
+async def test_an_empty_folder_that_a_run_removed_and_made_again_is_there_after_its_undo(
+    root: Path, recorder: ChangeRecorder
+) -> None:
+    (root / "mine").mkdir()
+    run = TrackedRun("s")
+    effect = await begin(recorder, run, None)
+    (root / "mine").rmdir()
+    await end(effect)
+    effect = await begin(recorder, run, None)
+    (root / "mine/deep").mkdir(parents=True)
+    await end(effect)
+    await undo(recorder)
+    assert folders(root) == {"old", "mine"}
+
+
 async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
-    effect = await recorder.begin(TrackedRun("s"), "new/deep/file")
+    effect = await begin(recorder, TrackedRun("s"), "new/deep/file")
     (root / "new/deep").mkdir(parents=True)
     (root / "new/deep/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     await undo(recorder)
     assert folders(root) == {"old"}
 
 
 async def test_a_file_that_a_run_removed_leaves_its_folder(root: Path, recorder: ChangeRecorder) -> None:
     """Who removes the last file of a folder that a run made before has not said anything of the folder."""
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new").mkdir()
     (root / "new/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "old/file").write_text("mine")
     ledger = recorder.project.ledger
     project = Project(root, ledger)
@@ -107,12 +123,12 @@ async def test_folders_of_a_proposal_that_was_kept_go_with_it(tmp_path: Path) ->
 async def test_no_folder_outside_the_project_is_removed_through_a_link(
     root: Path, recorder: ChangeRecorder, tmp_path: Path
 ) -> None:
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new/deep").mkdir(parents=True)
     (root / "new/deep/file").write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     (root / "new").rename(root / "away")
     (tmp_path / "outside/deep").mkdir(parents=True)
     (root / "new").symlink_to(tmp_path / "outside")
-    await clear(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
+    await remove_empty(LocalWorkspace(str(root)), ["new/deep/file"], recorder.project.ledger.checkpoints())
     assert (tmp_path / "outside/deep").is_dir()

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from newel.review.decide import (
     PendingReviews,
     Verdict,
-    chosen,
+    accepted_hunks,
     decide,
     decide_hunks,
-    files_to_decide,
-    kept_hunks,
-    look,
+    files_with_pending,
+    load_pending,
     patch_of,
+    select_hunks,
     write,
 )
 from newel.review.model.decisions import Mine
@@ -69,13 +69,13 @@ FOUND = PendingReviews([REVIEW, NAMED_LIKE_A_HUNK], [])
 
 
 def names(found: PendingReviews, words: list[str], verdict: Verdict, mine: Mine | None = None) -> list[str]:
-    choice = chosen(found, words, verdict, mine=mine)
+    choice = select_hunks(found, words, verdict, mine=mine)
     return [name for ids in choice.hunks.values() for name in ids]
 
 
 def test_a_file_stands_for_what_waits_in_it_and_no_conflict_is_kept_by_it() -> None:
     assert names(FOUND, ["a/b.py"], "keep") == ["h_1waits", "h_2both", "h_3mine", "h_6accepted"]
-    left = chosen(FOUND, ["a/b.py"], "keep").left
+    left = select_hunks(FOUND, ["a/b.py"], "keep").left
     assert [problem.reason.split()[1] for problem in left] == ["h_4conflict"]
 
 
@@ -120,7 +120,7 @@ async def test_a_verdict_on_a_file_that_others_changed_meanwhile_is_refused(tmp_
         folder.file("f", b"1\n2\n3\n4\n5\n")
         one = await folder.propose("f", 1, 2, b"one\n")
         project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
-        choice = chosen(await look(project), [one], "keep")
+        choice = select_hunks(await load_pending(project), [one], "keep")
         await folder.propose("f", 1, 2, b"another\n")
         with pytest.raises(StaleRevision):
             await decide(project, choice)
@@ -135,7 +135,7 @@ async def test_a_verdict_that_is_refused_for_one_file_is_put_down_for_none(tmp_p
             folder.file(name, b"1\n2\n3\n4\n5\n")
             await folder.propose(name, 1, 2, b"one\n")
         project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
-        choice = chosen(await look(project), [], "keep", every=True)
+        choice = select_hunks(await load_pending(project), [], "keep", every=True)
         await folder.propose("f", 3, 4, b"unseen\n")
         with pytest.raises(StaleRevision):
             await decide(project, choice)
@@ -148,7 +148,7 @@ async def test_what_the_user_typed_after_the_last_look_is_not_written_unseen(tmp
         path = folder.file("f", b"1\n2\n3\n")
         one = await folder.propose("f", 1, 2, b"one\n")
         project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
-        reviews = await decide(project, chosen(await look(project), [one], "keep"))
+        reviews = await decide(project, select_hunks(await load_pending(project), [one], "keep"))
         await folder.propose("f", 1, 2, b"typed\n", origin="user")
         written = await write(project, reviews, {"f": [one]})
         assert [problem.path for problem in written.problems] == ["f"]
@@ -165,10 +165,10 @@ async def test_a_file_that_became_a_folder_is_told_and_hides_no_other_one(tmp_pa
         (folder.folder / "f").unlink()
         (folder.folder / "f").mkdir()
         project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
-        found = await look(project)
+        found = await load_pending(project)
         assert [review.path for review in found.reviews] == ["g"]
         assert [problem.path for problem in found.problems] == ["f"]
-        choice = chosen(found, ["f", "g"], "keep")
+        choice = select_hunks(found, ["f", "g"], "keep")
         assert list(choice.hunks) == ["g"]
         assert [problem.path for problem in choice.left] == ["f"]
 
@@ -186,9 +186,9 @@ async def test_only_runs_of_this_conversation_and_this_prompt_are_told_of(tmp_pa
         await decide_hunks(project, review, [review.hunks[0].id], "reject")
         before = Checkpoint(id="cp", created="2001-01-01T00:00:00.000Z", run="run other", session="s")
         ledger.add_checkpoint(before)
-        assert files_to_decide(ledger, "s", "2002") == ["mine"]
-        assert files_to_decide(ledger, "s", "9999") == []
-        assert files_to_decide(ledger, "none", "2002") == []
+        assert files_with_pending(ledger, "s", "2002") == ["mine"]
+        assert files_with_pending(ledger, "s", "9999") == []
+        assert files_with_pending(ledger, "none", "2002") == []
 
 
 Step = tuple[int, Verdict | Literal["later"]]
@@ -216,9 +216,9 @@ async def _decide_and_write(where: Path, verdicts: list[Step]) -> None:
         for number, verdict in verdicts:
             last[number] = verdict
             await decide_hunks(project, ledger.get("f"), [ids[number]], verdict)
-        found = await look(project)
+        found = await load_pending(project)
         patch = patch_of(found.reviews[0], [one for one in found.reviews[0].hunks if one.state == "accepted"])
-        written = await write(project, found.reviews, kept_hunks(found.reviews))
+        written = await write(project, found.reviews, accepted_hunks(found.reviews))
         kept = [n for n in range(6) if last.get(n) == "keep"]
         expected = list(lines)
         for n in kept:

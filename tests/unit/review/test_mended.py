@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import Lines
 from newel.review.model.rebase import rebased, saved
-from newel.review.revert import RevertStep, taken_back
+from newel.review.revert import RevertStep, revert_hunks
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.change_recorder import recorded
 from tests.properties import examples
@@ -35,7 +35,7 @@ def wrote(ledger: Ledger, text: str | None, run: str) -> None:
 def taking_back(ledger: Ledger, run: str) -> RevertStep:
     review = ledger.get("f")
     ids = [one.id for one in review.applied if one.run == run]
-    return taken_back(review, ledger.entries(path="f"), run, ids)
+    return revert_hunks(review, ledger.entries(path="f"), run, ids)
 
 
 def took_back(ledger: Ledger, run: str) -> None:

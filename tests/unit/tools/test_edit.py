@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from newel.agent.errors import NewelError, StaleFile, ToolError
 from newel.diff.unified import split_lines
 from newel.tools.edit import EditTool
+from newel.tools.file_tool import FileTracker
 from newel.tools.text_replace import Replacement, edit
-from newel.tools.tracker import FileTracker
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.port import WriteResult
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench
@@ -32,7 +33,7 @@ class Meddled(LocalWorkspace):
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
+    ) -> WriteResult:
         await super().write_bytes(path, b"someone else's\n")
         return await super().write_bytes(path, data, expect=expect, mode=mode)
 
@@ -152,18 +153,18 @@ class TestWhatMatches:
 class TestRefusals:
     async def test_several_matches_are_named_by_their_lines(self, local_bench: Bench) -> None:
         path = local_bench.put("f", "x = 1\ny\nx = 1\nx = 1\n")
-        with pytest.raises(ToolError, match=r"stands 3 times in f, at lines 1, 3, 4\. .*replace_all"):
+        with pytest.raises(ToolError, match=r"occurs 3 times in f, at lines 1, 3, 4\. .*replace_all"):
             await local_bench.call("edit", file_path="f", old_string="x = 1", new_string="z")
         assert path.read_text() == "x = 1\ny\nx = 1\nx = 1\n"
 
     async def test_matches_that_overlap_are_several(self, local_bench: Bench) -> None:
         local_bench.put("f", "aaa")
-        with pytest.raises(ToolError, match="stands 2 times"):
+        with pytest.raises(ToolError, match="occurs 2 times"):
             await local_bench.call("edit", file_path="f", old_string="aa", new_string="b")
 
     async def test_very_many_matches_are_not_all_listed(self, local_bench: Bench) -> None:
         local_bench.put("f", "x\n" * 1_000)
-        with pytest.raises(ToolError, match=r"stands 20\+ times in f, at lines 1, 2, .*, 20 …\."):
+        with pytest.raises(ToolError, match=r"occurs 20\+ times in f, at lines 1, 2, .*, 20 …\."):
             await local_bench.call("edit", file_path="f", old_string="x", new_string="y")
 
     async def test_what_is_not_found_is_answered_with_the_nearest_lines(self, local_bench: Bench) -> None:
@@ -172,7 +173,7 @@ class TestRefusals:
             await local_bench.call(
                 "edit", file_path="f", old_string="def load(file):\n    return 1", new_string="x"
             )
-        assert "The nearest there:\n     3\tdef load(path):\n     4\t    return open(path)\n" in str(
+        assert "The most similar lines:\n     3\tdef load(path):\n     4\t    return open(path)\n" in str(
             raised.value
         )
 
@@ -180,7 +181,7 @@ class TestRefusals:
         local_bench.put("f", "it\u2019s\n")
         with pytest.raises(ToolError, match="are the same"):
             await local_bench.call("edit", file_path="f", old_string="a", new_string="a")
-        with pytest.raises(ToolError, match="would change nothing"):
+        with pytest.raises(ToolError, match="would not change f"):
             await local_bench.call("edit", file_path="f", old_string="it's", new_string="it\u2019s")
 
     async def test_a_file_that_changed_since_it_was_seen_must_be_read_again(self, bench: Bench) -> None:
@@ -198,10 +199,10 @@ class TestRefusals:
         """Between the reading and the writing there is time for someone else."""
         path = bench.put("f", "one\n")
         edit_tool = EditTool(Meddled(bench.workspace.root), FileTracker())
+        arguments = edit_tool.parse({"file_path": "f", "old_string": "one", "new_string": "two"})
+        planned = await edit_tool.plan(arguments)
         with pytest.raises(StaleFile, match=r"f changed on disk during the edit\. Nothing was changed"):
-            await edit_tool.execute(
-                edit_tool.parse({"file_path": "f", "old_string": "one", "new_string": "two"}), shown
-            )
+            await planned.execute(shown)
         assert path.read_text() == "someone else's\n"
 
     async def test_a_missing_file_names_its_neighbours(self, bench: Bench) -> None:
@@ -223,7 +224,7 @@ class TestRefusals:
         path = bench.put("f", "")
         with path.open("wb") as file:
             file.truncate(40_000_000)
-        with pytest.raises(ToolError, match=r"40,000,000 bytes; `edit` takes files up to .* Use sed"):
+        with pytest.raises(ToolError, match=r"40,000,000 bytes; `edit` can change files of up to .* Use sed"):
             await bench.call("edit", file_path="f", old_string="a", new_string="b")
 
     async def test_a_megabyte_of_blanks_does_not_hang_the_search(self, local_bench: Bench) -> None:
@@ -293,11 +294,13 @@ async def test_a_large_file_is_edited_like_a_small_one(bench: Bench, large: bool
 async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(local_bench: Bench) -> None:
     """They took minutes and a gigabyte, in which nothing else could happen."""
     path = local_bench.put("f", b"x" * 7_000_000)
-    with pytest.raises(ToolError, match=r"in f that more than 10,000 replacements .* Use sed with bash"):
+    with pytest.raises(
+        ToolError, match=r"more than 10,000 replacements would be made in f.* Use sed with bash"
+    ):
         await local_bench.call("edit", file_path="f", old_string="x", new_string="y", replace_all=True)
     edits = [{"old_string": old, "new_string": "z", "replace_all": True} for old in "ab"]
     local_bench.put("g", "ab" * 6_000)
-    with pytest.raises(ToolError, match=r"^edit 2: .* more than 10,000 replacements"):
+    with pytest.raises(ToolError, match=r"^edit 2: more than 10,000 replacements"):
         await local_bench.call("edit", file_path="g", edits=edits)
     assert set(path.read_bytes()) == {ord("x")}
     local_bench.put("h", "ab" * 10_000)

@@ -26,7 +26,7 @@ from newel.tools.review import (
     lines_hash,
     project_tools,
 )
-from newel.tools.review.proposed_edit import ProposedEdit
+from newel.tools.review.propose_edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileInfo, Workspace
 from tests.properties import examples
@@ -147,7 +147,7 @@ async def test_a_search_that_leaves_matches_out_says_so(project: Project) -> Non
 
 async def test_a_query_that_was_meant_as_an_expression_gets_a_hint(project: Project) -> None:
     for query in (r"def \w+", "foo|bar", "a.*b", "^start", "[a-z]+"):
-        assert "literally" in (await project.call("search_project", query=query))["notice"]
+        assert "literal" in (await project.call("search_project", query=query))["notice"]
     for query in ("end.", "$5", "x[1]", "a | b", "what?"):
         assert "notice" not in await project.call("search_project", query=query)
 
@@ -276,7 +276,7 @@ async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
     project.put("f", "one\ntwo\n")
     with pytest.raises(ToolError, match="f has 2 lines; there is no line 3"):
         await project.call("read_file", file_path="f", start_line=3)
-    with pytest.raises(InvalidArguments, match="5 to 2 are reversed"):
+    with pytest.raises(InvalidArguments, match="start_line 5 is after end_line 2"):
         await project.call("read_file", file_path="f", start_line=5, end_line=2)
     for wrong in ({"start_line": 0}, {"end_line": -1}, {"max_bytes": 0}, {"start_line": "one"}):
         with pytest.raises(InvalidArguments, match=next(iter(wrong))):
@@ -285,7 +285,7 @@ async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
 
 async def test_a_name_that_is_not_quite_right_gets_near_ones(project: Project) -> None:
     project.put("notes/meeting.md", "")
-    with pytest.raises(ToolError, match=r"no 'meetings.md' in 'notes'. Near names there: meeting.md"):
+    with pytest.raises(ToolError, match=r"no 'meetings.md' in 'notes'. Similar names: meeting.md"):
         await project.call("read_file", file_path="notes/meetings.md")
     with pytest.raises(ToolError, match=r"notes is a folder. List its files with list_files"):
         await project.call("read_file", file_path="notes")
@@ -316,7 +316,7 @@ async def test_no_path_leads_out_of_the_project_or_into_git(project: Project, pa
 
 
 async def test_an_absolute_path_in_the_project_is_answered_with_the_relative_one(project: Project) -> None:
-    with pytest.raises(InvalidArguments, match=r"relative to the project's folder: `notes/a.md`"):
+    with pytest.raises(InvalidArguments, match=r"relative to the project folder: `notes/a.md`"):
         await project.call("read_file", file_path=f"{project.folder}/notes/a.md")
 
 
@@ -391,7 +391,10 @@ async def test_files_are_listed_by_folder_and_pattern(project: Project) -> None:
         "files"
     ]
     nothing = await project.call("list_files", prefix="notes", glob="notes/*")
-    assert nothing == {"files": [], "notice": "No file of notes fits. The glob is about the paths below it."}
+    assert nothing == {
+        "files": [],
+        "notice": "No file in notes matches. The glob applies to the paths below it.",
+    }
 
 
 async def test_a_long_list_is_cut_and_said_to_be(project: Project) -> None:
@@ -416,7 +419,7 @@ async def test_a_folder_that_is_none_is_refused(project: Project) -> None:
     project.put("notes/a", "")
     with pytest.raises(ToolError, match="notes/a is a file, not a folder"):
         await project.call("list_files", prefix="notes/a")
-    with pytest.raises(ToolError, match="Near names there: notes/"):
+    with pytest.raises(ToolError, match="Similar names: notes/"):
         await project.call("list_files", prefix="note")
     with pytest.raises(InvalidArguments, match="glob"):
         await project.call("list_files", glob="{a")

@@ -84,7 +84,7 @@ async def test_a_directory_cannot_be_overwritten(bench: Bench) -> None:
 
 
 async def test_half_a_character_is_refused_in_words(bench: Bench) -> None:
-    with pytest.raises(ToolError, match=r"content holds \\ud83d, half of a surrogate pair"):
+    with pytest.raises(ToolError, match=r"content contains \\ud83d, half of a surrogate pair"):
         await bench.call("write", file_path="f", content="\ud83d")
     assert not (bench.folder / "f").exists()
 
@@ -123,4 +123,4 @@ async def test_a_long_diff_is_cut_in_the_result_and_whole_in_the_preview(bench: 
 async def test_a_very_large_old_file_is_replaced_without_being_read_into_memory(bench: Bench) -> None:
     bench.put("f", b"x" * 2_000_000)
     written = await bench.call("write", file_path="f", content="small\n")
-    assert written.details["diff"].endswith("-(2,000,000 bytes that are not compared)\n+small\n")
+    assert written.details["diff"].endswith("-(2,000,000 bytes, not compared)\n+small\n")

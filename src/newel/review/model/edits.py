@@ -68,12 +68,10 @@ def _allowed(path: str, text: Lines, start: int, end: int, lines: Lines) -> Line
     is_whole = start == 0 and end == len(text)
     begins = start == 0 and head_of(lines) is not None
     if (is_blob(text) and not is_whole) or any("\0" in line for line in lines[begins:]):
-        raise BadText(
-            f"{path}: only the lines of a text can be edited, and only into a text, which holds no NUL."
-        )
+        raise BadText(f"{path}: only text can be edited, and new lines must be text, without NUL.")
     keeps_head = start > 0 or head_of(text) is None or (begins and end > 0) or (is_whole and not lines)
     if not keeps_head and (lines or end):
-        raise BadRange(f"{path}: lines {start} to {end} take the place of the file's head.")
+        raise BadRange(f"{path}: lines {start} to {end} would replace the file's head.")
     return (make_head(), *lines) if lines and not text and not begins else lines
 
 

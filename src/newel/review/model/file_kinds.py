@@ -52,7 +52,7 @@ def _leads(lines: Lines) -> str:
     content = content_of(lines)
     if content is None or kind_of(lines) != "link":
         return ""
-    return " → (bytes that are no text)" if is_blob(lines) else f" → {content.data.decode()}"
+    return " → (not text)" if is_blob(lines) else f" → {content.data.decode()}"
 
 
 def _bits(lines: Lines) -> str:

@@ -32,7 +32,7 @@ class ReviewError(NewelError):
 
 
 class StaleRevision(ReviewError):
-    """The change was made for an earlier state of the file. Read it anew and try again."""
+    """The change was made for an earlier state of the file. Read the file again and retry."""
 
 
 class UnknownHunk(ReviewError):
@@ -129,9 +129,9 @@ class FileReview(Wire, frozen=True, kw_only=True):
                 return hunk
         if now := self.successor(hunk_id):
             raise StaleRevision(
-                f"{self.path}: hunk {hunk_id} has changed since it had that id; it is {now.id} now. Read the review anew."
+                f"{self.path}: hunk {hunk_id} has changed since it had that id; now it is {now.id} now. Read the review again."
             )
-        raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review anew.")
+        raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review again.")
 
     def successor(self, hunk_id: str) -> Hunk | None:
         """The hunk that came into being as the one of this id did, whatever has become of it; None if it is gone."""

@@ -228,7 +228,7 @@ def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> Fi
         if each.rev == rev:
             return msgspec.structs.replace(review, rev=rev)
         review = patched(review, reverse(each.forward))
-    raise StaleRevision(f"How {review.path} was at revision {rev} is not known any more.")
+    raise StaleRevision(f"{review.path} has no history back to revision {rev} any more.")
 
 
 def undo(
@@ -238,7 +238,7 @@ def undo(
     done, _ = _stacks(entries)
     if not done:
         raise NothingToUndo(
-            f"{review.path}: nothing to undo since it was last saved or read. A rollback takes back what was saved."
+            f"{review.path}: nothing to undo since it was last saved or read. To undo a save, use a rollback."
         )
     after = patched(review, reverse(done[-1].forward))
     return after, entry("undo", review, after, hunks=done[-1].hunks, of=done[-1].id, hash_before=hash_before)

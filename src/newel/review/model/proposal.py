@@ -9,12 +9,11 @@ from typing import Final
 import msgspec
 
 from newel.diff.patience import diff
-from newel.review.model.batch_edit import Piece, edit_each
+from newel.review.model.batch_edit import Piece, behind_mark, edit_each
 from newel.review.model.edits import NewId
 from newel.review.model.file_lines import head_of, is_blob, kind_of
 from newel.review.model.file_review import BadRange, Conflict, FileReview, Layer, Lines, buffer
-from newel.review.model.run_marks import behind_mark
-from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.propose_edits import ProposedEdit, lines_hash
 
 _BLANK: Final = re.compile(r"^\s*$")
 _SENTENCE: Final = re.compile(r"[.!?…:;]\s*$")
@@ -48,7 +47,7 @@ def propose(
     """
     text = buffer(review)
     for one, other in _overlaps(edits):
-        raise BadRange(f"{review.path}: edits {one} and {other} overlap. Make one edit of them.")
+        raise BadRange(f"{review.path}: edits {one} and {other} overlap. Merge them into one edit.")
     changes: list[Piece] = []
     for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
         start, end = place(text, change)
@@ -74,13 +73,13 @@ def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
     """The lines ``start:end`` of a buffer that an edit is about. Raises ``BadRange`` and ``Conflict``."""
     if is_blob(text) or kind_of(text) not in {"absent", "file"}:
-        raise BadRange(f"{change.file_path} is no UTF-8 text; its lines cannot be edited.")
+        raise BadRange(f"{change.file_path} is not UTF-8 text; its lines cannot be edited.")
     head = int(head_of(text) is not None)
     count = len(text) - head
     last = change.start_line - 1 if change.operation == "insert" else change.end_line or change.start_line
     if change.start_line > count + (change.operation == "insert") or last > count:
         raise BadRange(
-            f"Edit {change.edit_id}: {change.file_path} has {count} lines, not {max(change.start_line, last)}. Read it anew."
+            f"Edit {change.edit_id}: {change.file_path} has {count} lines, not {max(change.start_line, last)}. Read the file again."
         )
     if last < change.start_line - 1 or (last < change.start_line and change.operation != "insert"):
         raise BadRange(f"Edit {change.edit_id}: its lines {change.start_line} to {last} are reversed.")
@@ -90,7 +89,7 @@ def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
     if change.expected_hash is not None and change.expected_hash != lines_hash(there):
         raise Conflict(
             f"Edit {change.edit_id}: lines {change.start_line} to {last} of {change.file_path} are not what the edit expects. "
-            "Read them anew."
+            "Read them again."
         )
     return start, end
 

@@ -30,7 +30,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
     chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
     if unknown := chosen - {hunk.id for hunk in review.hunks}:
         raise UnknownHunk(
-            f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review anew."
+            f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review again."
         )
     base = render(review.base, [hunk for hunk in review.hunks if hunk.id in chosen])
     headless = bool(base) and head_of(base) is None  # what was kept of a new file is not what it begins with

@@ -47,7 +47,7 @@ def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
         else:
             continue
         where = f"{review.path}:{max(one.a, 1)}"  # what is a file begins with its head, so that 1 is its first line
-        problems[one.id] = f"{where}: hunk {one.id} cannot be taken back by itself: {problem}."
+        problems[one.id] = f"{where}: hunk {one.id} cannot be undone by itself: {problem}."
     return problems
 
 

@@ -1,7 +1,7 @@
-"""The ledger stays small: what is too old to be taken back is forgotten, and what nothing refers to any more is removed.
+"""Garbage collection of the ledger: removes checkpoints that are too old to undo, and all that only they needed.
 
-First the oldest checkpoints go, then the early part of each file's journal, then the blobs that no checkpoint, review,
-journal or index names. Files whose journal is of no use any more are as if they had never been heard of.
+First the oldest checkpoints go, then the history of each file that nothing needs any more, then the blobs that no checkpoint,
+review, history or index names. A file's history goes as a whole or not at all; without one, the file counts as unknown.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
-from newel.review.model.file_review import AppliedHunk, FileReview, StaleRevision
-from newel.review.model.history import HistoryEntry, made_by
-from newel.review.store.history_truncation import TruncatedHistory, needed_from, shortened
-from newel.review.store.ledger import LOCK, Checkpoint, Ledger
+from newel.review.model.file_review import FileReview
+from newel.review.model.history import MOVES_BASE, HistoryEntry, made_by
+from newel.review.store.database import LOCK
+from newel.review.store.ledger import Checkpoint, Ledger
 from newel.review.store.schema import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.storage.files import read_regular
 from newel.storage.sqlite import connect
 from newel.workspace.snapshots.index import referenced_blobs
 
-EVERY: Final = 24 * 3600.0
-"""Seconds from one purge to the next."""
+PURGE_INTERVAL_S: Final = 24 * 3600.0
 
 _STEP: Final = 500
-"""Blobs, or pages of the file, that are removed at a time; others may write in between."""
+"""Blobs, or pages of the file, that are removed in one transaction; others may write in between."""
 
 _BLOB_LINE: Final = re.compile(rb"\\u0000sha256:([0-9a-f]{64})")
 
 _NAMING: Final = (
     ("checkpoints", "data", HASH),
     ("intents", "data", HASH),
+    ("effects", "data", HASH),
     ("files", "review", _BLOB_LINE),
     ("bases", "data", _BLOB_LINE),
     ("entries", "data", _BLOB_LINE),
 )
-"""Where blobs are named, and how; hashes of texts stand there as well."""
+"""Where blobs are named, and how. Hashes of texts occur there as well."""
 
 
 class Keep(Wire, frozen=True, kw_only=True):
-    """What is kept: the latest ``runs``, and all of the last ``days``. Only if the ledger takes more than ``size`` bytes,
-    less, but always all of the last day.
+    """The retention policy: the latest ``runs`` and all of the last ``days`` are kept. Fewer if the ledger takes more than
+    ``size`` bytes, but always all of the last day.
     """
 
     runs: int = 200
@@ -59,8 +59,8 @@ class Keep(Wire, frozen=True, kw_only=True):
 
 
 class Purged(Wire, frozen=True, kw_only=True):
-    """What went; ``size`` are the bytes that are in use. ``is_alone`` is False where blobs stayed because of others who
-    have the ledger open.
+    """What was removed; ``size`` is the bytes still in use. ``is_alone`` is False if blobs stayed because another process
+    has the ledger open.
     """
 
     checkpoints: int = 0
@@ -70,71 +70,71 @@ class Purged(Wire, frozen=True, kw_only=True):
     is_alone: bool = True
 
 
-def in_background(ledger: Ledger, tell: Callable[[str], None], keep: Keep | None = None) -> None:
-    """Purge a ledger that was just opened, unless that was done within the last day. Nobody waits for it; it ends with the
-    ledger. ``tell`` is told what a person should know.
+def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep | None = None) -> None:
+    """Purge a ledger that was just opened, in a thread, unless that was done within the last day. The thread ends with the
+    ledger. ``notify`` gets a message for the user.
     """
     folder = ledger.folder
     if folder is None:
         return
-    lock, wanted = folder / LOCK, keep or Keep()
+    lock, policy = folder / LOCK, keep or Keep()
     with contextlib.suppress(OSError):  # somebody removed it
-        if time.time() - lock.stat().st_mtime < EVERY:
+        if time.time() - lock.stat().st_mtime < PURGE_INTERVAL_S:
             return
     claims = contextlib.ExitStack()
-    claimed = claims.enter_context(ledger.claims())  # from now on, and not from when the thread gets to run
+    claimed = claims.enter_context(ledger.claims())  # from now on, not from when the thread starts
 
     def work() -> None:
-        with claims, contextlib.suppress(NewelError, OSError):  # what was not done is done the next time
-            done = _purged(_Purge(ledger, folder, claimed), wanted, datetime.now(UTC))
+        with claims, contextlib.suppress(NewelError, OSError):  # the next purge does the rest
+            done = _purge(_Purge(ledger, folder, claimed), policy, datetime.now(UTC))
             os.utime(lock)
-            if done.size > wanted.size:
-                tell(
+            if done.size > policy.size:
+                notify(
                     f"The review ledger {folder} takes {done.size / 2**30:.1f} GiB, more than "
-                    f"{wanted.size / 2**30:.1f} GiB, though what is older than a day was forgotten. Nothing is lost; to make "
-                    "room, move the folder away, and what was recorded until now cannot be undone any more."
+                    f"{policy.size / 2**30:.1f} GiB, even without what is older than a day. To free the space, move the "
+                    "folder away; changes recorded until now can then no longer be undone."
                 )
 
     threading.Thread(target=work, name="newel-purge", daemon=True).start()
 
 
 def purge(ledger: Ledger, keep: Keep, *, now: datetime | None = None) -> Purged:
-    """Forget what is old; returns what went. A ledger in memory is left alone. What this process has put into the ledger
-    before must be named by something, or it may go. Raises ``LedgerError``.
+    """Remove what the retention policy does not keep. Does nothing to a ledger in memory. A blob that this process stored
+    before goes too if nothing names it. Raises ``LedgerError``.
     """
     if ledger.folder is None:
         return Purged()
     with ledger.claims() as claimed:
-        return _purged(_Purge(ledger, ledger.folder, claimed), keep, now or datetime.now(UTC))
+        return _purge(_Purge(ledger, ledger.folder, claimed), keep, now or datetime.now(UTC))
 
 
-def _purged(steps: _Purge, keep: Keep, now: datetime) -> Purged:
-    old = _moment(now - timedelta(days=keep.days))
-    recent = _moment(now - timedelta(days=1))
+def _purge(steps: _Purge, keep: Keep, now: datetime) -> Purged:
+    old = _timestamp(now - timedelta(days=keep.days))
+    recent = _timestamp(now - timedelta(days=1))
     checkpoints = steps.ledger.checkpoints()
     pinned = _pinned(steps.ledger, checkpoints)
     kept = [
-        each
-        for n, each in enumerate(checkpoints)
-        if n < keep.runs or each.created >= old or each.id in pinned
+        checkpoint
+        for n, checkpoint in enumerate(checkpoints)
+        if n < keep.runs or checkpoint.created >= old or checkpoint.id in pinned
     ]
-    done = steps.all_but(kept, since=old)
-    while done.size > keep.size and done.is_alone:  # else nothing is gained by forgetting
+    done = steps.remove_all_but(kept, since=old)
+    while done.size > keep.size and done.is_alone:  # otherwise removing more frees nothing
         spare = [each for each in kept if each.created < recent and each.id not in pinned]
         if not spare:
             break
         gone = {each.id for each in spare[len(spare) // 2 :]}
         kept = [each for each in kept if each.id not in gone]
-        done = steps.all_but(kept, since=recent)
+        done = steps.remove_all_but(kept, since=recent)
     return done
 
 
-def _moment(at: datetime) -> str:
+def _timestamp(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _pinned(ledger: Ledger, checkpoints: Sequence[Checkpoint]) -> set[str]:
-    """The checkpoints of runs that have hunks which are not saved."""
+    """The checkpoints of runs with hunks that are not saved."""
     runs: set[str] = set()
     hunks: set[str] = set()
     for path in ledger.paths():
@@ -149,20 +149,23 @@ def _pinned(ledger: Ledger, checkpoints: Sequence[Checkpoint]) -> set[str]:
 
 
 class _Purge:
-    """The steps, and what came of them so far."""
+    """The steps of a purge, and its counts so far."""
 
     def __init__(self, ledger: Ledger, folder: Path, claimed: Collection[str]) -> None:
         self.ledger = ledger
+        self._database = ledger.database
         self._folder = folder
         self._claimed = claimed
         self._checkpoints = 0
         self._entries = 0
         self._blobs = 0
 
-    def all_but(self, kept: Sequence[Checkpoint], *, since: str) -> Purged:
-        """Forget the other checkpoints, what only they need and was made before ``since``, and what nothing names."""
-        self._forget_checkpoints({each.id for each in kept})
-        self._forget_history(kept, since)
+    def remove_all_but(self, kept: Sequence[Checkpoint], *, since: str) -> Purged:
+        """Remove the other checkpoints, the histories that only they need and that ended before ``since``, and all blobs that
+        nothing names.
+        """
+        self._remove_checkpoints({each.id for each in kept})
+        self._remove_histories(kept, since)
         is_alone = self._sweep()
         return Purged(
             checkpoints=self._checkpoints,
@@ -172,107 +175,57 @@ class _Purge:
             is_alone=is_alone,
         )
 
-    def _forget_checkpoints(self, kept: Collection[str]) -> None:
-        for each in self.ledger.checkpoints():
-            if each.id not in kept:
-                with self.ledger.writing() as connection:
-                    connection.execute("DELETE FROM checkpoints WHERE id = ?", (each.id,))
+    def _remove_checkpoints(self, kept: Collection[str]) -> None:
+        for checkpoint in self.ledger.checkpoints():
+            if checkpoint.id not in kept:
+                with self._database.writing() as connection:
+                    connection.execute("DELETE FROM checkpoints WHERE id = ?", (checkpoint.id,))
                 self._checkpoints += 1
 
-    # -- the journals -------------------------------------------------------------------------------
-
-    def _forget_history(self, kept: Sequence[Checkpoint], since: str) -> None:
-        naming: dict[str, list[Checkpoint]] = {}
-        for checkpoint in kept:
-            for before in checkpoint.files:
-                naming.setdefault(before.path, []).append(checkpoint)
-        runs = {each.run for each in kept}
-        saving = [saving for intent in self.ledger.intents() for saving in intent.files]
-        made = {name for run in runs for name in made_by(self.ledger.entries(run=run))}
-        made |= {name for each in saving for name in each.ids}
-        under_way = {each.path for each in saving}
+    def _remove_histories(self, kept: Sequence[Checkpoint], since: str) -> None:
+        runs = {checkpoint.run for checkpoint in kept}
+        needed = {before.path for checkpoint in kept for before in checkpoint.files}
+        needed |= {planned.path for intent in self.ledger.intents() for planned in intent.files}
+        pending = (self.ledger.effects(owner).values() for owner in self.ledger.effect_owners())
+        needed |= {effect.path for effects in pending for effect in effects if effect.path is not None}
         for path in self.ledger.paths():
-            self._shorten(path, naming.get(path, ()), runs, made, since, is_needed=path in under_way)
+            if path not in needed:
+                entries = self.ledger.entries(path=path)
+                review = self.ledger.get(path)
+                if not (review.hunks or _is_needed(entries, runs, since)):
+                    self._remove_history(review, entries)
 
-    def _shorten(
-        self,
-        path: str,
-        checkpoints: Sequence[Checkpoint],
-        runs: Collection[str],
-        made: Collection[str],
-        since: str,
-        *,
-        is_needed: bool,
-    ) -> None:
-        entries = self._old_entries(path, since)
-        if not entries:
-            return
-        review = self.ledger.get(path)
-        needed = needed_from(entries, checkpoints, runs, since)
-        if needed == len(entries) and not (review.hunks or checkpoints or is_needed):
-            self._replace(review, entries, TruncatedHistory(FileReview(path=path), []))
-            return
-        recent = {name for each in entries if each.ts >= since for name in each.hunks}
-
-        def is_kept(one: AppliedHunk) -> bool:
-            return one.run in runs or one.id in made or one.id in recent
-
-        with contextlib.suppress(StaleRevision):  # somebody changes it just now
-            left = shortened(review, entries, needed, is_kept)
-            if left is not None:
-                self._replace(review, entries, left)
-
-    def _old_entries(self, path: str, since: str) -> list[HistoryEntry]:
-        """A file's journal; none if all but its beginning is new."""
-        with self.ledger.reading() as connection:
-            query = "SELECT data FROM entries WHERE path = ? ORDER BY n LIMIT ?"
-            first = connection.execute(query, (path, 2)).fetchall()
-            if len(first) > 1 and read_entry(first[1][0]).ts >= since:
-                return []
-            return [read_entry(data) for (data,) in connection.execute(query, (path, -1))]
-
-    def _replace(self, review: FileReview, entries: Sequence[HistoryEntry], left: TruncatedHistory) -> None:
-        """Put a shorter journal in the place of a file's, unless that has changed meanwhile."""
+    def _remove_history(self, review: FileReview, entries: Sequence[HistoryEntry]) -> None:
+        """Make a file unknown, unless it has changed meanwhile."""
         path = review.path
-        gone = len(entries) - len(left.entries)
-        with self.ledger.writing() as connection:
-            query = "SELECT n, data FROM entries WHERE path = ? ORDER BY n"
-            rows = connection.execute(query, (path,)).fetchall()
-            if len(rows) != len(entries) or read_entry(rows[-1][1]).id != entries[-1].id:
+        with self._database.writing() as connection:
+            query = "SELECT data FROM entries WHERE path = ? ORDER BY n DESC LIMIT 1"
+            last = connection.execute(query, (path,)).fetchone()
+            if last is None or read_entry(last[0]).id != entries[-1].id:
                 return
-            connection.executemany("DELETE FROM entries WHERE n = ?", [(n,) for n, _ in rows[:gone]])
-            for (n, _), was, now in zip(rows[gone:], entries[gone:], left.entries, strict=True):
-                if now is not was:
-                    connection.execute(
-                        "UPDATE entries SET run = ?, kind = ?, data = ? WHERE n = ?",
-                        (now.run, now.kind, pack(msgspec.json.encode(now)), n),
-                    )
-            # Under another name, so that no process takes what it remembers for what is there.
-            name, small = new_id(), msgspec.structs.replace(left.review, base=())
-            if (
-                not left.entries
-            ):  # a page that still shows the file must not take its revision for a later one
-                small = msgspec.structs.replace(small, rev=review.rev + 1)
-                connection.execute("UPDATE bases SET data = ? WHERE path = ?", (b"[]", path))
-            connection.execute("UPDATE bases SET name = ? WHERE path = ?", (name, path))
+            connection.execute("DELETE FROM entries WHERE path = ?", (path,))
+            # The revision goes on, so that a page that still shows the file cannot take it for the one it knows. The name of
+            # the base is new, so that no process takes its cached review for the current one.
+            name, empty = new_id(), FileReview(path=path, rev=review.rev + 1)
+            connection.execute("UPDATE bases SET name = ?, data = ? WHERE path = ?", (name, b"[]", path))
             connection.execute(
                 "UPDATE files SET rev = ?, base = ?, review = ? WHERE path = ?",
-                (small.rev, name, pack(msgspec.json.encode(small)), path),
+                (empty.rev, name, pack(msgspec.json.encode(empty)), path),
             )
-            self._entries += gone
+            self._entries += len(entries)
 
     # -- blobs --------------------------------------------------------------------------------------
 
     def _sweep(self) -> bool:
-        """Remove the blobs that nothing names; False if somebody else came in the way."""
-        with self.ledger.reading() as connection:
+        """Remove the blobs that nothing names; False if another process prevented it."""
+        with self._database.reading() as connection:
             version = _version(connection)
             blobs = [row[0] for row in connection.execute("SELECT sha256 FROM blobs")]
         spare = sorted(set(blobs) - self._named())
         for at in range(0, len(spare), _STEP):
-            with self.ledger.writing() as connection:
-                # Who came and went may have named any of them, and who is there may rely on it.
-                if _version(connection) != version or not self.ledger.is_alone():
+            with self._database.writing() as connection:
+                # A process that came and went may have named any of them, and one that is there may rely on it.
+                if _version(connection) != version or not self._database.is_alone():
                     return False
                 gone = [(name,) for name in spare[at : at + _STEP] if name not in self._claimed]
                 connection.executemany("DELETE FROM blobs WHERE sha256 = ?", gone)
@@ -284,9 +237,9 @@ class _Purge:
         names: set[str] = set()
         where = self._folder / FILE
         try:
-            with contextlib.closing(connect(where, read_only=True)) as connection:  # it keeps nobody waiting
+            with contextlib.closing(connect(where, read_only=True)) as connection:  # blocks no other process
                 for table, column, pattern in _NAMING:
-                    rows = connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 — words of ours
+                    rows = connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 — names of ours
                     names.update(
                         found.decode() for (data,) in rows for found in pattern.findall(unpack(data))
                     )
@@ -301,9 +254,9 @@ class _Purge:
         return names
 
     def _shrink(self) -> int:
-        """Give pages back that are not used; returns the bytes of those that are."""
+        """Return unused pages to the file system; returns the bytes in use."""
         while True:
-            with self.ledger.reading() as connection:
+            with self._database.reading() as connection:
                 free = connection.execute("PRAGMA freelist_count").fetchone()[0]
                 connection.execute(f"PRAGMA incremental_vacuum({_STEP})").fetchall()
                 left = connection.execute("PRAGMA freelist_count").fetchone()[0]
@@ -313,5 +266,11 @@ class _Purge:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    """What is another once somebody else has written."""
+    """Changes when another connection has written."""
     return connection.execute("PRAGMA data_version").fetchone()[0]
+
+
+def _is_needed(entries: Sequence[HistoryEntry], runs: Collection[str], since: str) -> bool:
+    """Whether a history has entries of these runs, is recent, or ends with a change that can be undone."""
+    last = entries[-1]
+    return last.ts >= since or last.kind not in MOVES_BASE or any(each.run in runs for each in entries)

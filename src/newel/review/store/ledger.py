@@ -1,21 +1,18 @@
-"""The ledger of a project, kept: each file's review, the journal of its changes, checkpoints, and the texts behind them.
+"""The ledger of a project: the review and the history of each file, checkpoints, pending saves and effects, and blobs.
 
     with Ledger.open(home / "review" / project) as ledger:
         review = ledger.change("src/a.py", "accept", lambda now: accept(now, "h_1"), rev=4).review
 
-One SQLite file that several processes may have open: a terminal, a workbench and ``newel undo`` see the same ledger. Every
-change is one transaction; what a method returned is on the disk. A review stands there as its fold beside its journal, in
-the same transaction, so that to read one costs nothing however long its history is.
+One SQLite file that several processes may have open: a terminal, a workbench and ``newel undo`` see the same ledger. Each
+change is one transaction, on the disk when the method returns. It stores a file's current review beside its history, so
+reading a review takes the same time however long its history is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sqlite3
-import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -23,28 +20,15 @@ from typing import Final, NamedTuple, Self
 import msgspec
 
 from newel.agent.messages import Wire, new_id
-from newel.review.model.file_review import FileReview, StaleRevision, identified
+from newel.review.model.file_review import FileReview, HunkState, StaleRevision, identified
 from newel.review.model.history import MOVES_BASE, HistoryEntry, Kind, entry, redo, undo
-from newel.review.store.schema import (
-    FILE,
-    LEDGER,
-    LedgerError,
-    blob,
-    hashes_in,
-    pack,
-    put,
-    read_entry,
-    unpack,
-)
-from newel.storage.file_lock import lock
-from newel.storage.files import PRIVATE_FILE, make_private
-from newel.storage.sqlite import connect, make_file, roll_back
-
-LOCK: Final = "ledger.lock"
+from newel.review.store.database import LedgerDatabase
+from newel.review.store.schema import blob, hashes_in, pack, put, read_entry, unpack
+from newel.workspace.snapshots.tree import FileSnapshot
 
 
 class FileVersion(Wire, frozen=True, kw_only=True):
-    """A file as a checkpoint has it: the blob of its bytes (empty for no file), and its permission bits."""
+    """A file in a checkpoint: the blob of its content (empty if there was no file) and its mode."""
 
     path: str
     blob: str
@@ -52,9 +36,9 @@ class FileVersion(Wire, frozen=True, kw_only=True):
 
 
 class Checkpoint(Wire, frozen=True, kw_only=True):
-    """How files were before a run of an agent changed them. ``files`` grows as the run touches more, and so do ``folders``,
-    those that were not there before it. Of a rollback, ``about`` is the title of the run that it is about in the end,
-    ``is_redo`` says that it brings that back, and ``is_partial`` that a file could not be written, which is left to do.
+    """The files before a run of an agent changed them. While the run goes on, ``files`` grows, and so does ``folders``, the
+    folders that did not exist before it. In the checkpoint of a rollback, ``about`` is the title of the original run,
+    ``is_redo`` says that the rollback restores that run, and ``is_partial`` that a file could not be written yet.
     """
 
     id: str
@@ -70,14 +54,14 @@ class Checkpoint(Wire, frozen=True, kw_only=True):
 
 
 class SaveIntent(Wire, frozen=True, kw_only=True):
-    """A save that is under way, over one file or several: what a crash in its midst leaves to be finished."""
+    """A pending save of one file or several. The next process finishes it after a crash."""
 
     id: str
     files: tuple[PlannedWrite, ...]
 
 
 class PlannedWrite(Wire, frozen=True, kw_only=True):
-    """The hunks ``ids`` of revision ``rev`` go into a file, whose bytes then have the hash ``after`` (``text_hash``)."""
+    """The hunks ``ids`` of revision ``rev`` are written to a file. ``before`` and ``after`` are the ``text_hash`` of its content."""
 
     path: str
     rev: int
@@ -86,73 +70,73 @@ class PlannedWrite(Wire, frozen=True, kw_only=True):
     after: str
 
 
+class EffectRecord(Wire, frozen=True, kw_only=True):
+    """A pending effect: on the file ``path``, which was ``before``, or on any file for None. ``began_ns`` is on the clock of
+    the file system. ``folders`` did not exist above the file.
+    """
+
+    run: str
+    session: str
+    title: str
+    began: str
+    began_ns: int
+    path: str | None = None
+    before: FileSnapshot | None = None
+    folders: tuple[str, ...] = ()
+
+
 class ChangeResult(NamedTuple):
     review: FileReview
     entry: HistoryEntry | None
-    """None where the change changed nothing."""
+    """None if the change changed nothing."""
 
 
-class _ReadTransaction(NamedTuple):
-    """A review as it was last read or written, which is the one asked for next. ``hash`` is its buffer's, if it is known."""
+Revision = tuple[int, str]
+"""The number of a file's review, and the name of its base. As long as both are the same, so is the review."""
+
+
+class _CachedReview(NamedTuple):
+    """The review that was read or written last, which is usually the next one requested. ``hash`` is that of its buffer, if
+    known. Valid while ``rollbacks`` is that of the database.
+    """
 
     review: FileReview
     base: str
     hash: str = ""
+    rollbacks: int = 0
 
 
-_NOTHING: Final = _ReadTransaction(FileReview(path=""), "")
+_NOTHING: Final = _CachedReview(FileReview(path=""), "")
+
+
+class _HunkState(msgspec.Struct):
+    state: HunkState = "pending"
+
+
+class _HunkStates(msgspec.Struct):
+    """The states of a review's hunks, decoded without its text."""
+
+    hunks: tuple[_HunkState, ...] = ()
 
 
 class Ledger:
     """Use ``open``. Methods block for as long as the disk takes; any thread may call them. Raise ``LedgerError``."""
 
-    def __init__(self, connection: sqlite3.Connection, folder: Path | None, user: int | None) -> None:
-        self.folder = folder
-        self._connection = connection
-        self._path = str(folder / FILE) if folder else "in memory"
-        self._user = user
-        self._lock = threading.RLock()
+    def __init__(self, database: LedgerDatabase) -> None:
+        self.database = database
+        """For the modules of this package, which write the SQL."""
+        self.folder = database.folder
         self._claims: set[str] | None = None
-        self._is_batch = False
         self._last = _NOTHING
-        self._sleepers: list[Callable[[], None]] = []
+        self._listeners: list[Callable[[], None]] = []
 
     @classmethod
     def open(cls, folder: Path | None) -> Self:
-        """The ledger in a folder, which is made if need be; of memory alone for None."""
-        path = folder / FILE if folder else None
-        user: int | None = None
-        with contextlib.ExitStack() as opened:
-            try:
-                if folder is not None and path is not None:
-                    make_private(folder)
-                    make_file(path)
-                    user = os.open(
-                        folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE
-                    )
-                    opened.callback(os.close, user)
-                    lock(user, shared=True)  # before anything is read: see `is_alone`
-                connection = connect(path)
-                opened.callback(connection.close)
-                connection.execute(
-                    "PRAGMA auto_vacuum = INCREMENTAL"
-                )  # says nothing of a file that has tables
-                LEDGER.migrate(connection, str(path))
-            except sqlite3.Error as error:
-                raise LEDGER.failure(str(path), error) from error
-            except OSError as error:
-                raise LedgerError(
-                    f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to another folder."
-                ) from error
-            opened.pop_all()
-        return cls(connection, folder, user)
+        """The ledger in a folder, which is created if missing; in memory for None."""
+        return cls(LedgerDatabase.open(folder))
 
     def close(self) -> None:
-        with self._lock:
-            self._connection.close()
-            if self._user is not None:
-                os.close(self._user)
-                self._user = None
+        self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -162,22 +146,43 @@ class Ledger:
     ) -> None:
         self.close()
 
+    def batch(self, *, flush: bool = True) -> AbstractContextManager[None]:
+        """Make several changes one transaction: all of them are stored when the body ends, or none if it raises. A batch within
+        a batch is part of it. Without ``flush`` they survive the process, but not a power cut.
+        """
+        return self.database.batch(flush=flush)
+
     # -- reviews ----------------------------------------------------------------------------------
 
     def paths(self) -> list[str]:
-        """The files that the ledger knows of, by their names."""
-        with self.reading() as connection:
+        """The files with a history, sorted."""
+        with self.database.reading() as connection:
             return [row[0] for row in connection.execute("SELECT DISTINCT path FROM entries ORDER BY path")]
 
     def is_known(self, path: str) -> bool:
-        """Whether the ledger has heard of a file."""
-        with self.reading() as connection:
+        """Whether the ledger has a review of a file."""
+        with self.database.reading() as connection:
             return connection.execute("SELECT 1 FROM files WHERE path = ?", (path,)).fetchone() is not None
 
     def get(self, path: str) -> FileReview:
-        """A file's review; one that was never heard of has no base yet, and revision 0."""
-        with self.reading() as connection:
+        """A file's review; that of an unknown file has no base and revision 0."""
+        with self.database.reading() as connection:
             return self._get(connection, path).review
+
+    def revisions(self) -> dict[str, Revision]:
+        """The revisions of all files, sorted by their names."""
+        with self.database.reading() as connection:
+            rows = connection.execute("SELECT path, rev, base FROM files ORDER BY path")
+            return {path: (rev, base) for path, rev, base in rows}
+
+    def has_shown_hunks(self, path: str) -> bool:
+        """Whether a file has hunks that are not rejected. Does not decode the text of the review."""
+        with self.database.reading() as connection:
+            row = connection.execute("SELECT review FROM files WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            return False
+        hunks = msgspec.json.decode(unpack(row[0]), type=_HunkStates).hunks
+        return any(hunk.state != "rejected" for hunk in hunks)
 
     def change(
         self,
@@ -189,8 +194,8 @@ class Ledger:
         hunks: tuple[str, ...] = (),
         run: str = "",
     ) -> ChangeResult:
-        """Put what ``make`` makes of a review in its place. ``rev`` is the revision that the caller knows. Raises
-        ``StaleRevision``, and what ``make`` raises; then nothing has changed.
+        """Replace a review by what ``make`` returns for it. ``rev`` is the revision that the caller knows. Raises
+        ``StaleRevision`` and whatever ``make`` raises; then nothing has changed.
         """
 
         def change(before: FileReview, hash_before: str) -> tuple[FileReview, HistoryEntry | None]:
@@ -203,60 +208,61 @@ class Ledger:
         return self._change(path, rev, change)
 
     def undo(self, path: str, *, rev: int | None = None) -> ChangeResult:
-        """Take the latest change back. Raises ``NothingToUndo`` and ``StaleRevision``."""
+        """Undo the latest change. Raises ``NothingToUndo`` and ``StaleRevision``."""
         return self._change(path, rev, lambda now, before: undo(now, self._since_base(path), before))
 
     def redo(self, path: str, *, rev: int | None = None) -> ChangeResult:
-        """Make the change again that was last taken back. Raises as ``undo``."""
+        """Redo the change that was undone last. Raises as ``undo``."""
         return self._change(path, rev, lambda now, before: redo(now, self._since_base(path), before))
 
     def entries(self, *, path: str | None = None, run: str | None = None) -> list[HistoryEntry]:
-        """The journal, in its order: all of it, a file's, or a run's."""
-        wanted = {name: value for name, value in (("path", path), ("run", run)) if value is not None}
-        # Written out, for SQLite looks into no index where a condition may be none.
-        conditions = "".join(f" AND {name} = :{name}" for name in wanted)
-        with self.reading() as connection:
-            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", wanted)  # noqa: S608 — both names are ours
+        """The history in its order: all of it, a file's, or a run's."""
+        filters = {name: value for name, value in (("path", path), ("run", run)) if value is not None}
+        # Only the conditions that apply: SQLite uses no index for `:path IS NULL OR path = :path`.
+        conditions = "".join(f" AND {name} = :{name}" for name in filters)
+        with self.database.reading() as connection:
+            rows = connection.execute(f"SELECT data FROM entries WHERE TRUE{conditions} ORDER BY n", filters)  # noqa: S608 — both names are ours
             return [read_entry(row[0]) for row in rows]
 
     def entries_after(self, path: str, run: str) -> list[HistoryEntry] | None:
-        """What the journal of a file says since the last entry of a run; None if it has none of the run."""
+        """A file's history after the last entry of a run; None if it has none of the run."""
         query = "SELECT max(n) FROM entries WHERE path = ? AND run = ?"
         later = "SELECT data FROM entries WHERE path = ? AND n > ? ORDER BY n"
-        with self.reading() as connection:
+        with self.database.reading() as connection:
             (last,) = connection.execute(query, (path, run)).fetchone()
             if last is None:
                 return None
             return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
 
     def last_entry(self) -> int:
-        """The number of the journal's last entry; 0 of an empty one."""
-        with self.reading() as connection:
+        """The number of the last entry of all histories; 0 if there is none."""
+        with self.database.reading() as connection:
             (last,) = connection.execute("SELECT coalesce(max(n), 0) FROM entries").fetchone()
             return last
 
     def entries_between(self, after: int, last: int, kinds: Sequence[Kind]) -> list[HistoryEntry]:
-        """What the journal says of some kinds behind the entry ``after``, up to ``last``."""
+        """The entries of some kinds from behind number ``after`` up to ``last``."""
         query = """
             SELECT data FROM entries
             WHERE n > ? AND n <= ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY n
             """
-        with self.reading() as connection:
+        with self.database.reading() as connection:
             rows = connection.execute(query, (after, last, msgspec.json.encode(kinds).decode()))
             return [read_entry(row[0]) for row in rows]
 
     def _since_base(self, path: str) -> list[HistoryEntry]:
-        """What the journal of a file says since its base is what it is."""
-        rows = self._connection.execute(
-            """
-            SELECT data FROM entries WHERE path = :path AND n > (
-                SELECT coalesce(max(n), 0) FROM entries
-                WHERE path = :path AND kind IN (SELECT value FROM json_each(:moving))
-            ) ORDER BY n
-            """,
-            {"path": path, "moving": msgspec.json.encode(sorted(MOVES_BASE)).decode()},
-        )
-        return [read_entry(row[0]) for row in rows]
+        """A file's history since its base moved last."""
+        with self.database.reading() as connection:
+            rows = connection.execute(
+                """
+                SELECT data FROM entries WHERE path = :path AND n > (
+                    SELECT coalesce(max(n), 0) FROM entries
+                    WHERE path = :path AND kind IN (SELECT value FROM json_each(:moving))
+                ) ORDER BY n
+                """,
+                {"path": path, "moving": msgspec.json.encode(sorted(MOVES_BASE)).decode()},
+            )
+            return [read_entry(row[0]) for row in rows]
 
     def _change(
         self,
@@ -264,11 +270,11 @@ class Ledger:
         rev: int | None,
         change: Callable[[FileReview, str], tuple[FileReview, HistoryEntry | None]],
     ) -> ChangeResult:
-        with self.writing() as connection:
-            before, base, hash_before = self._get(connection, path)
+        with self.database.writing() as connection:
+            before, base, hash_before, _ = self._get(connection, path)
             if rev is not None and rev != before.rev:
                 raise StaleRevision(
-                    f"{path} is at revision {before.rev}, and this change was made for {rev}. Read it anew and try again."
+                    f"{path} is at revision {before.rev}, and this change was made for {rev}. Read the file again and retry."
                 )
             after, made = change(before, hash_before)
             if made is None:
@@ -285,15 +291,15 @@ class Ledger:
                 "INSERT INTO entries (path, run, kind, data) VALUES (?, ?, ?, ?)",
                 (path, made.run, made.kind, self._packed(made)),
             )
-            self._last = _ReadTransaction(after, base, made.hash_after)
-            for wake in tuple(self._sleepers):
-                wake()  # who looks is let in when this is committed
+            self._last = _CachedReview(after, base, made.hash_after, self.database.rollbacks)
+            for notify in tuple(self._listeners):
+                notify()  # a reader that wakes now waits for the lock until this is committed
         return ChangeResult(after, made)
 
-    def wake_on_change(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call ``wake`` with each change, in the thread that makes it; the returned function ends that."""
-        self._sleepers.append(wake)
-        return lambda: self._sleepers.remove(wake)
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call ``listener`` with each change, in the thread that makes it; the returned function unsubscribes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _packed(self, value: object) -> bytes:
         data = msgspec.json.encode(value)
@@ -301,136 +307,132 @@ class Ledger:
             self._claims |= hashes_in(data)
         return pack(data)
 
-    def _get(self, connection: sqlite3.Connection, path: str) -> _ReadTransaction:
-        last = self._last
+    def _get(self, connection: sqlite3.Connection, path: str) -> _CachedReview:
+        last, rollbacks = self._last, self.database.rollbacks
         row = connection.execute("SELECT rev, base FROM files WHERE path = ?", (path,)).fetchone()
         if row is None:
-            return _ReadTransaction(FileReview(path=path), "")
-        if last.review.path != path or row != (last.review.rev, last.base):
-            # One statement, so that what another process does in between is in all of it or in nothing.
+            return _CachedReview(FileReview(path=path), "")
+        if (path, row, rollbacks) != (last.review.path, (last.review.rev, last.base), last.rollbacks):
+            # One statement, so that it sees all or nothing of a concurrent change of another process.
             base, small, lines = connection.execute(
                 "SELECT base, review, data FROM files JOIN bases USING (path) WHERE path = ?", (path,)
             ).fetchone()
             review = msgspec.json.decode(unpack(small), type=FileReview)
-            is_known = base == last.base
-            known = last.review.base if is_known else msgspec.json.decode(unpack(lines), type=tuple[str, ...])
-            last = self._last = _ReadTransaction(msgspec.structs.replace(review, base=known), base)
+            is_cached = base == last.base and rollbacks == last.rollbacks
+            cached = (
+                last.review.base if is_cached else msgspec.json.decode(unpack(lines), type=tuple[str, ...])
+            )
+            review = msgspec.structs.replace(review, base=cached)
+            last = self._last = _CachedReview(review, base, rollbacks=rollbacks)
         return last
 
-    # -- checkpoints and intents ------------------------------------------------------------------
+    # -- checkpoints, pending saves and effects -----------------------------------------------------
 
     def add_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Keep a checkpoint, or what has become of one of the same id."""
-        with self.writing() as connection:
-            connection.execute(
-                "INSERT INTO checkpoints (id, data) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET data = excluded.data",
-                (checkpoint.id, self._packed(checkpoint)),
-            )
+        """Add a checkpoint, or replace the one with the same id."""
+        query = """
+            INSERT INTO checkpoints (id, run, data) VALUES (?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET run = excluded.run, data = excluded.data
+            """
+        with self.database.writing() as connection:
+            connection.execute(query, (checkpoint.id, checkpoint.run, self._packed(checkpoint)))
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """All of them, the latest first."""
-        with self.reading() as connection:
-            rows = connection.execute("SELECT data FROM checkpoints ORDER BY n DESC")
+    def checkpoints(self, *, prefix: str = "", limit: int = -1) -> list[Checkpoint]:
+        """The checkpoints whose ids begin with ``prefix``, the latest first; at most ``limit`` of them if it is not negative."""
+        return self._checkpoints("substr(id, 1, length(?1)) = ?1", prefix, limit)
+
+    def checkpoint(self, checkpoint_id: str) -> Checkpoint | None:
+        return next(iter(self._checkpoints("id = ?1", checkpoint_id, 1)), None)
+
+    def checkpoint_of_run(self, run: str) -> Checkpoint | None:
+        """The checkpoint of a run; of several the latest."""
+        # An older version that still runs leaves the column empty.
+        found = self._checkpoints("run IN (?1, '')", run, -1)
+        return next((checkpoint for checkpoint in found if checkpoint.run == run), None)
+
+    def checkpoints_of_runs(self, runs: Iterable[str]) -> dict[str, Checkpoint]:
+        """The checkpoints of those runs that have one, by the run."""
+        found = ((run, self.checkpoint_of_run(run)) for run in runs)
+        return {run: checkpoint for run, checkpoint in found if checkpoint is not None}
+
+    def _checkpoints(self, condition: str, value: str, limit: int) -> list[Checkpoint]:
+        with self.database.reading() as connection:
+            query = f"SELECT data FROM checkpoints WHERE {condition} ORDER BY n DESC LIMIT ?2"  # noqa: S608 — conditions of ours
+            rows = connection.execute(query, (value, limit))
             return [msgspec.json.decode(unpack(row[0]), type=Checkpoint) for row in rows]
 
     def begin_saving(self, intent: SaveIntent) -> None:
-        """Say what is about to be written, before it is."""
-        with self.writing() as connection:
+        """Record what is about to be written, before it is."""
+        with self.database.writing() as connection:
             connection.execute("INSERT INTO intents VALUES (?, ?)", (intent.id, self._packed(intent)))
 
     def end_saving(self, intent_id: str) -> None:
-        with self.writing() as connection:
+        with self.database.writing() as connection:
             connection.execute("DELETE FROM intents WHERE id = ?", (intent_id,))
 
     def intents(self) -> list[SaveIntent]:
-        """Saves that were begun and not ended."""
-        with self.reading() as connection:
+        """The saves that have begun and not ended."""
+        with self.database.reading() as connection:
             rows = connection.execute("SELECT data FROM intents ORDER BY id")
             return [msgspec.json.decode(unpack(row[0]), type=SaveIntent) for row in rows]
+
+    def begin_effect(self, owner: str, effect: EffectRecord) -> str:
+        """Record an effect of the process ``owner`` before it happens; returns its id. It is not flushed to the disk: it is for a
+        process that is killed, and an effect must not wait for the disk twice.
+        """
+        effect_id = new_id()
+        with self.database.writing(flush=False) as connection:
+            row = (effect_id, owner, self._packed(effect))
+            connection.execute("INSERT INTO effects (id, owner, data) VALUES (?, ?, ?)", row)
+        return effect_id
+
+    def end_effect(self, effect_id: str) -> None:
+        """The effect is recorded: within a ``batch``, together with what came of it."""
+        with self.database.writing(flush=False) as connection:
+            connection.execute("DELETE FROM effects WHERE id = ?", (effect_id,))
+
+    def effect_owners(self) -> list[str]:
+        """The processes with pending effects."""
+        with self.database.reading() as connection:
+            return [row[0] for row in connection.execute("SELECT DISTINCT owner FROM effects ORDER BY owner")]
+
+    def effects(self, owner: str) -> dict[str, EffectRecord]:
+        """The pending effects of a process by their ids, in their order."""
+        with self.database.reading() as connection:
+            rows = connection.execute("SELECT id, data FROM effects WHERE owner = ? ORDER BY n", (owner,))
+            return {name: msgspec.json.decode(unpack(data), type=EffectRecord) for name, data in rows}
 
     # -- blobs ------------------------------------------------------------------------------------
 
     def put_blobs(self, blobs: Sequence[bytes]) -> list[str]:
-        """Keep pieces of data, in one transaction; returns their SHA-256 in hexadecimal."""
-        with self.writing() as connection:
+        """Store pieces of data in one transaction; returns their SHA-256 in hexadecimal."""
+        with self.database.writing() as connection:
             names = put(connection, blobs)
             if self._claims is not None:
                 self._claims.update(names)
             return names
 
     def blob(self, sha256: str) -> bytes:
-        """Raises ``LedgerError`` if there is none of that hash."""
-        with self.reading() as connection:
+        """Raises ``LedgerError`` if there is no blob with that hash."""
+        with self.database.reading() as connection:
             return blob(connection, sha256)
 
-    # -- for those who clear away what nothing refers to --------------------------------------------
+    def has_blob(self, sha256: str) -> bool:
+        with self.database.reading() as connection:
+            query = "SELECT 1 FROM blobs WHERE sha256 = ?"
+            return connection.execute(query, (sha256,)).fetchone() is not None
+
+    def blob_size(self, sha256: str) -> int:
+        """The size of a blob in bytes; 0 if there is none with that hash."""
+        with self.database.reading() as connection:
+            row = connection.execute("SELECT size FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
+        return row[0] if row else 0
 
     @contextmanager
     def claims(self) -> Generator[set[str]]:
-        """The hashes that this process puts into the ledger, or names in it, while the body runs."""
-        with self._lock:
-            self._claims = set()
+        """The hashes that this process stores or names while the body runs. Garbage collection spares them."""
+        self._claims = set()
         try:
             yield self._claims
         finally:
             self._claims = None
-
-    def is_alone(self) -> bool:
-        """Whether no other process has the ledger open. To be asked within ``writing``: then whoever opens it meanwhile
-        sees what is done there before they can rely on anything.
-        """
-        if self._user is None:
-            return True
-        try:
-            # For a moment the lock is nobody's; but only those ask who write, which is one at a time.
-            lock(self._user, wait=False)
-        except BlockingIOError:
-            return False
-        finally:
-            lock(self._user, shared=True)
-        return True
-
-    # -- transactions -----------------------------------------------------------------------------
-
-    @contextmanager
-    def batch(self) -> Generator[None]:
-        """Several changes at once: all are on the disk with the end of the body, or none if it raises. A batch within
-        another one is part of it.
-        """
-        with self.writing():
-            outer, self._is_batch = self._is_batch, True
-            try:
-                yield
-            finally:
-                self._is_batch = outer
-
-    @contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
-        """For the modules that keep house in the ledger."""
-        with self._lock, self._in_words():
-            yield self._connection
-
-    @contextmanager
-    def writing(self) -> Generator[sqlite3.Connection]:
-        """A transaction, for the same."""
-        with self._lock, self._in_words():
-            if self._is_batch:
-                yield self._connection
-                return
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._last = _NOTHING
-                roll_back(self._connection)
-                raise
-
-    @contextmanager
-    def _in_words(self) -> Generator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise LedgerError(f"The review ledger {self._path} was closed.") from error
-        except sqlite3.Error as error:
-            raise LEDGER.failure(self._path, error) from error

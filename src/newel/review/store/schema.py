@@ -42,6 +42,13 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
     ),
     # The head of a file's lines may name a link, a folder or a pipe: a Newel that takes them for files must not open this.
     (),
+    (
+        "ALTER TABLE checkpoints ADD COLUMN run TEXT NOT NULL DEFAULT ''",
+        "UPDATE checkpoints SET run = run_of_checkpoint(data)",
+        "CREATE INDEX checkpoints_by_run ON checkpoints (run, n)",
+        # Effects that have begun and are not recorded. `owner` is the process, by the name of its lock file.
+        "CREATE TABLE effects (n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, data BLOB NOT NULL)",
+    ),
 )
 
 HASH: Final = re.compile(rb"[0-9a-f]{64}")

@@ -1,15 +1,21 @@
-"""The recorder of a project: what was before each effect of an agent, and what came of it, in the ledger.
+"""Records in the ledger what agents do to the files of a project: their state before each operation, and after it.
 
-Commands may run side by side, of several agents. A change is recorded once: where commands overlap, what changed until the
-second one begins is the first one's, and what is found when one ends is that one's. What a person changes in a file while a
-command runs cannot be told from the command's own doing.
+    RecordingWorkspace  --track(operation)-->  ChangeRecorder  --put(changes)-->  ChangeSink  -->  Ledger
+                                                     |
+                                                 EffectLog        what is pending, for the process after a crash
+
+Commands may run side by side, of several agents. Each change is recorded once. Where commands overlap, changes up to the start
+of the second one count as the first one's, and those found at the end of a command as that command's. User edits made while a
+command runs are attributed to the command.
 """
 
 from __future__ import annotations
 
+import math
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -18,10 +24,10 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import WorkspaceError
-from newel.review.created_folders import grown, missing
-from newel.review.implied import is_folder, left_behind, told_apart
-from newel.review.model.file_lines import content_of, lines_of_state, spans_of, text_hash
+from newel.agent.errors import NewelError, WorkspaceError
+from newel.review.checkpoints import new_checkpoint
+from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
+from newel.review.model.file_lines import MODE, content_of, lines_of_state, spans_of, text_hash
 from newel.review.model.file_review import (
     AppliedHunk,
     FileReview,
@@ -35,24 +41,32 @@ from newel.review.model.file_review import (
 from newel.review.model.rebase import rebased
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
-from newel.review.retries import retried
 from newel.review.save import LARGEST
 from newel.review.store.garbage_collection import in_background
-from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
-from newel.review.tracking.effects import TrackedOperation, TrackedRun
-from newel.review.tracking.write_ahead_log import INDEX, KnownFiles, LogRecord, WriteAheadLog, states_before
+from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
+from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
+from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
+from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, Snapshotter, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
 
-CLOCK: Final = 20_000_000
-"""Nanoseconds by which the clock of files may be behind."""
+CLOCK_LAG_NS: Final = 20_000_000
+"""The clock of the file system may be behind by this much."""
 
-IN_MEMORY: Final = 64 << 20
-"""Bytes of copies that a ledger in memory may take for commands."""
+IN_MEMORY_BYTES: Final = 64 << 20
+"""Limit of the copies of files that a ledger in memory keeps for commands."""
 
 BATCH: Final = 200
-"""Changes of files that are put down at once; other processes wait for so long."""
+"""Changes of files in one transaction; other processes wait for that long."""
+
+SCAN_TIMEOUT_S: Final = 5.0
+"""Limit for finding the changes of a stopped command: the user is waiting, and its host may not respond."""
+
+SCAN_TIMED_OUT: Final = (
+    "The interrupted command may have changed files; scanning for changes timed out. "
+    "They will be recorded with the next command, or when Newel is next used here."
+)
 
 
 class FileTooLarge(ReviewError, code="too_large"):
@@ -60,313 +74,396 @@ class FileTooLarge(ReviewError, code="too_large"):
 
 
 class ChangeSink(Protocol):
-    """What a change of a file means to the ledger."""
+    """Stores changes of files in the ledger."""
 
-    def not_covered(self, words: str) -> str:
-        """What a person is told of something that is not covered, and why it is not."""
+    def not_covered(self, message: str) -> str:
+        """The message for the user about a file that is not covered."""
         ...
 
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
-        """Those of some folders that come with the run, and go with the last file in them."""
+        """Those of some folders that the run created, and that go with the last file in them."""
         ...
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
-        """Those that nobody has put down since a moment, in ISO 8601. Blocks."""
+        """The changes that have not been recorded since a time, in ISO 8601. Blocks."""
         ...
 
-    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
-        """Put changes down as a run's; returns what a person should know of it."""
+    async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
+        """Record changes as a run's; returns messages for the user. ``prepare`` blocks; it is called first, in the same
+        transaction as the first changes.
+        """
         ...
 
 
 class ChangeRecorder:
-    """Watches the files of ``workspace``, and puts what happens to them into the ledger of ``project`` as ``meaning`` has it.
-    Use ``open``. Raises ``LedgerError``, and what the workspace raises.
+    """Tracks the files of ``workspace`` and records their changes in the ledger of ``project`` through ``sink``. Use ``open``.
+    Raises ``LedgerError`` and what the workspace raises.
     """
 
     def __init__(
         self,
         workspace: TrackedWorkspace,
         project: ProjectReview,
-        meaning: ChangeSink,
+        sink: ChangeSink,
         snapshots: Snapshotter,
-        notes: WriteAheadLog,
+        log: EffectLog,
     ) -> None:
         self.project = project
+        self.scan_timeout = SCAN_TIMEOUT_S
+        self.notices: list[str] = []
+        """Messages for the user that come with the next operation."""
         self._workspace = workspace
-        self._meaning = meaning
+        self._sink = sink
         self._ledger = project.ledger
-        self._notes = notes
+        self._log = log
         self._snapshots = snapshots
-        self._is_taken = False
-        self.untold: list[str] = []
-        """What a person should know, to be told with the next effect."""
+        self._has_snapshot = False
         self._running: list[TrackedOperation] = []
         self._ended: list[TrackedOperation] = []
-        """Commands of which it is not put down yet what they did."""
-        self._waiting: list[tuple[TrackedOperation, WorkspaceChanges]] = []
-        """What was found and could not be put down yet: the disk of the ledger failed."""
+        """Commands whose changes are not recorded yet."""
+        self._found: list[tuple[TrackedOperation, WorkspaceChanges]] = []
+        """Changes that a scan reported, and will not report again, but that could not be recorded yet."""
         self._lock = anyio.Lock(fast_acquire=True)
-        """Held while files are looked at, and while one is written: what is found then is no command's doing."""
+        """Held during a scan and during a write, so that no scan takes a write for a command's change."""
 
     @classmethod
     async def open(
         cls, workspace: TrackedWorkspace, folder: Path | None, *, left_out: Iterable[str] = ()
     ) -> ChangeRecorder:
-        """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). What processes that were
-        killed have left is brought to its end. ``left_out`` are folders, by their absolute paths, that are not covered.
+        """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). Completes what killed processes
+        left pending. ``left_out`` are absolute paths of folders that are not covered.
         """
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
-        notes = WriteAheadLog(folder)
+        log = EffectLog(ledger, folder)
         project = ProjectReview(ledger, workspace)
-        project.left_out = notes.left_out()
+        project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
-        limits = None if folder else SnapshotLimits(total=IN_MEMORY)
+        limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
         snapshots = workspace.snapshots(ledger, limits=limits, index=index, left_out=left_out)
-        recorder = cls(workspace, project, AppliedSink(ledger), snapshots, notes)
+        recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         try:
             await project.recover()
-            await recorder.recover()
+            for effect in log.recover(workspace.root):
+                await recorder.recover(effect)
         except BaseException:
             recorder.close()
             raise
-        in_background(ledger, recorder.untold.append)
+        in_background(ledger, recorder.notices.append)
         return recorder
 
     def close(self) -> None:
-        """Close the ledger, too."""
-        self.let_go()
+        """Stop tracking, and close the ledger."""
+        self.stop()
         self._ledger.close()
 
-    def let_go(self) -> None:
-        """Watch no longer."""
+    def stop(self) -> None:
         self._snapshots.close()
-        self._notes.close()
+        self._log.close()
 
-    # -- effects ------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------
 
-    async def begin(self, run: TrackedRun, path: str | None) -> TrackedOperation:
-        """Keep what is there before an effect. To be followed by ``end``, by the same task."""
-        effect = TrackedOperation(run, path)
-        if path is None:
-            async with self._lock:
-                await self._look()
-                await self._keep_known()
-                self._put_note(effect)
-                self._running.append(effect)
-            return effect
-        await self._lock.acquire()
-        try:
-            await checked_path(self._workspace, path)
-            effect.before = await self._state(path)
-            folders = [] if effect.before else (await missing(self._workspace, [path]))[path]
-            await self._remember(run, [FileChange(path, effect.before, None)], folders)
-            self._put_note(effect)
-        except OutsideProject:
-            effect.is_left_out = True
-        except FileTooLarge as error:
-            effect.is_left_out = True
-            effect.notices.append(str(error))
-        except BaseException:
-            self._lock.release()
-            raise
-        return effect
+    @asynccontextmanager
+    async def track(self, operation: TrackedOperation) -> AsyncGenerator[None]:
+        """Record what the body does, also if it fails or is cancelled. Failing to record never fails the body: see
+        ``operation.error`` and ``operation.notices``, after entering and after leaving.
 
-    async def end(self, effect: TrackedOperation) -> list[str]:
-        """Record what came of an effect; returns what a person should know of it.
-
-        Where that is cancelled it is made up for: of a command with the next look here, of a file by the next process.
+        A write holds the lock while the body runs; a command only at its start and its end. If recording is cut short, the
+        next scan makes up for a command, and the next process for a write.
         """
-        if effect.path is None:
-            self._running.remove(effect)
-            self._ended.append(effect)
-            async with self._lock:
-                await retried(self._record_ended)
-        else:
+        async with nullcontext() if operation.path is None else self._lock:
+            begin = (
+                self._begin_command if operation.path is None else partial(self._begin_write, operation.path)
+            )
             try:
-                if not effect.is_left_out:
-                    await retried(partial(self._record_written, effect, effect.path))
-                self._notes.drop(effect.note)
+                await retry(partial(begin, operation))
+            except (NewelError, OSError) as error:
+                operation.error = error
+            timeout = math.inf
+            try:
+                yield
+            except anyio.get_cancelled_exc_class():
+                timeout = self.scan_timeout
+                raise
             finally:
-                self._lock.release()
-        while self.untold:
-            effect.notices.append(self.untold.pop())
-        return effect.notices
+                with anyio.CancelScope(shield=True):
+                    await self._end(operation, timeout)
 
-    async def _look(self) -> None:
-        """Know all files as they are now."""
+    async def _begin_command(self, operation: TrackedOperation) -> None:
+        async with self._lock:
+            await self._scan()
+            await self._save_known()
+            await anyio.to_thread.run_sync(self._log_effect, operation)
+            self._running.append(operation)
+        operation.is_tracked = True
+
+    async def _begin_write(self, path: str, operation: TrackedOperation) -> None:
+        try:
+            if operation.expect is None:
+                await checked_path(self._workspace, path)
+            else:
+                check_name(self._workspace.root, path)
+            operation.is_tracked = await anyio.to_thread.run_sync(self._log_known_write, operation, path)
+            if operation.is_tracked:
+                return
+            if operation.expect != ABSENT:
+                operation.before = await self._state(path)
+            if operation.before is None:
+                operation.folders = (await missing(self._workspace, [path]))[path]
+        except OutsideProject:
+            return
+        except FileTooLarge as error:
+            operation.notices = [str(error)]
+            return
+        await anyio.to_thread.run_sync(self._log_effect, operation)
+        operation.is_tracked = True
+
+    def _log_known_write(self, operation: TrackedOperation, path: str) -> bool:
+        """Log a write of a file that the ledger has the expected content of, so that it need not be read. Its mode is the one
+        known last, until the write reports it.
+        """
+        digest = operation.expect
+        with self._ledger.batch(flush=False):  # the blob must stay until the effect names it
+            base = self._ledger.get(path).base
+            content = content_of(base)
+            if digest is None or content is None or stat.S_IFMT(content.mode):
+                return False
+            if not self._ledger.has_blob(digest):
+                if text_hash(base) != f"sha256:{digest}":
+                    return False
+                self._ledger.put_blobs([content.data])
+            operation.before = FileSnapshot(digest, content.mode)
+            self._log_effect(operation)
+        return True
+
+    def _log_effect(self, operation: TrackedOperation) -> None:
+        effect = EffectRecord(
+            run=operation.run.id,
+            session=operation.run.session,
+            title=operation.run.title,
+            began=operation.started_at,
+            began_ns=time.time_ns() - CLOCK_LAG_NS,
+            path=operation.path,
+            before=operation.before,
+            folders=tuple(operation.folders),
+        )
+        operation.effect_id = self._log.begin(effect)
+
+    async def _end(self, operation: TrackedOperation, timeout: float) -> None:  # noqa: ASYNC109 — for a part of it
+        if not operation.is_tracked:
+            return
+        try:
+            with anyio.move_on_after(timeout) as scope:
+                if operation.path is None:
+                    self._running.remove(operation)
+                    self._ended.append(operation)
+                    async with self._lock:
+                        await retry(self._record_ended)
+                else:
+                    await retry(partial(self._record_write, operation, operation.path))
+            if scope.cancelled_caught:
+                operation.notices.append(SCAN_TIMED_OUT)
+        except (NewelError, OSError) as error:
+            operation.error = error
+        while self.notices:
+            operation.notices.append(self.notices.pop())
+
+    async def _scan(self) -> None:
+        """Record all changes until now, so that what the next scan finds is new."""
         await self._record_ended()
         if self._running:
             await self._record_found(self._running[0])
             return
-        told = await self._snapshots.take()
-        if told or not self._is_taken:
+        left_out = await self._snapshots.take()
+        if left_out or not self._has_snapshot:
             project = self.project
-            project.left_out = [*project.left_out, *told] if self._is_taken else told
-            await anyio.to_thread.run_sync(self._notes.keep_left_out, project.left_out)
-        self._is_taken = True
+            project.left_out = [*project.left_out, *left_out] if self._has_snapshot else left_out
+            await anyio.to_thread.run_sync(self._log.save_left_out, project.left_out)
+        self._has_snapshot = True
 
-    async def _keep_known(self) -> None:
-        """Have it outlive this process how the files are. What was found until now is recorded."""
-        if self._notes.is_kept:
-            with anyio.CancelScope(shield=True):  # what is asked for is not told again
-                known = await self._snapshots.export_index(whole=self._notes.wants_all)
+    async def _save_known(self) -> None:
+        """Save the states of the files for the next process. All changes until now are recorded."""
+        if self._log.is_kept:
+            with anyio.CancelScope(shield=True):  # the snapshot does not report the same states again
+                known = await self._snapshots.export_index(whole=self._log.wants_all)
                 if known:
-                    await anyio.to_thread.run_sync(self._notes.know, known)
+                    await anyio.to_thread.run_sync(self._log.save_known, known)
 
     async def _record_ended(self) -> None:
         while self._ended:
             await self._record_found(self._ended[0])
-            self._notes.drop(self._ended.pop(0).note)
+            await anyio.to_thread.run_sync(self._log.end, self._ended.pop(0).effect_id)
 
-    async def _record_found(self, effect: TrackedOperation) -> None:
-        await self._record_waiting()
+    async def _record_found(self, operation: TrackedOperation) -> None:
+        await self._record_pending()
         found = await self._snapshots.changes()
-        effect.notices += map(self._meaning.not_covered, found.notices)
-        self._waiting.append((effect, found))  # it is not told again
-        await self._record_waiting()
+        operation.notices += map(self._sink.not_covered, found.notices)
+        self._found.append((operation, found))
+        await self._record_pending()
 
-    async def _record_waiting(self) -> None:
+    async def _record_pending(self) -> None:
         with anyio.CancelScope(shield=True):
-            while self._waiting:
-                effect, found = self._waiting[0]
-                await self._record(effect, found.files, found.folders)
-                del self._waiting[0]
+            while self._found:
+                operation, found = self._found[0]
+                await self._record(operation, found.files, found.folders)
+                del self._found[0]
 
-    async def _record_written(self, effect: TrackedOperation, path: str) -> None:
+    async def _record_write(self, operation: TrackedOperation, path: str) -> None:
+        is_recorded = False
         try:
-            after = await self._state(path)
+            after, blobs = await self._written(operation, path)
         except FileTooLarge as error:
-            effect.notices.append(str(error))
-            return
-        await self._record(effect, [FileChange(path, effect.before, after)])
-        if self._is_taken:
-            self._snapshots.acknowledge(path, after)
+            operation.notices.append(str(error))
+        else:
+            change = FileChange(path, operation.before, after)
+            is_recorded = await self._record(operation, [change], operation.folders, blobs)
+            if self._has_snapshot:
+                self._snapshots.acknowledge(path, after)
+        if not is_recorded:
+            await anyio.to_thread.run_sync(self._log.end, operation.effect_id)
 
-    def _put_note(self, effect: TrackedOperation) -> None:
-        note = LogRecord(
-            run=effect.run.id,
-            session=effect.run.session,
-            title=effect.run.title,
-            began=effect.began,
-            began_ns=time.time_ns() - CLOCK,
-            path=effect.path,
-            before=effect.before,
-        )
-        effect.note = self._notes.put(note)
+    async def _written(
+        self, operation: TrackedOperation, path: str
+    ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
+        """The state of a file after a write, and contents of it that are not in the ledger yet."""
+        if operation.write is None:
+            return await self._state(path), ()
+        result, data = operation.write
+        if len(data) > LARGEST:
+            raise _too_large(path)
+        mode = result.mode
+        if mode is None:  # the host does not report it
+            node = await self._workspace.look(self._absolute(path))
+            mode = state_mode(node.mode) if node is not None and node.is_file else MODE
+        if operation.before is not None and result.replaced_mode is not None:
+            operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
+        return FileSnapshot(result.sha256, mode), (data,)
 
     # -- after a crash ------------------------------------------------------------------------------
 
-    async def recover(self) -> None:
-        """Record what was done by processes that did not live to do it."""
-        for note, known in self._notes.left(self._workspace.root):
-            effect = TrackedOperation(TrackedRun(note.session, id=note.run, title=note.title), note.path)
-            effect.began = note.began
-            if note.path is not None:
-                changes = [FileChange(note.path, note.before, await self._now(note.path))]
-            else:
-                changes = await self._found_since(note, known)
-            made = [each.path for each in changes if each.before is None and is_folder(each.after)]
-            await self._record(effect, changes, made)
+    async def recover(self, effect: PendingEffect) -> None:
+        """Record what a killed process did."""
+        record = effect.record
+        operation = TrackedOperation(
+            TrackedRun(record.session, id=record.run, title=record.title), record.path
+        )
+        operation.started_at, operation.effect_id = record.began, effect.id
+        if record.path is not None:
+            changes = [FileChange(record.path, record.before, await self._state_or_none(record.path))]
+        else:
+            changes = await self._changes_since(effect)
+        made = [change.path for change in changes if change.before is None and is_folder(change.after)]
+        await self._record(operation, changes, [*record.folders, *made])
+        await anyio.to_thread.run_sync(self._log.end, effect.id)
 
-    async def _found_since(self, note: LogRecord, known: KnownFiles) -> list[FileChange]:
-        found = await self._snapshots.modified_since(note.began_ns)
-        before = await anyio.to_thread.run_sync(states_before, self._ledger, known)
-        there = await self._workspace.stats([self._where(path) for path in before])
-        # A link may lead nowhere and be there all the same.
+    async def _changes_since(self, effect: PendingEffect) -> list[FileChange]:
+        touched = await self._snapshots.modified_since(effect.record.began_ns)
+        before = await anyio.to_thread.run_sync(states_before, self._ledger, effect.known)
+        infos = await self._workspace.stats([self._absolute(path) for path in before])
+        # `stats` follows links, and a link whose target is missing exists all the same.
         gone = [
             path
-            for path, info in zip(before, there, strict=True)
-            if info is None and await self._workspace.look(self._where(path)) is None
+            for path, info in zip(before, infos, strict=True)
+            if info is None and await self._workspace.look(self._absolute(path)) is None
         ]
-        # What nobody can say of that it was not there may be a person's: it is not told as made by the command.
-        touched = {*gone, *(path for path in found if known.whole or path in before)}
+        # Without a complete list, a file that is not in it may be the user's: an undo must not delete it.
+        changed = {*gone, *(path for path in touched if effect.known.whole or path in before)}
         return [
-            FileChange(path, before.get(path), None if path in gone else await self._now(path))
-            for path in sorted(touched)
+            FileChange(path, before.get(path), None if path in gone else await self._state_or_none(path))
+            for path in sorted(changed)
         ]
 
-    async def _now(self, path: str) -> FileSnapshot | None:
+    async def _state_or_none(self, path: str) -> FileSnapshot | None:
         try:
             return await self._state(path)
         except (FileTooLarge, WorkspaceError):
             return None
 
-    # -- writing down -------------------------------------------------------------------------------
+    # -- recording ----------------------------------------------------------------------------------
 
-    def _where(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         return f"{self._workspace.root.rstrip('/')}/{path}"
 
     async def _state(self, path: str) -> FileSnapshot | None:
-        """What is there, which is kept; None for nothing, and for a socket or a device. Raises ``FileTooLarge``."""
-        where = self._where(path)
-        thing = await self._workspace.look(where)
-        if thing is None or not (is_kept(thing.mode) or stat.S_ISDIR(thing.mode)):
+        """The current state of a file, whose content is stored; None if it does not exist, and for a socket or a device. Raises
+        ``FileTooLarge``.
+        """
+        where = self._absolute(path)
+        node = await self._workspace.look(where)
+        if node is None or not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             return None
-        if stat.S_ISDIR(thing.mode) or stat.S_ISFIFO(thing.mode):
-            return FileSnapshot(EMPTY, thing.mode)
-        data = thing.target
-        if thing.is_file:
+        if stat.S_ISDIR(node.mode) or stat.S_ISFIFO(node.mode):
+            return FileSnapshot(EMPTY, node.mode)
+        data = node.target
+        if node.is_file:
             data = await self._workspace.read_bytes(where, size=LARGEST + 1)
         if len(data) > LARGEST:
-            raise FileTooLarge(
-                f"{path} has more than {LARGEST >> 20} MiB: what becomes of it is not recorded."
-            )
+            raise _too_large(path)
         blob = (await anyio.to_thread.run_sync(self._ledger.put_blobs, [data]))[0]
-        return FileSnapshot(blob, state_mode(thing.mode))
-
-    async def _remember(self, run: TrackedRun, changes: Sequence[FileChange], folders: Sequence[str]) -> None:
-        """Have the run's checkpoint name how files were, those that it does not name yet, and which folders were not there."""
-        if run.checkpoint is None:
-            begin = self.project.checkpoints.begin
-            run.checkpoint = await begin(run.id, session=run.session, title=run.title)
-        folders = await self._meaning.new_folders(folders)
-        run.checkpoint = await anyio.to_thread.run_sync(self._grown, run.checkpoint, changes, folders)
-
-    def _grown(
-        self, checkpoint: Checkpoint, changes: Sequence[FileChange], folders: Sequence[str]
-    ) -> Checkpoint:
-        known = {file.path for file in checkpoint.files}
-        absent = FileSnapshot("", 0)
-        files = [
-            FileVersion(path=change.path, blob=before.blob, mode=before.mode)
-            for change in changes
-            if change.path not in known
-            for before in [change.before or absent]
-        ]
-        if files:
-            checkpoint = grown(checkpoint, files, folders)
-            self._ledger.add_checkpoint(checkpoint)
-        return checkpoint
+        return FileSnapshot(blob, state_mode(node.mode))
 
     async def _record(
-        self, effect: TrackedOperation, changes: Sequence[FileChange], folders: Sequence[str] = ()
-    ) -> None:
-        """Put changes down as the run's, those that nobody has put down meanwhile."""
-        fit: list[FileChange] = []
+        self,
+        operation: TrackedOperation,
+        changes: Sequence[FileChange],
+        folders: Sequence[str] = (),
+        blobs: Sequence[bytes] = (),
+    ) -> bool:
+        """Record those changes that are not recorded yet; returns whether there were any. ``blobs`` are contents that they name."""
+        valid: list[FileChange] = []
         for change in changes:
             if change.before == change.after:
                 continue
             try:
                 check_name(self._workspace.root, change.path)
-            except OutsideProject as error:  # a name that is no UTF-8
-                effect.notices.append(str(error))
+            except OutsideProject as error:  # a name that is not UTF-8
+                operation.notices.append(str(error))
             else:
-                fit.append(change)
-        if fit:
-            fit = await self._without_implied(effect.run.checkpoint, fit)
-        if not fit:
-            return
-        new = await anyio.to_thread.run_sync(partial(self._meaning.new, fit, since=effect.began))
-        if new:
-            await self._remember(effect.run, new, folders)
-            effect.notices += await self._meaning.put(effect.run.id, new)
+                valid.append(change)
+        if valid:
+            valid = await self._without_implied(operation.run.checkpoint, valid)
+        if not valid:
+            return False
+        new = await anyio.to_thread.run_sync(partial(self._sink.new, valid, since=operation.started_at))
+        if not new:
+            return False
+        folders = await self._sink.new_folders(folders)
+        prepare = partial(self._prepare, operation, new, folders, blobs)
+        operation.notices += await self._sink.put(operation.run.id, new, prepare)
+        return True
+
+    def _prepare(
+        self,
+        operation: TrackedOperation,
+        changes: Sequence[FileChange],
+        folders: Sequence[str],
+        blobs: Sequence[bytes],
+    ) -> None:
+        """The part of a record that is about the run: its checkpoint, and that a write is not pending any more."""
+        self._ledger.put_blobs(blobs)
+        run = operation.run
+        checkpoint = self._ledger.checkpoint_of_run(run.id)
+        if checkpoint is None:
+            checkpoint = new_checkpoint(run.id, session=run.session, title=run.title)
+        listed = {file.path for file in checkpoint.files}
+        absent = FileSnapshot("", 0)
+        files = [
+            FileVersion(path=change.path, blob=before.blob, mode=before.mode)
+            for change in changes
+            if change.path not in listed
+            for before in [change.before or absent]
+        ]
+        if files:
+            checkpoint = grown(checkpoint, files, folders)
+            self._ledger.add_checkpoint(checkpoint)
+        run.checkpoint = checkpoint
+        if operation.path is not None:
+            self._log.end(operation.effect_id)
 
     async def _without_implied(
         self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
     ) -> list[FileChange]:
-        """Without folders of which other changes tell, and with those that are left of what a run made."""
-        left = await self._left(checkpoint, changes)
+        """Without folders that other changes imply, and with folders that the run created and left empty."""
+        left = await self._left_folders(checkpoint, changes)
         is_about_folders = any(is_folder(change.before) or is_folder(change.after) for change in changes)
         if not left and not is_about_folders and checkpoint is None:
             return list(changes)
@@ -375,66 +472,74 @@ class ChangeRecorder:
         def without() -> list[FileChange]:
             is_known = self._ledger.is_known
             return [
-                *told_apart(changes, checkpoint, umask=umask, is_known=is_known),
+                *without_implied(changes, checkpoint, umask=umask, is_known=is_known),
                 *(change for change in left if not is_known(change.path)),
             ]
 
         return await anyio.to_thread.run_sync(without)
 
-    async def _left(self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]) -> list[FileChange]:
-        told = {change.path for change in changes}
-        found: dict[str, FileChange] = {}
-        for folder in left_behind(changes, checkpoint):
-            if folder not in told and folder not in found:
-                thing = await self._workspace.look(self._where(folder))
-                if thing is not None and stat.S_ISDIR(thing.mode):
-                    found[folder] = FileChange(folder, None, FileSnapshot(EMPTY, thing.mode))
-        return list(found.values())
+    async def _left_folders(
+        self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
+    ) -> list[FileChange]:
+        changed = {change.path for change in changes}
+        left: dict[str, FileChange] = {}
+        for folder in emptied_folders(changes, checkpoint):
+            if folder not in changed and folder not in left:
+                node = await self._workspace.look(self._absolute(folder))
+                if node is not None and stat.S_ISDIR(node.mode):
+                    left[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
+        return list(left.values())
+
+
+def _too_large(path: str) -> FileTooLarge:
+    return FileTooLarge(f"Changes of {path} are not recorded: it has more than {LARGEST >> 20} MiB.")
 
 
 class AppliedSink:
-    """It has happened to the project's own file: a hunk that is applied, and can be taken back."""
+    """The change is in the project's own file already: it becomes an applied hunk, which can be undone."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def not_covered(self, words: str) -> str:
-        return words
+    def not_covered(self, message: str) -> str:
+        return message
 
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
         return folders
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
-        """Without what somebody else of ours, in another process perhaps, has written and put down meanwhile."""
+        """Without changes that Newel itself made and recorded meanwhile, perhaps in another process."""
 
-        def is_known(change: FileChange) -> bool:
+        def is_recorded(change: FileChange) -> bool:
             base = self._ledger.get(change.path).base
-            there = content_of(base)
-            now = (text_hash(base), there.mode if there else 0)
-            if now != (_hash(change.after), change.after.mode if change.after else 0):
+            content = content_of(base)
+            current = (text_hash(base), content.mode if content else 0)
+            if current != (_hash(change.after), change.after.mode if change.after else 0):
                 return False
             entries = self._ledger.entries(path=change.path)
             return any(each.kind in {"record", "save"} and each.ts >= since for each in entries)
 
-        return [change for change in changes if not is_known(change)]
+        return [change for change in changes if not is_recorded(change)]
 
-    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
-        await anyio.to_thread.run_sync(self._put, run, changes)
+    async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
+        await anyio.to_thread.run_sync(self._put, run, changes, prepare)
         return []
 
-    def _put(self, run: str, changes: Sequence[FileChange]) -> None:
+    def _put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> None:
         for at in range(0, len(changes), BATCH):
             with self._ledger.batch():
+                if at == 0:
+                    prepare()
                 for change in changes[at : at + BATCH]:
                     self._put_one(run, change)
 
     def _put_one(self, run: str, change: FileChange) -> None:
         before = lines_of_state(change.before, self._ledger.blob)
         after = lines_of_state(change.after, self._ledger.blob)
-        # What others did to the file until then is no part of what the run did.
+        # What others did to the file until then is not the run's.
         self._ledger.change(change.path, "rebase", partial(rebased, base=before))
-        made = partial(recorded, before=before, after=after, run=run)
-        self._ledger.change(change.path, "record", made, run=run)
+        make = partial(recorded, before=before, after=after, run=run)
+        self._ledger.change(change.path, "record", make, run=run)
 
 
 def _hash(state: FileSnapshot | None) -> str:

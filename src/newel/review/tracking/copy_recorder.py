@@ -1,23 +1,23 @@
-"""What happens to the files of a copy becomes proposals for those of the project."""
+"""Records the changes of a copy's files as proposals for the project's files."""
 
 from __future__ import annotations
 
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.review.implied import above, is_folder
+from newel.review.folders import is_folder, parents
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, lines_of_state
 from newel.review.model.file_review import FileReview, ReviewError, buffer, new_hunk_id
 from newel.review.model.merge import staged
 from newel.review.model.proposal import HunkSize
 from newel.review.project import ProjectReview
-from newel.review.store.ledger import LedgerError
+from newel.review.store.schema import LedgerError
 from newel.review.tracking.change_recorder import ChangeRecorder
-from newel.review.tracking.write_ahead_log import WriteAheadLog
+from newel.review.tracking.effect_log import EffectLog
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.snapshots.port import FileChange
@@ -28,44 +28,44 @@ from newel.workspace.walk import below
 def recorder_of_copy(
     workspace: TrackedWorkspace, project: ProjectReview, mirror: Mirror, hunks: HunkSize
 ) -> ChangeRecorder:
-    """Watches the copy; what a killed process had not put down there is gone with the copy."""
-    meaning = ProposalSink(project, mirror, hunks)
-    return ChangeRecorder(
-        workspace, project, meaning, workspace.snapshots(project.ledger), WriteAheadLog(None)
-    )
+    """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
+    ledger = project.ledger
+    sink = ProposalSink(project, mirror, hunks)
+    return ChangeRecorder(workspace, project, sink, workspace.snapshots(ledger), EffectLog(ledger, None))
 
 
 class ProposalSink:
-    """A change of the copy is a proposal for the project's file."""
+    """Proposes each change of the copy for the project's file."""
 
     def __init__(self, project: ProjectReview, mirror: Mirror, size: HunkSize) -> None:
         self._project = project
         self._mirror = mirror
         self._size = size
 
-    def not_covered(self, words: str) -> str:
-        return f"{words} It is not proposed: it stays in the copy, and goes with it."
+    def not_covered(self, message: str) -> str:
+        return f"{message} It is not proposed: it stays in the copy, and is discarded with it."
 
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
-        """An empty folder of the project is not in the copy, and is no new one."""
+        """Without empty folders of the project: the copy lacks them, but they are not new."""
         workspace = self._project.workspace
         found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
         return [folder for folder, info in zip(folders, found, strict=True) if info is None]
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
-        """All of them: the copy is one agent's alone."""
+        """All of them: nobody but one agent changes the copy."""
         del since
         return list(changes)
 
-    async def put(self, run: str, changes: Sequence[FileChange]) -> list[str]:
+    async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
+        await anyio.to_thread.run_sync(prepare)
         notices: list[str] = []
-        filled = {folder for change in changes if change.after for folder in above(change.path)}
+        filled = {folder for change in changes if change.after for folder in parents(change.path)}
         for change in changes:
             states = [state for state in (change.before, change.after) if state is not None]
             if not all(is_folder(state) for state in states):
                 self._mirror.touched(change.path)
             if change.before is None and is_folder(change.after) and change.path in filled:
-                continue  # what is in the folder brings it
+                continue  # the files in the folder imply it
             if not _is_proposed(change):
                 notices.append(await anyio.to_thread.run_sync(self._named, change))
                 continue
@@ -77,11 +77,11 @@ class ProposalSink:
             except LedgerError:
                 raise
             except (ReviewError, WorkspaceError) as error:
-                notices.append(f"What was done to {change.path} is not proposed. {error}")
+                notices.append(f"The changes of {change.path} are not proposed. {error}")
         return notices
 
     def _named(self, change: FileChange) -> str:
-        """The notice for a change that cannot be decided on: of a folder, or a named pipe."""
+        """The notice for a change that cannot be proposed: of a folder, or a named pipe."""
         blob = self._project.ledger.blob
         about = described(lines_of_state(change.before, blob), lines_of_state(change.after, blob)).about
         return self.not_covered(f"{change.path}: {about}.")
@@ -102,7 +102,7 @@ class ProposalSink:
 
 
 def _is_proposed(change: FileChange) -> bool:
-    """Whether a person can decide on it: on a file, on a link, and on a folder that takes the place of one or makes way."""
+    """Whether the change can be reviewed: that of a file or a link, and of a folder that replaces one or is replaced by one."""
     kinds = [stat.S_IFMT(state.mode) for state in (change.before, change.after) if state is not None]
     return all(kind in {0, stat.S_IFLNK, stat.S_IFDIR} for kind in kinds) and kinds.count(stat.S_IFDIR) < len(
         kinds
@@ -110,7 +110,7 @@ def _is_proposed(change: FileChange) -> bool:
 
 
 async def proposed_contents(project: ProjectReview) -> dict[str, FileContent | None]:
-    """The files that would be others if all that is proposed were kept, as they would be then."""
+    """The files that the pending proposals would change, as they would be if all were kept."""
     contents: dict[str, FileContent | None] = {}
     for path in await anyio.to_thread.run_sync(project.ledger.paths):
         review = await anyio.to_thread.run_sync(project.ledger.get, path)
@@ -123,5 +123,5 @@ async def proposed_contents(project: ProjectReview) -> dict[str, FileContent | N
 def _content(project: ProjectReview, review: FileReview) -> FileContent | None:
     found = content_of(buffer(review))
     if found is None or stat.S_ISDIR(found.mode):
-        return None  # what is in a folder brings it
+        return None  # the files in a folder imply it
     return FileContent(project.ledger.blob(found.blob) if found.blob else found.data, found.mode)

@@ -1,37 +1,71 @@
-"""What a run of an agent is about to do to files."""
+"""Runs of agents, and the operations that they do on files."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
+import anyio
+
+from newel.agent.errors import HostUnavailable, NewelError
 from newel.agent.messages import new_id, now
 
 if TYPE_CHECKING:
     from newel.review.store.ledger import Checkpoint
+    from newel.workspace.port import WriteResult
     from newel.workspace.snapshots.tree import FileSnapshot
 
 
 class TrackedRun:
-    """One prompt and all that is done for it. ``checkpoint`` is made with its first effect."""
+    """One prompt and all that is done for it. Its ``checkpoint`` is created when its first change is recorded."""
 
     def __init__(self, session: str, *, id: str = "", title: str = "") -> None:  # noqa: A002 — the field's name
         self.id = id or new_id()
         self.session = session
         self.title = title
-        self.began = now()
+        self.started_at = now()
         self.has_acted = False
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None
 
 
 class TrackedOperation:
-    """Something that is about to happen: to one file, or to any for ``path`` None. ``notices`` are for a person."""
+    """A change of one file, or a command that may change any file (``path`` None). ``expect`` is the digest that a write
+    requires of the file; the path is then resolved, and no link in it is followed. ``notices`` are messages for the user;
+    ``error`` says why the operation is not recorded.
+    """
 
-    def __init__(self, run: TrackedRun, path: str | None) -> None:
+    def __init__(self, run: TrackedRun, path: str | None, *, expect: str | None = None) -> None:
         self.run = run
         self.path = path
+        self.expect = expect
+        self.started_at = now()
+        self.is_tracked = False
+        self.effect_id = ""
         self.before: FileSnapshot | None = None
-        self.is_left_out = False
-        self.began = now()
-        self.note = ""
+        self.folders: list[str] = []
+        """Folders above the file that did not exist before."""
+        self.write: tuple[WriteResult, bytes] | None = None
+        """The result of a write that succeeded, and what it wrote. Otherwise the file is read to find out."""
         self.notices: list[str] = []
+        self.error: Exception | None = None
+
+
+T = TypeVar("T")
+
+RETRY_DELAYS_S: Final = (0.0, 0.05)
+"""Seconds before each retry."""
+
+
+async def retry(work: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``work``, repeated if it fails: most errors of a disk are gone a moment later. It must be safe to repeat. Raises
+    its last error, and ``HostUnavailable`` at once, as the connection has its own timeout.
+    """
+    for delay in RETRY_DELAYS_S:
+        try:
+            return await work()
+        except HostUnavailable:
+            raise
+        except (NewelError, OSError):
+            await anyio.sleep(delay)
+    return await work()

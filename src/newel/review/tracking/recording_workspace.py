@@ -9,10 +9,8 @@ Nothing here is loaded or opened before the first effect (``newel.review.trackin
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,11 +24,10 @@ from newel.agent.messages import UserMessage
 from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
-from newel.review.retries import retried
-from newel.review.tracking.effects import TrackedOperation, TrackedRun
+from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
 from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import Completed, OnOutput
+from newel.workspace.port import Completed, OnOutput, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -38,29 +35,16 @@ if TYPE_CHECKING:
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.session.manager import SessionManager
 
-PATIENCE: Final = 5.0
-"""Seconds that are left to find what a stopped command has changed: a person waits, and its host may be silent."""
+PROGRESS_DELAY_S: Final = 1.0
 
-LATER: Final = (
-    "What was stopped has perhaps changed files: looking for that took too long. "
-    "It is recorded with the next one that runs, or when Newel is used here again."
-)
+SCANNING: Final = "Scanning the files in {root} before the command runs, so that its changes can be undone."
 
-SOON: Final = 1.0
-"""Seconds after which it is told what is done before a command runs."""
-
-LOOKING: Final = (
-    "Looking at all files in {root} before the command runs, so that what it changes there can be taken back."
-)
-
-TITLE = 80
-"""Characters of a prompt that name its run."""
+MAX_TITLE: Final = 80
+"""Characters of the title of a run, which is the start of its prompt."""
 
 
 class AgentSession(Protocol):
-    """An agent whose conversation is kept in a session. ``run_id`` is the run that each answer belongs to; where it is empty,
-    each answer is a run of its own.
-    """
+    """An agent with its session. ``run_id`` is the run that all answers belong to; if empty, each answer is its own run."""
 
     run_id: str
 
@@ -72,18 +56,18 @@ class AgentSession(Protocol):
 
 
 class RecorderProvider(Protocol):
-    """Knows who records what is done in a workspace."""
+    """Gives the recorder of a workspace."""
 
-    async def of(self, workspace: TrackedWorkspace, /) -> ChangeRecorder: ...
+    async def recorder_of(self, workspace: TrackedWorkspace, /) -> ChangeRecorder: ...
 
-    def acts(self, workspace: TrackedWorkspace, last: LastRun, /) -> None:
-        """A run is about to do something there, whether or not any of it will be recorded. Does not raise."""
+    def on_first_action(self, workspace: TrackedWorkspace, last: LastRun, /) -> None:
+        """A run is about to use a tool that may change something, recorded or not. Does not raise."""
         ...
 
 
 class RecorderRegistry:
-    """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder, None keeps the
-    ledgers in memory. Then it is noted in the folder ``noted`` that there was a run, so that no later undo means an older one.
+    """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder; with None, ledgers are
+    in memory, and the folder ``noted`` only remembers that there was a run, so that a later undo does not undo an older one.
     """
 
     def __init__(self, home: Path | None, *, noted: Path | None = None) -> None:
@@ -96,7 +80,7 @@ class RecorderRegistry:
         """The folder of a project's ledger; None for one in memory."""
         return ledger_folder(self._home, root) if self._home else None
 
-    async def of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
+    async def recorder_of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
         """The recorder of a workspace's root. Raises ``LedgerError``."""
         async with self._opening:
             recorder = self._opened.get(workspace.name)
@@ -110,19 +94,19 @@ class RecorderRegistry:
                 self._opened[workspace.name] = recorder
             return recorder
 
-    def acts(self, workspace: TrackedWorkspace, last: LastRun) -> None:
+    def on_first_action(self, workspace: TrackedWorkspace, last: LastRun) -> None:
         if folder := self.ledger(workspace.name):
-            last_run.keep(folder, last)
+            last_run.save(folder, last)
             return
         if recorder := self._opened.get(workspace.name):
             recorder.project.last_run = last
-        self.passes(workspace, last)
+        self.note_unrecorded(workspace, last)
 
-    def passes(self, workspace: TrackedWorkspace, last: LastRun) -> None:
-        """A run is about to do something there of which no other process will find a record. Does not raise."""
+    def note_unrecorded(self, workspace: TrackedWorkspace, last: LastRun) -> None:
+        """Remember a run of which no other process will find a record. Does not raise."""
         if self._noted is not None:
-            unsaid = LastRun(run=last.run, session="", title="", began=last.began, is_recorded=False)
-            last_run.keep(ledger_folder(self._noted, workspace.name), unsaid)
+            anonymous = LastRun(run=last.run, session="", title="", began=last.began, is_recorded=False)
+            last_run.save(ledger_folder(self._noted, workspace.name), anonymous)
 
     def close(self) -> None:
         while self._opened:
@@ -130,55 +114,50 @@ class RecorderRegistry:
 
 
 class Unrecorded:
-    """Takes the place of recorders where recording is off: a run is noted all the same, without its words."""
+    """Replaces the registry where recording is off: runs are remembered, without their titles."""
 
     def __init__(self, recorders: RecorderRegistry) -> None:
         self._recorders = recorders
 
-    async def of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
-        return await self._recorders.of(workspace)
+    async def recorder_of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
+        return await self._recorders.recorder_of(workspace)
 
-    def acts(self, workspace: TrackedWorkspace, last: LastRun) -> None:
-        self._recorders.passes(workspace, last)
+    def on_first_action(self, workspace: TrackedWorkspace, last: LastRun) -> None:
+        self._recorders.note_unrecorded(workspace, last)
 
 
 def ledger_folder(home: Path, root: str) -> Path:
-    """Where the ledger of a project lies."""
+    """The folder of a project's ledger."""
     return project_folder(home / "review", root)
 
 
 class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
-    """A workspace that records, while an agent's run is under way (``attend``), what is done to the files below its root.
-    What a person does in between is not recorded.
+    """A workspace that records what an agent's runs do to the files below its root (``attend``). Changes that the user makes
+    between runs are not recorded.
 
-    What cannot be recorded is done all the same: that a disk is full must not keep an agent from making room. An ``error``
-    event says so, once. ``patience`` is how many seconds a command that was stopped may be looked after.
+    An operation that cannot be recorded happens all the same: a full disk must not keep an agent from freeing space. An
+    ``error`` event says so, once.
     """
 
-    def __init__(
-        self, inner: TrackedWorkspace, recorders: RecorderProvider, *, patience: float = PATIENCE
-    ) -> None:
+    def __init__(self, inner: TrackedWorkspace, recorders: RecorderProvider) -> None:
         super().__init__(inner)
-        self._patience = patience
         self._recorders = recorders
         self._attended: AgentSession | None = None
         self._run: TrackedRun | None = None
         self._failed: TrackedRun | None = None
-        self._told: set[str] = set()
-        self._has_looked = False
+        self._reported: set[str] = set()
+        self._has_scanned = False
 
     def attend(self, attended: AgentSession) -> None:
-        """Learn from an agent when its runs begin and end, one that is under way included, and tell those who watch it what they
-        must know.
-        """
+        """Follow an agent's runs, including one in progress, and send messages for the user to its subscribers."""
         self._attended = attended
-        attended.agent.subscribe(self._see)
+        attended.agent.subscribe(self._on_event)
         if attended.agent.state.is_streaming:
-            self._see(AgentStart())
+            self._on_event(AgentStart())
             prompts = [each for each in attended.agent.state.messages if isinstance(each, UserMessage)]
-            self._see(MessageEnd(message=prompts[-1]))
+            self._on_event(MessageEnd(message=prompts[-1]))
 
-    def _see(self, event: AgentEvent) -> None:
+    def _on_event(self, event: AgentEvent) -> None:
         match event:
             case AgentStart():
                 of = self._attended
@@ -189,8 +168,8 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
                 self._run.has_acted = self._may_change(event.tool_name)
                 if self._run.has_acted:
                     run = self._run
-                    last = LastRun(run=run.id, session=run.session, title=run.title, began=run.began)
-                    self._recorders.acts(self._inner, last)
+                    last = LastRun(run=run.id, session=run.session, title=run.title, began=run.started_at)
+                    self._recorders.on_first_action(self._inner, last)
             case AgentEnd():
                 self._run = None
             case _:
@@ -201,12 +180,14 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         return any(tool.spec.name == tool_name and not tool.read_only for tool in tools)
 
     async def recorder(self) -> ChangeRecorder:
-        """Who records what is done here. Raises ``LedgerError``."""
-        return await self._recorders.of(self._inner)
+        """The recorder of this workspace. Raises ``LedgerError``."""
+        return await self._recorders.recorder_of(self._inner)
 
-    async def news(self) -> UserMessage | None:
-        """What a person decided about the session's changes since its model last heard of it, for before the next prompt."""
-        from newel.review.undo_notices import may_have_changed, news
+    async def undo_notice(self) -> UserMessage | None:
+        """The user's decisions about the session's changes since its model heard of them last, to be sent before the next
+        prompt.
+        """
+        from newel.review.undo_notices import may_have_changed, undo_notice
 
         of = self._attended
         if of is None or not may_have_changed(of.agent.state.messages):
@@ -214,13 +195,13 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         try:
             ledger = (await self.recorder()).project.ledger
             messages = of.agent.state.messages
-            return await anyio.to_thread.run_sync(news, ledger, of.session.get_id(), messages)
-        except NewelError:  # a ledger that cannot be used is reported with the next effect
+            return await anyio.to_thread.run_sync(undo_notice, ledger, of.session.get_id(), messages)
+        except NewelError:  # a ledger that cannot be used is reported with the next operation
             return None
 
     @property
     def recorded_paths(self) -> frozenset[str]:
-        """The files, relative to the root, that the run under way has changed by now."""
+        """The files, relative to the root, that the current run has changed so far."""
         checkpoint = self._run.checkpoint if self._run else None
         return frozenset(file.path for file in checkpoint.files) if checkpoint else frozenset()
 
@@ -228,12 +209,15 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
-        async with self.recording(path):
-            return await self._inner.write_bytes(path, data, expect=expect, mode=mode)
+    ) -> WriteResult:
+        async with self.recording(path, expect=expect) as operation:
+            result = await self._inner.write_bytes(path, data, expect=expect, mode=mode)
+            if operation is not None:
+                operation.write = (result, data)
+            return result
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
-        async with self.recording(path):
+        async with self.recording(path, expect=expect):
             await self._inner.remove(path, expect=expect)
 
     async def run(
@@ -251,88 +235,68 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     # -- recording ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def recording(self, path: str | None = None) -> AsyncGenerator[None]:
-        """Record what the body does to a file, or to any file for None; also where it fails or is cancelled midway."""
+    async def recording(
+        self, path: str | None = None, *, expect: str | None = None
+    ) -> AsyncGenerator[TrackedOperation | None]:
+        """Record what the body does to a file, or to any file for None; also if it fails or is cancelled midway. ``expect`` is
+        the digest that a write requires of the file.
+        """
         run = self._run
-        inside = path is None or path.startswith(self.root.rstrip("/") + "/")
-        if run is None or run is self._failed or not inside:
-            yield
+        is_inside = path is None or path.startswith(self.root.rstrip("/") + "/")
+        if run is None or run is self._failed or not is_inside:
+            yield None
             return
-        begun = await self._begin(run, path)
-        patience = math.inf
+        name = None if path is None else path.removeprefix(self.root).lstrip("/")
+        operation = TrackedOperation(run, name, expect=expect)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._report, operation)
+            if name is not None or self._has_scanned:  # later scans are quick
+                await self._track(stack, operation)
+            else:
+                async with self.progress(SCANNING.format(root=self.root)):
+                    await self._track(stack, operation)
+                self._has_scanned = True
+            await self._report(operation)
+            yield operation
+
+    async def _track(self, stack: AsyncExitStack, operation: TrackedOperation) -> None:
         try:
-            yield
-        except anyio.get_cancelled_exc_class():
-            patience = self._patience
-            raise
-        finally:
-            if begun is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._end(run, *begun, patience)
+            recorder = await retry(self.recorder)
+        except (NewelError, OSError) as error:
+            operation.error = error
+        else:
+            await stack.enter_async_context(recorder.track(operation))
+
+    async def _report(self, operation: TrackedOperation) -> None:
+        with anyio.CancelScope(shield=True):
+            if operation.error is not None:
+                self._failed = operation.run
+                await self.notify(
+                    f"Further changes of this run are not recorded and cannot be undone. {describe_error(operation.error)}"
+                )
+            for notice in operation.notices:
+                await self.notify(notice)
 
     @asynccontextmanager
-    async def telling(self, words: str) -> AsyncGenerator[None]:
-        """What the body does is told to those who watch the agent, if it takes long enough to be wondered at."""
+    async def progress(self, message: str) -> AsyncGenerator[None]:
+        """Show a message to the agent's subscribers if the body takes longer than ``PROGRESS_DELAY_S``."""
 
-        async def tell() -> None:
-            await anyio.sleep(SOON)
-            await self.say(words, code="progress")
+        async def show() -> None:
+            await anyio.sleep(PROGRESS_DELAY_S)
+            await self.notify(message, code="progress")
 
-        async with background_tasks(tell):
+        async with background_tasks(show):
             yield
 
-    async def _begin(
-        self, run: TrackedRun, path: str | None
-    ) -> tuple[ChangeRecorder, TrackedOperation] | None:
-        if path is not None or self._has_looked:  # what is looked at again is known: that is quick
-            return await self._keep(run, path)
-        async with self.telling(LOOKING.format(root=self.root)):
-            begun = await self._keep(run, path)
-        self._has_looked = True
-        return begun
-
-    async def _keep(
-        self, run: TrackedRun, path: str | None
-    ) -> tuple[ChangeRecorder, TrackedOperation] | None:
-        name = None if path is None else path.removeprefix(self.root).lstrip("/")
-        try:
-            return await retried(partial(self._kept, run, name))
-        except (NewelError, OSError) as error:
-            await self._fail(run, error)
-            return None
-
-    async def _kept(self, run: TrackedRun, name: str | None) -> tuple[ChangeRecorder, TrackedOperation]:
-        recorder = await self.recorder()
-        return recorder, await recorder.begin(run, name)
-
-    async def _end(
-        self, run: TrackedRun, recorder: ChangeRecorder, effect: TrackedOperation, patience: float
-    ) -> None:
-        notices = [LATER]
-        try:
-            with anyio.move_on_after(patience):
-                notices = await recorder.end(effect)
-        except (NewelError, OSError) as error:
-            await self._fail(run, error)
-        else:
-            for notice in notices:
-                await self.say(notice)
-
-    async def _fail(self, run: TrackedRun, error: Exception) -> None:
-        self._failed = run
-        await self.say(
-            f"What this run changes from here on is not recorded and cannot be undone. {describe_error(error)}"
-        )
-
-    async def say(self, words: str, *, code: str = "not_recorded") -> None:
-        """Tell those who watch the agent, once."""
-        if words not in self._told and self._attended is not None:
-            self._told.add(words)
-            await self._attended.agent.emit(ErrorEvent(code=code, message=words))
+    async def notify(self, message: str, *, code: str = "not_recorded") -> None:
+        """Send a message to the agent's subscribers, once."""
+        if message not in self._reported and self._attended is not None:
+            self._reported.add(message)
+            await self._attended.agent.emit(ErrorEvent(code=code, message=message))
 
 
 def title_of(text: str) -> str:
     """The first words of a prompt, on one line, as UTF-8 can hold them."""
-    words = " ".join(text[: 4 * TITLE].split())
-    shown = words if len(words) <= TITLE else words[: TITLE - 1] + "…"
+    words = " ".join(text[: 4 * MAX_TITLE].split())
+    shown = words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"
     return shown.encode("utf-8", "replace").decode()

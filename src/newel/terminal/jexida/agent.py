@@ -101,14 +101,14 @@ class JexidaAgent:
         """Let the model know what was decided about its changes since it last heard of them. A host that is not there keeps nobody
         from being answered.
         """
-        from newel.review.undo_notices import may_have_changed, news
+        from newel.review.undo_notices import may_have_changed, undo_notice
 
         messages = self.agent.state.messages
         if self.host.state != "up" or not may_have_changed(messages):
             return
         with suppress(NewelError):
             if project := await self.host.project():
-                told = await to_thread.run_sync(news, project.ledger, self.session.get_id(), messages)
+                told = await to_thread.run_sync(undo_notice, project.ledger, self.session.get_id(), messages)
                 if told:
                     await self.agent.append_message(told)
 

@@ -61,13 +61,13 @@ async def describe_project(
     """What waits in a project, and its latest runs, the last one with what it did; ``called`` is how the commands are that
     it names. ``between`` two prompts a long diff is cut. Raises ``LedgerError``.
     """
-    from newel.review.decide import look, run_names
-    from newel.review.project import look_back
+    from newel.review.decide import checkpoints_by_run, load_pending
+    from newel.review.project import recent_runs
     from newel.terminal.review.hunk_format import describe_waiting
 
-    names = await anyio.to_thread.run_sync(run_names, project.ledger)
-    parts = [describe_waiting(await look(project), names, called, SHOWN if between else WHOLE)]
-    runs = await look_back(project, limit=limit)
+    names = await anyio.to_thread.run_sync(checkpoints_by_run, project.ledger)
+    parts = [describe_waiting(await load_pending(project), names, called, SHOWN if between else WHOLE)]
+    runs = await recent_runs(project, limit=limit)
     shown = SHOWN_BETWEEN if between else WHOLE
     parts += [describe_run(run, called, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
@@ -80,9 +80,9 @@ async def describe_checkpoint(
     project: ProjectReview, checkpoint: str, called: Called, *, between: bool = False
 ) -> str:
     """A run, by the id of its checkpoint or the beginning of it, with what it did. Raises ``UnknownCheckpoint``."""
-    from newel.review.project import look_at
+    from newel.review.project import load_run
 
-    run = await look_at(project, await project.find(checkpoint))
+    run = await load_run(project, await project.find(checkpoint))
     return describe_run(run, called, SHOWN_BETWEEN if between else WHOLE).rstrip("\n")
 
 
@@ -143,7 +143,7 @@ async def take_back(
 ) -> list[Saved]:
     """Show a plan, and carry it out if it is confirmed; returns what became of the files. Raises what ``carry_out`` does."""
     if plan.files and await confirm(describe_plan(plan, called)):
-        return await project.carry_out(plan)
+        return await project.apply(plan)
     return []
 
 
@@ -205,7 +205,7 @@ async def _settle(context: CommandContext, verdict: Verdict, text: str) -> None:
     project = await _project(context)
     if project is None:
         return
-    from newel.review.decide import chosen, look
+    from newel.review.decide import load_pending, select_hunks
     from newel.terminal.review.interactive import is_yes, settle, understood
 
     wish = understood(verdict, text)
@@ -214,7 +214,7 @@ async def _settle(context: CommandContext, verdict: Verdict, text: str) -> None:
         context.desk.renderer.note(about, "diff")
         return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
 
-    choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
+    choice = select_hunks(await load_pending(project), wish.names, verdict, every=wish.every, mine=wish.mine)
     await settle(project, choice, context.desk.renderer.note, confirm, between_prompts)
 
 
@@ -262,7 +262,7 @@ async def _project(context: CommandContext) -> ProjectReview | None:
 
 async def take_back_here(desk: TerminalUI, project: ProjectReview, plan: RollbackPlan) -> None:
     """Carry out a plan if the person at the desk agrees. Raises what ``take_back`` does."""
-    is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
+    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
 
     async def confirm(about: str) -> bool:
         desk.renderer.note(about, "diff")

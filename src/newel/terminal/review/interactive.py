@@ -19,17 +19,18 @@ from newel.review.decide import (
     PendingReviews,
     Selection,
     Verdict,
+    accepted_hunks,
+    checkpoints_by_run,
     decide,
     decide_hunks,
-    kept_hunks,
-    look,
-    run_names,
+    load_pending,
     write,
 )
 from newel.review.model.decisions import Mine
 from newel.review.model.file_review import FileReview, Hunk, ReviewError, root_of
 from newel.review.project import ProjectReview
-from newel.review.store.ledger import Checkpoint, LedgerError
+from newel.review.store.ledger import Checkpoint
+from newel.review.store.schema import LedgerError
 from newel.terminal.command_names import Called, whole_review
 from newel.terminal.review import hunk_format as words
 from newel.text.format import format_columns, pluralize
@@ -176,8 +177,8 @@ class InteractiveReview:
 
     async def run(self) -> None:
         """Ask for each hunk, then write what was kept. Raises ``LedgerError``."""
-        found = await look(self._project)
-        self._runs = await anyio.to_thread.run_sync(run_names, self._project.ledger)
+        found = await load_pending(self._project)
+        self._runs = await anyio.to_thread.run_sync(checkpoints_by_run, self._project.ledger)
         self._hunks = [
             (review.path, root_of(hunk.id))
             for review in found.reviews
@@ -206,10 +207,10 @@ class InteractiveReview:
             at = await self._one(at)
         if at is None:
             return None
-        found = await look(self._project)
+        found = await load_pending(self._project)
         for line in self._reopened(found):
             self._show(line, "note")
-        kept = kept_hunks(found.reviews)
+        kept = accepted_hunks(found.reviews)
         if kept:
             answer = await self._ask("Write this? [Y/n] ", words.to_be_written(found.reviews, kept))
             if answer is None or not is_yes(answer, default=True):
@@ -231,7 +232,7 @@ class InteractiveReview:
         ]
 
     async def _write(self, found: PendingReviews) -> None:
-        written = await write(self._project, found.reviews, kept_hunks(found.reviews))
+        written = await write(self._project, found.reviews, accepted_hunks(found.reviews))
         self._kept = {one.path: one.applied for one in written.saved}
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)

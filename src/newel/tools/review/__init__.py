@@ -1,13 +1,12 @@
-"""The tools of an agent that proposes and does not write: search, read, list, ask, propose."""
+"""The tools of an agent that proposes changes instead of writing them: search, read, list, ask, propose."""
 
 from __future__ import annotations
 
 from newel.agent.ports import Tool
+from newel.tools.review.base import ProjectLimits
 from newel.tools.review.canonical import CanonicalCall, CanonicalResult, canonical_call, canonical_result
 from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
-from newel.tools.review.limits import ProjectLimits
-from newel.tools.review.propose_edits import Propose, ProposeTool
-from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
 from newel.tools.review.read_file import ReadFileTool
 from newel.tools.review.search_project import ListTool, SearchTool, Staged
 from newel.workspace.port import Workspace
@@ -36,10 +35,10 @@ def project_tools(
     propose: Propose,
     staged: Staged | None = None,
 ) -> list[Tool]:
-    """The five tools on a workspace, in the order in which a model is offered them.
+    """The five tools on a workspace, in the order in which they are offered to a model.
 
-    ``ask`` is given the model's questions, ``propose`` its edits once they are valid. ``staged`` names the files that
-    read otherwise through the workspace than on its host's disk, so that a search finds what they say.
+    ``ask`` receives the model's questions, ``propose`` its valid edits. ``staged`` names the files whose content in the workspace
+    differs from the host's disk, so that a search finds the right one.
     """
     bounds = limits or ProjectLimits()
     return [

@@ -1,4 +1,4 @@
-"""A call and its result in the one shape that traces and clients see, whatever the model's protocol was."""
+"""A call and its result in the form that traces and clients get, whatever the model's protocol."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class CanonicalCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanonicalResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``result`` is the tool's JSON object, or ``{"output": …}`` of one that answers in words; ``error`` is the words of a
-    call that failed. One of them is None.
+    """``result`` is the tool's JSON object, or ``{"output": …}`` for a plain-text answer; ``error`` is the message of a failed call. One
+    of them is None.
     """
 
     tool_call_id: str
@@ -45,5 +45,5 @@ def canonical_result(message: ToolResultMessage) -> CanonicalResult:
 def _object(output: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(output, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeEncodeError):  # words, or words with half of a surrogate pair
+    except (msgspec.DecodeError, UnicodeEncodeError):  # plain text, perhaps with half of a surrogate pair
         return {"output": output}

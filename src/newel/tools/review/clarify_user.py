@@ -1,4 +1,4 @@
-"""``clarify_user``: a question that only the user can answer."""
+"""``clarify_user``: asks the user a question."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Meta
 
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.base import Parameters, TypedTool
-from newel.tools.review.base import ToolAnswer, answered
+from newel.tools.review.base import ToolAnswer, json_result
 
 NO_USER_ANSWER: Final = "no_user_answer"
 """The answer to a question that the user skipped."""
 
 Ask = Callable[[str], Awaitable[str]]
-"""Waits for the user's answer to a question, as long as it takes; an empty one means skipped."""
+"""Waits for the user's answer without a timeout; an empty one means that the user skipped the question."""
 
 
 class ClarifyParameters(Parameters, frozen=True):
@@ -28,20 +28,20 @@ class ClarifyAnswer(ToolAnswer, frozen=True):
 
 
 class ClarifyTool(TypedTool[ClarifyParameters]):
-    """One question is pending at a time: the next waits for its answer, whichever call it is of."""
+    """Only one question is pending at a time, across calls."""
 
     name = "clarify_user"
     label = "Ask the User"
     description = (
-        "Ask the user one question and wait for the answer. Only for what the files cannot tell. "
-        f"`{NO_USER_ANSWER}` means that the user skipped it: go on as seems best."
+        "Ask the user one question and wait for the answer. Only use it if the files do not have the answer. "
+        f"`{NO_USER_ANSWER}` means that the user skipped the question: use your best judgement."
     )
     read_only = True
     parameters = ClarifyParameters
 
-    def __init__(self, ask: Ask, longest: int) -> None:
+    def __init__(self, ask: Ask, max_length: int) -> None:
         self._ask = ask
-        self._longest = longest
+        self._max_length = max_length
         self._pending = anyio.Lock()
 
     async def serial_key(self, _: ClarifyParameters, /) -> str:
@@ -54,8 +54,8 @@ class ClarifyTool(TypedTool[ClarifyParameters]):
         question = arguments.question.strip()
         if not question:
             raise self.invalid("argument `question`: it is empty")
-        if len(question) > self._longest:
-            raise self.invalid(f"argument `question`: it has more than {self._longest} characters")
+        if len(question) > self._max_length:
+            raise self.invalid(f"argument `question`: it has more than {self._max_length} characters")
         async with self._pending:
             answer = (await self._ask(question)).strip() or NO_USER_ANSWER
-        return answered(ClarifyAnswer(answer=answer), question=question, skipped=answer == NO_USER_ANSWER)
+        return json_result(ClarifyAnswer(answer=answer), question=question, skipped=answer == NO_USER_ANSWER)

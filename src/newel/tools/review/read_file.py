@@ -1,4 +1,4 @@
-"""``read_file``: lines of a text file as they are, with the hashes that an edit of them can name."""
+"""``read_file``: returns lines of a text file, with the hash that an edit of them can pass."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, ToolResult
 from newel.diff.unified import split_lines
 from newel.tools.base import Parameters
-from newel.tools.file_tool import aside
-from newel.tools.paths import not_found
-from newel.tools.review.base import LookingTool, ToolAnswer, answered
-from newel.tools.review.limits import ProjectLimits
-from newel.tools.review.proposed_edit import lines_hash
+from newel.tools.file_tool import aside, not_found
+from newel.tools.review.base import ProjectLimits, ReadOnlyTool, ToolAnswer, json_result
+from newel.tools.review.propose_edits import lines_hash
 from newel.workspace.port import Workspace
 from newel.workspace.walk import below
 
-LARGEST: Final = 32 << 20
-"""Bytes of a file that can be read."""
+MAX_BYTES: Final = 32 << 20
+"""Larger files cannot be read."""
 
 _Positive = Annotated[int, Meta(ge=1)]
 
@@ -30,19 +28,19 @@ _Positive = Annotated[int, Meta(ge=1)]
 class ReadFileParameters(Parameters, frozen=True):
     file_path: Annotated[str, Meta(description="Path of the file, relative to the project")]
     start_line: Annotated[
-        _Positive, Meta(description="First line, counted from 1. Omit for the beginning.")
+        _Positive, Meta(description="First line, counted from 1. Omit to start at the beginning.")
     ] = 1
     end_line: Annotated[
-        _Positive | None, Meta(description="Last line, itself included. Omit for as many as one call gives.")
+        _Positive | None, Meta(description="Last line, inclusive. Omit to read as many as possible.")
     ] = None
     max_bytes: Annotated[
-        _Positive | None, Meta(description="Most bytes to return. Omit for the default.")
+        _Positive | None, Meta(description="Maximum bytes to return. Omit for the default.")
     ] = None
 
 
 class ReadAnswer(ToolAnswer, frozen=True):
-    """``end_line`` is ``start_line`` - 1 of an empty file. ``expected_hash`` is that of the lines which are shown, and of
-    a line that is cut as a whole. ``next_line`` is where to go on, if there is more.
+    """``end_line`` is ``start_line`` - 1 for an empty file. ``expected_hash`` is the hash of the returned lines; a line that is cut counts
+    as a whole. ``next_line`` is where to read on, if there is more.
     """
 
     file_path: str
@@ -55,7 +53,7 @@ class ReadAnswer(ToolAnswer, frozen=True):
     next_line: int | None = None
 
 
-class ReadFileTool(LookingTool[ReadFileParameters]):
+class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
     name = "read_file"
     label = "Read File"
     parameters = ReadFileParameters
@@ -64,9 +62,9 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
         super().__init__(workspace, limits)
         self.description = (
             "Read lines of a UTF-8 text file. Returns at most "
-            f"{limits.max_read_lines_default} lines unless end_line says otherwise, and "
-            f"{limits.max_read_bytes_default} bytes unless max_bytes does (at most {limits.max_read_bytes_cap}). "
-            "`expected_hash` is what an edit of exactly the returned lines may name."
+            f"{limits.max_read_lines_default} lines unless end_line is given, and "
+            f"{limits.max_read_bytes_default} bytes unless max_bytes is (at most {limits.max_read_bytes_cap}). "
+            "Pass `expected_hash` to an edit of exactly the returned lines."
         )
 
     async def preview(self, arguments: ReadFileParameters, /) -> str:
@@ -74,13 +72,11 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
 
     async def execute(self, arguments: ReadFileParameters, _: OnOutput, /) -> ToolResult:
         if arguments.end_line is not None and arguments.end_line < arguments.start_line:
-            raise self.invalid(
-                f"the lines {arguments.start_line} to {arguments.end_line} are reversed; start_line comes first"
-            )
+            raise self.invalid(f"start_line {arguments.start_line} is after end_line {arguments.end_line}")
         path = await self._in_project("file_path", arguments.file_path)
         data = await self._content(path, arguments.file_path)
         answer = await aside(len(data), self._answer, path, data, arguments)
-        return answered(
+        return json_result(
             answer,
             filePath=path,
             startLine=answer.start_line,
@@ -96,10 +92,10 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
             raise await not_found(self._workspace, absolute, given)
         if info.kind == "directory":
             raise ToolError(f"{given} is a folder. List its files with list_files.")
-        data = await self._workspace.read_bytes(absolute, size=LARGEST + 1)
-        if len(data) > LARGEST:
+        data = await self._workspace.read_bytes(absolute, size=MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
             raise ToolError(
-                f"{given} has more than {LARGEST:,} bytes and cannot be read. Use search_project."
+                f"{given} has more than {MAX_BYTES:,} bytes and cannot be read. Use search_project."
             )
         return data
 
@@ -109,12 +105,12 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
         first = arguments.start_line
         if first > max(1, len(lines)):
             raise ToolError(f"{path} has {pluralize(len(lines), 'line')}; there is no line {first}.")
-        wanted = arguments.end_line or first - 1 + self._limits.max_read_lines_default
+        end = arguments.end_line or first - 1 + self._limits.max_read_lines_default
         room = min(
             arguments.max_bytes or self._limits.max_read_bytes_default, self._limits.max_read_bytes_cap
         )
-        shown = _fitting(lines[first - 1 : wanted], room)
-        content = b"".join(shown)[:room].decode(errors="ignore")  # a cut may go through a character
+        shown = _take(lines[first - 1 : end], room)
+        content = b"".join(shown)[:room].decode(errors="ignore")  # the cut may split a character
         last = first - 1 + len(shown)
         more = last < len(lines) and (arguments.end_line is None or last < arguments.end_line)
         cut = sum(map(len, shown)) > room
@@ -133,7 +129,7 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
 
 
 def _check_text(data: bytes, path: str) -> None:
-    problem = "it holds a NUL byte" if b"\0" in data else ""
+    problem = "it contains a NUL byte" if b"\0" in data else ""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -142,8 +138,8 @@ def _check_text(data: bytes, path: str) -> None:
         raise ToolError(f"{path} is not UTF-8 text: {problem}. Only text can be read and edited here.")
 
 
-def _fitting(lines: Sequence[bytes], room: int) -> Sequence[bytes]:
-    """As many lines as fit, but one in any case."""
+def _take(lines: Sequence[bytes], room: int) -> Sequence[bytes]:
+    """As many lines as fit, but at least one."""
     for count, line in enumerate(lines):
         room -= len(line)
         if room < 0:
@@ -152,9 +148,9 @@ def _fitting(lines: Sequence[bytes], room: int) -> Sequence[bytes]:
 
 
 def _notice(first: int, last: int, total: int, *, more: bool, cut: bool) -> str:
-    words: list[str] = []
+    notices: list[str] = []
     if cut:
-        words.append(f"Line {first} is cut: it is longer than max_bytes.")
+        notices.append(f"Line {first} is cut: it is longer than max_bytes.")
     if more:
-        words.append(f"Lines {first} to {last} of {total}. Go on with start_line={last + 1}.")
-    return " ".join(words)
+        notices.append(f"Lines {first} to {last} of {total}. Read on with start_line={last + 1}.")
+    return " ".join(notices)

@@ -1,4 +1,4 @@
-"""``search_project`` and ``list_files``: which files there are, and where in them a text stands."""
+"""``search_project`` and ``list_files``: find text in the project's files, and list them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ from msgspec import Meta
 from newel.agent.errors import ToolError
 from newel.agent.ports import OnOutput, ToolResult
 from newel.tools.base import Parameters
-from newel.tools.paths import not_found
-from newel.tools.review.base import LookingTool, ToolAnswer, answered
-from newel.tools.review.limits import ProjectLimits
+from newel.tools.file_tool import not_found
+from newel.tools.review.base import ProjectLimits, ReadOnlyTool, ToolAnswer, json_result
 from newel.workspace.glob import Glob
 from newel.workspace.port import Workspace
 from newel.workspace.search import SearchQuery, search
 from newel.workspace.walk import below, walk
 
 Staged = Callable[[], Awaitable[Collection[str]]]
-"""The relative paths of files that read otherwise through the workspace than a command on its host sees them."""
+"""The relative paths of files whose content in the workspace differs from the host's disk."""
 
-MOST_FILES: Final = 100_000
-"""Files that are looked at for a list."""
+MAX_FILES: Final = 100_000
+"""Files that a listing visits."""
 
 _LOOKS_LIKE_REGEX: Final = re.compile(r"\.[*+?]|\\[A-Za-z.(){}\[\]|]|\w\|\w|^\^|\$$|\[[^\]]+\][*+]")
 
 _STOPPED: Final = {
     "limit": "There are more matches than these {count}. Narrow the query or the glob, or raise limit (at most {cap}).",
     "room": "There are more matches than these {count}. Narrow the query or the glob.",
-    "seconds": "The search was stopped after {seconds} seconds. Narrow the glob to a folder.",
-    "files": "There are more files than were looked into. Narrow the glob to a folder.",
+    "seconds": "The search timed out after {seconds} seconds. Narrow the glob to a folder.",
+    "files": "Not all files were searched: there are too many. Narrow the glob to a folder.",
 }
 
 _GLOB: Final = (
-    "Pattern of paths: `*` within a name, `**` any folders, `{a,b}` either. Without `/` it fits at any depth. "
-    "Hidden files only where their dot is written out: `.github/**`. Omit for all."
+    "Glob pattern: `*` matches within a name, `**` any folders, `{a,b}` either. Without `/` it matches at any depth. "
+    "Hidden files only match if the dot is explicit: `.github/**`. Omit for all files."
 )
 
 
@@ -47,13 +46,14 @@ class SearchParameters(Parameters, frozen=True):
     query: Annotated[
         str,
         Meta(
-            description="Text to look for, within one line. Taken literally, not as a regular expression. "
-            "Lower-case letters find capitals, too."
+            description="Text to find within one line: literal, not a regular expression. "
+            "Lower-case letters also match capitals."
         ),
     ]
     glob: Annotated[str, Meta(description=_GLOB)] = "**/*"
     limit: Annotated[
-        Annotated[int, Meta(ge=1)] | None, Meta(description="Most results to return. Omit for the default.")
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="Maximum number of results. Omit for the default."),
     ] = None
 
 
@@ -68,7 +68,7 @@ class SearchAnswer(ToolAnswer, frozen=True):
     results: list[SearchResult]
 
 
-class SearchTool(LookingTool[SearchParameters]):
+class SearchTool(ReadOnlyTool[SearchParameters]):
     name = "search_project"
     label = "Search Project"
     parameters = SearchParameters
@@ -77,8 +77,8 @@ class SearchTool(LookingTool[SearchParameters]):
         super().__init__(workspace, limits)
         self._staged = staged
         self.description = (
-            "Find where a text stands in the project's text files. Returns places with the lines around them, "
-            f"{limits.max_search_results_default} unless `limit` says otherwise "
+            "Search the project's text files for a text. Returns the matches with the lines around them, "
+            f"{limits.max_search_results_default} unless `limit` is given "
             f"(at most {limits.max_search_results_cap})."
         )
 
@@ -110,8 +110,8 @@ class SearchTool(LookingTool[SearchParameters]):
                 count=len(results), cap=limits.max_search_results_cap, seconds=limits.max_search_seconds
             )
         elif not results and _LOOKS_LIKE_REGEX.search(arguments.query):
-            notice = "Nothing found. The query is taken literally; search for a plain piece of text."
-        return answered(
+            notice = "No matches. The query is literal, not a regular expression; search for plain text."
+        return json_result(
             SearchAnswer(results=results, truncated=bool(found.stopped), notice=notice),
             query=arguments.query,
             glob=arguments.glob,
@@ -124,17 +124,17 @@ class ListParameters(Parameters, frozen=True):
     prefix: Annotated[
         str, Meta(description="Folder to list, relative to the project. Omit for the whole project.")
     ] = ""
-    glob: Annotated[str, Meta(description=f"{_GLOB} It is about the paths below `prefix`.")] = "**/*"
+    glob: Annotated[str, Meta(description=f"{_GLOB} It applies to the paths below `prefix`.")] = "**/*"
 
 
 class ListAnswer(ToolAnswer, frozen=True):
     files: list[str]
 
 
-class ListTool(LookingTool[ListParameters]):
+class ListTool(ReadOnlyTool[ListParameters]):
     name = "list_files"
     label = "List Files"
-    description = "List the project's files in a folder and all folders in it, by their paths in the project."
+    description = "List the files in a folder, recursively, by their paths relative to the project."
     parameters = ListParameters
 
     async def preview(self, arguments: ListParameters, /) -> str:
@@ -147,16 +147,14 @@ class ListTool(LookingTool[ListParameters]):
             raise self.invalid(str(error)) from error
         prefix = await self._folder(arguments.prefix)
         base = "/".join(filter(None, (prefix, glob.base)))
-        walked = await walk(self._workspace, base, hidden=glob.names_hidden, limit=MOST_FILES)
+        walked = await walk(self._workspace, base, hidden=glob.names_hidden, limit=MAX_FILES)
         fitting = [path for path in walked.files if glob.matches(path[len(prefix) + 1 :] if prefix else path)]
         files = self._bounded(fitting)
         cut = len(files) < len(fitting) or not walked.complete
-        notice = (
-            "There are more files than these. Name a folder as prefix, or a narrower glob." if cut else ""
-        )
+        notice = "There are more files than these. Set prefix to a folder, or narrow the glob." if cut else ""
         if not files and prefix and not cut:
-            notice = f"No file of {prefix} fits. The glob is about the paths below it."
-        return answered(
+            notice = f"No file in {prefix} matches. The glob applies to the paths below it."
+        return json_result(
             ListAnswer(files=files, truncated=cut, notice=notice),
             prefix=arguments.prefix,
             glob=arguments.glob,

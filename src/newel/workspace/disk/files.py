@@ -14,7 +14,7 @@ from typing import Final
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import FilePlace, beside, held, open_nofollow
 from newel.workspace.errors import Doing, cannot, not_regular, stale
-from newel.workspace.port import ABSENT, DirectoryEntry, FileInfo, Kind
+from newel.workspace.port import ABSENT, DirectoryEntry, FileInfo, Kind, WriteResult
 
 BLOCK: Final = 1 << 20
 
@@ -134,7 +134,7 @@ def read_all(descriptor: int, start: int, size: int | None) -> bytes:
 
 def replace(
     path: str, data: bytes, expect: str | None, mode: int | None = None, *, resolved: bool = False
-) -> str:
+) -> WriteResult:
     """Put ``data`` in the place of a file, whole or not at all; see ``Workspace.write_bytes``.
 
     The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
@@ -152,13 +152,15 @@ def replace(
             # A new file's mode is the umask's matter.
             with beside(place.folder, 0o600 if before else 0o666) as (descriptor, name):
                 _fill(descriptor, data, mode, place, before)
+                made = os.fstat(descriptor)
                 _put(name, place, expect)
             place.flush()
     except OSError as error:
         if expect not in {None, ABSENT} and isinstance(error, FileNotFoundError):  # its folder is gone
             raise stale(path, ABSENT, str(expect)) from error
         raise failure("write", path, error) from error
-    return hashlib.sha256(data).hexdigest()
+    replaced_mode = stat.S_IMODE(before.st_mode) if before else None
+    return WriteResult(hashlib.sha256(data).hexdigest(), stat.S_IMODE(made.st_mode), replaced_mode)
 
 
 def remove(path: str, expect: str | None) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import beside_name
 from newel.workspace.errors import Doing, cannot, check_path, leads_elsewhere, not_regular, stale
-from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput
+from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
 from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh import paths, protocol
 from newel.workspace.ssh.connection import SshConnection
@@ -116,7 +116,7 @@ class SshWorkspace:
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
-    ) -> str:
+    ) -> WriteResult:
         sha256, beside = hashlib.sha256(data).hexdigest(), beside_name()
         folder, name = posixpath.split(path)
         words = (
@@ -129,10 +129,10 @@ class SshWorkspace:
             # Without the file beside it nothing can take the file's place any more: what is there now, stays.
             removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
             if await self._came_true(f"{removed}; {_script(('newel_is', sha256, path))}"):
-                return sha256
+                return WriteResult(sha256)
             raise self._undone("written", path) from lost
         self._check("write", path, answer, expect)
-        return sha256
+        return WriteResult(sha256)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         folder, name = posixpath.split(path)

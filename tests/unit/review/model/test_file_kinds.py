@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError
-from newel.review.project import look_back
+from newel.review.project import recent_runs
 from newel.review.save import SaveFailed
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
@@ -29,6 +29,7 @@ from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
 from tests.properties import examples
+from tests.tracked import begin, end
 
 __all__ = ["anyio_backend", "connection"]
 
@@ -119,20 +120,20 @@ def act(root: Path, steps: Steps) -> None:
 
 
 async def command(recorder: ChangeRecorder, run: TrackedRun, work: Callable[[], None]) -> list[str]:
-    effect = await recorder.begin(run, None)
+    effect = await begin(recorder, run, None)
     work()
-    return await recorder.end(effect)
+    return await end(effect)
 
 
 async def undo(recorder: ChangeRecorder) -> None:
     plan = await recorder.project.undo()
     assert plan.conflicts == ()
-    await recorder.project.carry_out(plan)
+    await recorder.project.apply(plan)
 
 
 async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspace: TrackedWorkspace) -> None:
     recorders = RecorderRegistry(home)
-    recorder = await recorders.of(workspace)
+    recorder = await recorders.recorder_of(workspace)
     before, run = tree(root), TrackedRun("s")
     for steps in commands:
         await command(recorder, run, lambda steps=steps: act(root, steps))
@@ -217,12 +218,12 @@ async def test_what_others_put_into_a_folder_that_a_run_made_keeps_it_and_is_nam
     root.mkdir()
     (root / "d").write_text("text\n")
     recorders = RecorderRegistry(tmp_path / "home")
-    recorder = await recorders.of(LocalWorkspace(str(root)))
+    recorder = await recorders.recorder_of(LocalWorkspace(str(root)))
     await command(recorder, TrackedRun("s"), lambda: sh(root, "rm d; mkdir d; echo > d/q; echo > other"))
     (root / "d/mine").write_text("mine\n")
     plan = await recorder.project.undo()
     with pytest.raises(SaveFailed, match="d: Directory not empty"):
-        await recorder.project.carry_out(plan)
+        await recorder.project.apply(plan)
     assert tree(root) == {"d": tree(root)["d"], "d/mine": (0o100644, b"mine\n")}
     (root / "d/mine").unlink()
     await undo(recorder)  # the rest
@@ -236,7 +237,7 @@ async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: P
     (root / "d/f").write_text("old\n")
     (outside / "e").mkdir(parents=True)
     recorders = RecorderRegistry(tmp_path / "home")
-    recorder = await recorders.of(LocalWorkspace(str(root)))
+    recorder = await recorders.recorder_of(LocalWorkspace(str(root)))
     await command(recorder, TrackedRun("s"), lambda: sh(root, "rm -r d; mkdir -m 700 e"))
     (root / "d").symlink_to(outside)
     (root / "e").rmdir()
@@ -244,7 +245,7 @@ async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: P
     with contextlib.suppress(NewelError):
         plan = await recorder.project.undo()
         assert plan.conflicts
-        await recorder.project.carry_out(plan)
+        await recorder.project.apply(plan)
     assert sorted(os.listdir(outside)) == ["e"]  # noqa: PTH208
     assert (root / "d").is_symlink()
     assert (root / "e").is_symlink()
@@ -256,10 +257,10 @@ async def test_a_review_says_what_became_of_what(tmp_path: Path) -> None:
     root.mkdir()
     sh(root, "echo text > f; echo x > x; ln -s one link; mkdir gone")
     recorders = RecorderRegistry(tmp_path / "home")
-    recorder = await recorders.of(LocalWorkspace(str(root)))
+    recorder = await recorders.recorder_of(LocalWorkspace(str(root)))
     work = "rm f; mkdir f; chmod 4755 x; ln -sfn two link; rmdir gone; mkfifo p; ln -s three new"
     await command(recorder, TrackedRun("s"), lambda: sh(root, work))
-    [run] = await look_back(recorder.project, limit=1)
+    [run] = await recent_runs(recorder.project, limit=1)
     assert {file.file_path: (file.kind, file.change, file.about) for file in run.files} == {
         "f": ("folder", "kind", "file became a folder"),
         "x": ("file", "mode", "mode 644 → 4755"),

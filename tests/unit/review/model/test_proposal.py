@@ -15,7 +15,7 @@ from newel.review.model.decisions import reject
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.model.file_review import BadRange, Conflict, FileReview, buffer
 from newel.review.model.proposal import DEFAULT_SIZE, HunkSize, propose
-from newel.tools.review.proposed_edit import ProposedEdit, lines_hash
+from newel.tools.review.propose_edits import ProposedEdit, lines_hash
 
 
 def proposal(text: str | None, *edits: dict[str, Any], size: HunkSize = DEFAULT_SIZE) -> FileReview:

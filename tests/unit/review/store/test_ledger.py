@@ -20,11 +20,10 @@ from newel.review.store.ledger import (
     Checkpoint,
     FileVersion,
     Ledger,
-    LedgerError,
     PlannedWrite,
     SaveIntent,
 )
-from newel.review.store.schema import FILE, LEDGER, MIGRATIONS
+from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerError, pack
 from newel.storage.sqlite import Format, connect
 
 TEXT = lines_of(b"one\ntwo\nthree\n")
@@ -178,6 +177,28 @@ def test_a_ledger_of_the_first_format_is_read_as_it_was(tmp_path: Path) -> None:
         assert ledger.undo("f").review.hunks == ()
         with pytest.raises(NothingToUndo):
             ledger.undo("f")
+
+
+def test_checkpoints_of_an_older_format_are_found_by_their_run(tmp_path: Path) -> None:
+    """Also one that is so long that it is compressed."""
+    connection = connect(tmp_path / FILE)
+    Format("ledger", LEDGER.application_id, MIGRATIONS[:3], error=LedgerError, kept="").migrate(
+        connection, ""
+    )
+    files = tuple(FileVersion(path=f"f{number}", blob="", mode=0) for number in range(500))
+    points = [
+        Checkpoint(id="c1", created="", run="short"),
+        Checkpoint(id="c2", created="", run="long", files=files),
+    ]
+    for point in points:
+        row = (point.id, pack(msgspec.json.encode(point)))
+        connection.execute("INSERT INTO checkpoints (id, data) VALUES (?, ?)", row)
+    connection.close()
+    with Ledger.open(tmp_path) as ledger:
+        assert [ledger.checkpoint_of_run(point.run) for point in points] == points
+        assert [ledger.checkpoint(point.id) for point in points] == points
+        assert ledger.checkpoint_of_run("") is None
+        assert ledger.checkpoints(prefix="c", limit=1) == [points[1]]
 
 
 def test_a_ledger_that_cannot_be_used_says_why(tmp_path: Path) -> None:

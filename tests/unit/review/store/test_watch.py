@@ -13,8 +13,9 @@ import pytest
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import StaleRevision
 from newel.review.model.rebase import rebased
-from newel.review.store.ledger import Ledger, LedgerError
-from newel.review.store.watch import MOST_PATHS, LedgerWatch, News
+from newel.review.store.ledger import Ledger
+from newel.review.store.schema import LedgerError
+from newel.review.store.watch import MAX_PATHS, LedgerWatch, News
 
 
 def write(ledger: Ledger, *paths: str, text: bytes = b"one\n") -> None:
@@ -114,10 +115,10 @@ def test_of_too_many_files_none_is_named(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
         with ledger.batch():
-            write(ledger, *map(str, range(MOST_PATHS)))
-        assert len(told(watch).revs) == MOST_PATHS
+            write(ledger, *map(str, range(MAX_PATHS)))
+        assert len(told(watch).revs) == MAX_PATHS
         with ledger.batch():
-            write(ledger, *map(str, range(MOST_PATHS + 1)), text=b"two\n")
+            write(ledger, *map(str, range(MAX_PATHS + 1)), text=b"two\n")
         assert told(watch).revs == {}
         watch.close()
 
@@ -126,7 +127,7 @@ def test_what_a_purge_took_away_is_any_file(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         write(ledger, "a")
         watch = LedgerWatch(ledger)
-        with ledger.writing() as connection:
+        with ledger.database.writing() as connection:
             connection.execute("DELETE FROM entries")
         assert told(watch).revs == {}
         watch.close()

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.agent.messages import new_id
+from newel.agent.messages import new_id, now
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Lines
 from newel.review.model.rebase import rebased, saved
 from newel.review.model.revert_applied import reverted
-from newel.review.project import hunk_ids, look_back
+from newel.review.project import hunk_ids, recent_runs
+from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder, recorded
+from newel.review.tracking.effect_log import INDEX
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import ledger_folder, title_of
-from newel.review.tracking.write_ahead_log import INDEX
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.snapshots.tree import FileSnapshot
 from tests.properties import examples
+from tests.tracked import begin, end
 
 pytestmark = pytest.mark.anyio
 
@@ -92,13 +98,13 @@ def project(tmp_path: Path) -> Path:
 async def test_commands_side_by_side_record_each_change_once(project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
     one, two = TrackedRun("s"), TrackedRun("s")
-    first = await recorder.begin(one, None)
+    first = await begin(recorder, one, None)
     (project / "a").write_text("one\n")
-    second = await recorder.begin(two, None)
+    second = await begin(recorder, two, None)
     (project / "b").write_text("two\n")
-    await recorder.end(second)
+    await end(second)
     (project / "c").write_text("one\n")
-    await recorder.end(first)
+    await end(first)
     ledger = recorder.project.ledger
     assert {entry.path for entry in ledger.entries(run=one.id)} == {"a", "c"}
     assert {entry.path for entry in ledger.entries(run=two.id)} == {"b"}
@@ -110,11 +116,11 @@ async def test_a_file_written_while_a_command_runs_is_its_writers_alone(
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
     one, two = TrackedRun("s"), TrackedRun("s")
-    command = await recorder.begin(one, None)
-    written = await recorder.begin(two, "a")
+    command = await begin(recorder, one, None)
+    written = await begin(recorder, two, "a")
     (project / "a").write_text("two\n")
-    await recorder.end(written)
-    await recorder.end(command)
+    await end(written)
+    await end(command)
     ledger = recorder.project.ledger
     assert [entry.run for entry in ledger.entries(path="a")] == [two.id]
     assert one.checkpoint is None
@@ -126,15 +132,15 @@ async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doin
 ) -> None:
     (project / "a").write_text("before\n")
     recorder = await opened(project, tmp_path / "home")
-    effect = await recorder.begin(TrackedRun("s"), "a")
+    effect = await begin(recorder, TrackedRun("s"), "a")
     (project / "a").write_text("after\n")
-    await recorder.end(effect)
+    await end(effect)
     run = TrackedRun("s")
-    command = await recorder.begin(run, None)
+    command = await begin(recorder, run, None)
     other = await opened(project, tmp_path / "home")
-    await other.project.carry_out(await other.project.undo())
+    await other.project.apply(await other.project.undo())
     other.close()
-    await recorder.end(command)
+    await end(command)
     assert not recorder.project.ledger.entries(run=run.id)
     assert (project / "a").read_text() == "before\n"
     recorder.close()
@@ -143,10 +149,10 @@ async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doin
 @pytest.mark.parametrize("path", [".git/config", "sub/.git/hooks/x"])
 async def test_what_is_gits_own_is_never_recorded(path: str, project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
-    effect = await recorder.begin(TrackedRun("s"), path)
+    effect = await begin(recorder, TrackedRun("s"), path)
     (project / path).parent.mkdir(parents=True)
     (project / path).write_text("x")
-    await recorder.end(effect)
+    await end(effect)
     assert not recorder.project.ledger.paths()
     assert not recorder.project.ledger.checkpoints()
     recorder.close()
@@ -156,11 +162,11 @@ async def test_a_name_that_is_no_text_is_told_and_the_others_are_recorded(
     project: Path, tmp_path: Path
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
-    effect = await recorder.begin(TrackedRun("s"), None)
+    effect = await begin(recorder, TrackedRun("s"), None)
     (project / os.fsdecode(b"\xff")).write_text("x")
     (project / "a").write_text("x")
-    notices = await recorder.end(effect)
-    assert "no UTF-8" in " ".join(notices)
+    notices = await end(effect)
+    assert "not UTF-8" in " ".join(notices)
     assert recorder.project.ledger.paths() == ["a"]
     recorder.close()
 
@@ -170,14 +176,14 @@ async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
     run = TrackedRun("s", title="words")
-    effect = await recorder.begin(run, "a")
+    effect = await begin(recorder, run, "a")
     (project / "a").write_text("x\n")
-    await recorder.end(effect)
+    await end(effect)
     everything = recorder.project
-    await everything.carry_out(await everything.undo())
+    await everything.apply(await everything.undo())
     assert run.checkpoint is not None
     assert not hunk_ids(everything.ledger, run.checkpoint)
-    latest, earlier = await look_back(everything, limit=2)
+    latest, earlier = await recent_runs(everything, limit=2)
     assert latest.title == "Undo of words"
     assert [(file.file_path, file.state) for file in earlier.files] == [("a", "taken back")]
     recorder.close()
@@ -186,10 +192,10 @@ async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
 def _killed(project: Path, home: Path, path: str | None) -> None:
     async def main() -> None:
         recorder = await opened(project, home)
-        early = await recorder.begin(TrackedRun("s"), None)  # a command before, which is recorded
+        early = await begin(recorder, TrackedRun("s"), None)  # a command before, which is recorded
         (project / "early").write_text("early\n")
-        await recorder.end(early)
-        await recorder.begin(TrackedRun("s", title="killed"), path)
+        await end(early)
+        await begin(recorder, TrackedRun("s", title="killed"), path)
         (project / "a").write_text("after\n")
         (project / "new").write_text("new\n")
         (project / "gone").unlink()
@@ -212,11 +218,11 @@ async def test_what_a_killed_process_did_is_recorded_by_the_next(
     await anyio.to_thread.run_sync(child.join)
     assert child.exitcode == -signal.SIGKILL
     recorder = await opened(project, home)
-    run = (await look_back(recorder.project, limit=1))[0]
+    run = (await recent_runs(recorder.project, limit=1))[0]
     assert run.title == "killed"
     changed = {file.file_path for file in run.files}
     assert changed == ({"a"} if path else {"a", "new", "gone"})
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
     assert (project / "a").read_text() == "before\n"
     if path is None:
         assert (project / "gone").read_text() == "before\n"
@@ -232,15 +238,15 @@ def _killed_later(project: Path, home: Path) -> None:
     async def main() -> None:
         recorder = await opened(project, home)
         early = TrackedRun("s", title="early")
-        await recorder.end(await recorder.begin(early, None))
+        await end(await begin(recorder, early, None))
         # A person, between two commands.
         (project / "mine").write_text("mine\n")
         (project / "edited").write_text("edited by me\n")
         (project / "deleted").unlink()
-        begun = await recorder.begin(early, None)
+        begun = await begin(recorder, early, None)
         (project / "by a command").write_text("early\n")
-        await recorder.end(begun)
-        await recorder.begin(TrackedRun("s", title="killed"), None)
+        await end(begun)
+        await begin(recorder, TrackedRun("s", title="killed"), None)
         for name in ("mine", "edited", "by a command", "new"):
             (project / name).write_text("after\n")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -260,7 +266,7 @@ async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_
     for name in ("edited", "deleted", "deleted earlier"):
         (project / name).write_text("before\n")
     first = await opened(project, home)
-    await first.end(await first.begin(TrackedRun("s"), None))
+    await end(await begin(first, TrackedRun("s"), None))
     first.close()
     (project / "deleted earlier").unlink()
     child = multiprocessing.get_context("spawn").Process(target=_killed_later, args=(project, home))
@@ -268,9 +274,9 @@ async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_
     await anyio.to_thread.run_sync(child.join)
     assert child.exitcode == -signal.SIGKILL
     recorder = await opened(project, home)
-    run = (await look_back(recorder.project, limit=1))[0]
+    run = (await recent_runs(recorder.project, limit=1))[0]
     assert {file.file_path for file in run.files} == {"mine", "edited", "by a command", "new"}
-    await recorder.project.carry_out(await recorder.project.undo())
+    await recorder.project.apply(await recorder.project.undo())
     assert contents(project) == {"mine": "mine\n", "edited": "edited by me\n", "by a command": "early\n"}
     recorder.close()
 
@@ -288,8 +294,51 @@ async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_kill
     [known] = ledger_folder(home, str(project)).glob("*.known")
     os.truncate(known, 40)
     recorder = await opened(project, home)
-    files = [file.file_path for run in await look_back(recorder.project, limit=9) for file in run.files]
+    files = [file.file_path for run in await recent_runs(recorder.project, limit=9) for file in run.files]
     assert files == ["early"]
+    recorder.close()
+
+
+def _killed_older(project: Path, home: Path) -> None:
+    """As a version did that kept its effects in the lock file; the ledger is as it left it, too."""
+    folder = ledger_folder(home, str(project))
+    with Ledger.open(folder) as ledger:
+        (before,) = ledger.put_blobs([b"before\n"])
+    effect = EffectRecord(
+        run="r",
+        session="s",
+        title="killed",
+        began=now(),
+        began_ns=time.time_ns(),
+        path="a",
+        before=FileSnapshot(before, 0o644),
+    )
+    file = os.open(folder / "0123.running", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.write(file, msgspec.json.encode({"name": "1", "note": effect}) + b"\n")
+    (project / "a").write_text("after\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_what_a_killed_process_of_an_older_version_did_is_taken_up_once(
+    project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    (project / "a").write_text("before\n")
+    (project / "a").chmod(0o644)
+    child = multiprocessing.get_context("spawn").Process(target=_killed_older, args=(project, home))
+    child.start()
+    await anyio.to_thread.run_sync(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    for _ in range(2):
+        recorder = await opened(project, home)
+        runs = await recent_runs(recorder.project, limit=9)
+        assert [(run.title, [file.file_path for file in run.files]) for run in runs] == [("killed", ["a"])]
+        assert not list(ledger_folder(home, str(project)).glob("*.running"))
+        recorder.close()
+    recorder = await opened(project, home)
+    await recorder.project.apply(await recorder.project.undo())
+    assert (project / "a").read_text() == "before\n"
     recorder.close()
 
 

@@ -20,7 +20,7 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
-from newel.workspace.port import ABSENT
+from newel.workspace.port import ABSENT, WriteResult
 from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh.connection import ConnectionOptions
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
@@ -251,7 +251,7 @@ class TestLost:
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
-        written: list[str] = []
+        written: list[WriteResult] = []
 
         async def write() -> None:
             written.append(await far.write_bytes(str(path), b"new"))

@@ -1,0 +1,140 @@
+"""Folders, which mostly come and go with their files, and then are not changes of their own.
+
+The ledger records a folder only if no file implies it: it was created or removed empty, its permission bits differ from those
+of a new folder, something of another kind has or had its name, or the ledger has it already. Folders that a run created are
+removed when the last file in them is undone.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import takewhile
+from pathlib import PurePosixPath
+from typing import Final
+
+import msgspec
+
+from newel.review.store.ledger import Checkpoint, FileVersion
+from newel.workspace.port import Workspace
+from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot
+from newel.workspace.walk import below
+
+_INHERITED: Final = stat.S_ISGID
+"""A new folder inherits this bit from its parent."""
+
+
+def is_folder(state: FileSnapshot | None) -> bool:
+    return state is not None and stat.S_ISDIR(state.mode)
+
+
+def _is_usual(state: FileSnapshot, within: FileSnapshot | None, umask: int) -> bool:
+    """Whether a folder has the mode of a new one ``within`` another, or within an unknown one."""
+    inherited = (within or state).mode & _INHERITED
+    return stat.S_IMODE(state.mode) == (0o777 & ~umask) | inherited
+
+
+def without_implied(
+    changes: Sequence[FileChange],
+    checkpoint: Checkpoint | None,
+    *,
+    umask: int,
+    is_known: Callable[[str], bool],
+) -> list[FileChange]:
+    """The changes without those of folders that other changes imply. ``checkpoint`` is the run's so far."""
+    made = _parents_of(change.path for change in changes if change.after is not None)
+    files = checkpoint.files if checkpoint else ()
+    own = {before.path for before in files if not before.blob} | set(checkpoint.folders if checkpoint else ())
+    gone = _parents_of(each.path for each in changes if each.before is not None and each.path not in own)
+    was_there = _parents_of(before.path for before in files if before.blob)
+    was_not = set(checkpoint.folders) if checkpoint else set[str]()
+    by_path = {change.path: change for change in changes}
+    usual = FileSnapshot(EMPTY, stat.S_IFDIR | (0o777 & ~umask))
+    found: list[FileChange] = []
+    for change in changes:
+        if is_known(change.path):
+            found.append(change)
+            continue
+        before = (
+            change.before
+        )  # from now on before the run, which may have created or removed the folder implicitly
+        if before is None and change.path in was_there:
+            before = usual
+        elif is_folder(before) and change.path in was_not:
+            before = None
+        kept = FileChange(change.path, before, change.after)
+        if not _is_implied(kept, by_path.get(change.path.rpartition("/")[0]), made, gone, umask):
+            found.append(kept)
+    return found
+
+
+def _is_implied(
+    change: FileChange, parent: FileChange | None, made: Collection[str], gone: Collection[str], umask: int
+) -> bool:
+    """``parent`` is the change of the folder that it is in, if there is one."""
+    before, after = change.before, change.after
+    if before == after:
+        return True
+    if before is None and after is not None and is_folder(after):
+        return change.path in made and _is_usual(after, parent.after if parent else None, umask)
+    if after is None and before is not None and is_folder(before):
+        return change.path in gone and _is_usual(before, parent.before if parent else None, umask)
+    return False
+
+
+def emptied_folders(changes: Iterable[FileChange], checkpoint: Checkpoint | None) -> list[str]:
+    """Folders that a run created for files that it removed again, the innermost first: they may be empty now."""
+    made = set(checkpoint.folders) if checkpoint else set[str]()
+    gone = [change.path for change in changes if change.after is None]
+    return [folder for path in gone for folder in parents(path) if folder in made] if made else []
+
+
+def parents(path: str) -> list[str]:
+    """The folders above a path, the innermost first, without the root."""
+    return [str(folder) for folder in PurePosixPath(path).parents][:-1]
+
+
+def _parents_of(paths: Iterable[str]) -> set[str]:
+    return {folder for path in paths for folder in parents(path)}
+
+
+async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[str]]:
+    """The missing parent folders of each file, relative to the root, the innermost first."""
+    over = {path: parents(path) for path in paths}
+    folders = list(dict.fromkeys(folder for some in over.values() for folder in some))
+    found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
+    there = {folder for folder, info in zip(folders, found, strict=True) if info is not None}
+    return {path: [folder for folder in some if folder not in there] for path, some in over.items()}
+
+
+def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterable[str]) -> Checkpoint:
+    """A checkpoint with more files, and folders that did not exist. A run may have removed one of them before and created it
+    again.
+    """
+    files = (*checkpoint.files, *files)
+    existed = {before.path for before in files if stat.S_ISDIR(before.mode)}
+    created = dict.fromkeys(name for name in (*checkpoint.folders, *folders) if name not in existed)
+    return msgspec.structs.replace(checkpoint, files=files, folders=tuple(created))
+
+
+async def remove_empty(
+    workspace: Workspace,
+    removed: Sequence[str],
+    checkpoints: Iterable[Checkpoint],
+    kept: Collection[str] = (),
+    opened: AbstractSet[str] = frozenset(),
+) -> None:
+    """Remove empty parent folders of removed files: those created by a run before which the file did not exist either, and those
+    in a folder of ``opened``, which is to be replaced; but none of ``kept``.
+    """
+    made: dict[str, set[str]] = {path: set() for path in removed}
+    for checkpoint in checkpoints:
+        for before in checkpoint.files if checkpoint.folders else ():
+            if before.path in made and not before.blob:
+                made[before.path].update(checkpoint.folders)
+    for path, folders in made.items():
+        folders |= {folder for folder in parents(path) if not opened.isdisjoint(parents(folder))}
+        for folder in takewhile(folders.difference(kept).__contains__, parents(path)):
+            await workspace.remove_folder(below(workspace, folder))

@@ -1,0 +1,141 @@
+"""The SQLite file of a ledger: its lock, its transactions, and its errors. Only the modules of this package write SQL."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from newel.review.store.schema import FILE, LEDGER, LedgerError, unpack
+from newel.storage.files import PRIVATE_FILE, make_private
+from newel.storage.sqlite import connect, make_file, roll_back
+
+LOCK: Final = "ledger.lock"
+
+
+class LedgerDatabase:
+    """Use ``open``. Methods block for as long as the disk takes; any thread may call them. Raise ``LedgerError``."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path | None, lock_file: int | None) -> None:
+        self.folder = folder
+        self._connection = connection
+        self._path = str(folder / FILE) if folder else "in memory"
+        self._lock_file = lock_file
+        self._lock = threading.RLock()
+        self._is_batch = False
+        self.rollbacks = 0
+        """How many transactions failed: what was cached within one of them is not in the file."""
+
+    @classmethod
+    def open(cls, folder: Path | None) -> Self:
+        """The database in a folder, which is created if missing; in memory for None."""
+        path = folder / FILE if folder else None
+        lock_file: int | None = None
+        with contextlib.ExitStack() as opened:
+            try:
+                if folder is not None and path is not None:
+                    make_private(folder)
+                    make_file(path)
+                    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                    lock_file = os.open(folder / LOCK, flags, PRIVATE_FILE)
+                    opened.callback(os.close, lock_file)
+                    fcntl.flock(lock_file, fcntl.LOCK_SH)  # before anything is read: see `is_alone`
+                connection = connect(path)
+                opened.callback(connection.close)
+                # Has no effect on a file that has tables already.
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.create_function("run_of_checkpoint", 1, _run_of_checkpoint, deterministic=True)
+                LEDGER.migrate(connection, str(path))
+            except sqlite3.Error as error:
+                raise LEDGER.failure(str(path), error) from error
+            except OSError as error:
+                raise LedgerError(
+                    f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to another folder."
+                ) from error
+            opened.pop_all()
+        return cls(connection, folder, lock_file)
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+            if self._lock_file is not None:
+                os.close(self._lock_file)
+                self._lock_file = None
+
+    def is_alone(self) -> bool:
+        """Whether no other process has the ledger open. Call it within ``writing``: a process that opens the ledger meanwhile
+        sees the result of that transaction before it can rely on anything.
+        """
+        if self._lock_file is None:
+            return True
+        try:
+            # For a moment nobody holds the lock; but only writers ask, one at a time.
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            fcntl.flock(self._lock_file, fcntl.LOCK_SH)
+        return True
+
+    @contextmanager
+    def batch(self, *, flush: bool = True) -> Generator[None]:
+        """One transaction around several; see ``writing``. A batch within a batch is part of it."""
+        with self.writing(flush=flush):
+            outer, self._is_batch = self._is_batch, True
+            try:
+                yield
+            finally:
+                self._is_batch = outer
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Connection]:
+        with self._lock, self._map_errors():
+            yield self._connection
+
+    @contextmanager
+    def writing(self, *, flush: bool = True) -> Generator[sqlite3.Connection]:
+        """A transaction. Without ``flush`` it survives the process, but not a power cut until the next one that flushes."""
+        with self._lock, self._map_errors():
+            if self._is_batch:
+                yield self._connection
+                return
+            if not flush:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                    self._connection.execute("COMMIT")
+                except BaseException:
+                    self.rollbacks += 1
+                    roll_back(self._connection)
+                    raise
+            finally:
+                if not flush:
+                    self._connection.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def _map_errors(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise LedgerError(f"The review ledger {self._path} was closed.") from error
+        except sqlite3.Error as error:
+            raise LEDGER.failure(self._path, error) from error
+
+
+class _HasRun(msgspec.Struct):
+    run: str
+
+
+def _run_of_checkpoint(data: Any) -> str:
+    """SQL function of the migration that gave checkpoints a column for their run."""
+    return msgspec.json.decode(unpack(data), type=_HasRun).run

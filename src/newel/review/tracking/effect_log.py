@@ -1,0 +1,261 @@
+"""The write-ahead log of effects: what a process was doing to files when it was killed, for the next process to record.
+
+Before an effect, a row in the ledger says what is about to happen; the transaction that records the result removes it. A
+process with effects holds a lock file beside the ledger, ``NAME.running``: rows of an owner whose lock is free are those of a
+process that is gone. Before each command, the process also saves the states of all files (``NAME.known``): after the first
+time it appends those that have changed since. All of this survives a kill, but not a power cut: none of it is flushed.
+
+Older versions kept the effects in the lock file, one line each; ``recover`` still reads them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Generator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from newel.agent.messages import Wire, new_id
+from newel.review.model.file_lines import content_of
+from newel.review.store.ledger import EffectRecord, Ledger
+from newel.review.store.schema import LedgerError
+from newel.storage.files import open_regular, read_regular
+from newel.workspace.snapshots.index import load
+from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
+
+INDEX: Final = "files.index"
+_RUNNING, _KNOWN, _KNOWN_NEXT, _LEFT_OUT = ".running", ".known", ".known-next", "left_out.json"
+
+_SPARE: Final = 1 << 20
+"""Bytes that may be appended to a small file of known states before it is written anew."""
+
+
+class KnownFiles(NamedTuple):
+    """The states of files before the last command, ``at`` seconds since 1970. Unless ``whole``, a file that is missing here may
+    have existed.
+    """
+
+    states: dict[str, FileSnapshot]
+    at: float
+    whole: bool
+
+
+class PendingEffect(NamedTuple):
+    """An effect of a killed process. ``id`` is empty if an older version logged it."""
+
+    id: str
+    record: EffectRecord
+    known: KnownFiles
+
+
+def states_before(ledger: Ledger, known: KnownFiles) -> dict[str, FileSnapshot]:
+    """The states of files before a command: as saved, or as recorded since. Blocks."""
+    states = dict(known.states)
+    for path in ledger.paths():
+        last = ledger.entries(path=path)[-1]
+        if datetime.fromisoformat(last.ts).timestamp() >= known.at:
+            states.pop(path, None)
+            if content := content_of(ledger.get(path).base):
+                blob = content.blob or ledger.put_blobs([content.data])[0]
+                states[path] = FileSnapshot(blob, content.mode)
+    return states
+
+
+class EffectLog:
+    """The pending effects of this process. ``folder`` is that of the ledger; with None nothing is logged. One caller at a time;
+    all methods block for as long as the disk takes.
+    """
+
+    def __init__(self, ledger: Ledger, folder: Path | None) -> None:
+        self._ledger = ledger
+        self._folder = folder
+        self._name = ""
+        self._lock = -1
+        self._known = -1
+        self._known_size = 0
+        self._known_limit = 0
+
+    def begin(self, effect: EffectRecord) -> str:
+        """Log an effect before it happens; returns its id."""
+        if self._folder is None:
+            return ""
+        self._acquire(self._folder)
+        return self._ledger.begin_effect(self._name, effect)
+
+    def end(self, effect_id: str) -> None:
+        """The effect is recorded: within a batch of the ledger, together with its record."""
+        if effect_id:
+            self._ledger.end_effect(effect_id)
+
+    def close(self) -> None:
+        """Release the lock. A pending effect is then like one of a killed process."""
+        if self._folder is not None and self._lock >= 0:
+            with contextlib.suppress(LedgerError):
+                if not self._ledger.effects(self._name):
+                    _remove(self._folder, self._name)
+            os.close(self._lock)
+            self._lock = -1
+            self._close_known()
+
+    def _acquire(self, folder: Path) -> None:
+        if self._lock >= 0:
+            return
+        name = new_id()
+        temporary = folder / f".{name}.tmp"
+        lock = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            temporary.rename(folder / f"{name}{_RUNNING}")  # locked before anybody can see it
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            os.close(lock)
+            raise
+        self._name, self._lock = name, lock
+
+    # -- the states of all files ------------------------------------------------------------------------
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether another process can ever find this log."""
+        return self._folder is not None
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether ``save_known`` needs the states of all files: there is nothing to append to, or too much was appended."""
+        return self._known < 0 or self._known_size > self._known_limit
+
+    def save_known(self, block: bytes) -> None:
+        """Save the states of all files, as ``snapshots.index`` packs them, or append those that have changed since, unless
+        ``wants_all``.
+        """
+        if self._folder is None:
+            return
+        self._acquire(self._folder)
+        if self.wants_all:
+            self._close_known()
+            self._known = self._replace_known(self._folder, block)
+            self._known_limit = 2 * len(block) + _SPARE
+            self._known_size = 0
+        else:
+            self._append_known(block)
+        self._known_size += len(block)
+
+    def _append_known(self, block: bytes) -> None:
+        is_whole = False
+        try:
+            is_whole = os.write(self._known, block) == len(block)
+        finally:
+            if not is_whole:
+                self._close_known()  # so that the next call replaces the file
+        if not is_whole:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
+
+    def _replace_known(self, folder: Path, block: bytes) -> int:
+        """Atomically, as effects of commands that still run rely on the file."""
+        temporary = folder / f"{self._name}{_KNOWN_NEXT}"
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                file.write(block)
+            temporary.rename(folder / f"{self._name}{_KNOWN}")
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _close_known(self) -> None:
+        if self._known >= 0:
+            os.close(self._known)
+            self._known = -1
+
+    # -- after a crash ----------------------------------------------------------------------------------
+
+    def recover(self, root: str) -> Generator[PendingEffect]:
+        """The effects of killed processes. The caller records each, and calls ``end``, before it asks for the next one."""
+        if self._folder is None:
+            return
+        names = {path.stem for path in self._folder.glob(f"*{_RUNNING}")}
+        for name in sorted(names.union(self._ledger.effect_owners())):
+            with (
+                contextlib.suppress(OSError),
+                contextlib.ExitStack() as stack,
+            ):  # its process lives, or another is faster
+                logged = b""
+                with contextlib.suppress(FileNotFoundError):
+                    file = stack.enter_context(open_regular(self._folder / f"{name}{_RUNNING}"))
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    logged = file.read()
+                effects = [("", record) for record in _read_lines(logged)]
+                effects += self._ledger.effects(name).items()  # not before the lock is held
+                records = [record for _, record in effects]
+                known = _load_known(self._folder / f"{name}{_KNOWN}", root, records)
+                for effect_id, record in effects:
+                    yield PendingEffect(effect_id, record, known)
+                _remove(self._folder, name)
+
+    # -- files that are not covered -----------------------------------------------------------------------
+
+    def save_left_out(self, messages: Sequence[str]) -> None:
+        """Tell other processes which files are not covered."""
+        if self._folder is None:
+            return
+        temporary = self._folder / f".{new_id()}.tmp"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(messages))
+            temporary.rename(self._folder / _LEFT_OUT)
+        except OSError:  # no reason to record nothing
+            temporary.unlink(missing_ok=True)
+
+    def load_left_out(self) -> list[str]:
+        if self._folder is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode(read_regular(self._folder / _LEFT_OUT), type=list[str])
+        return []
+
+
+class _LogLine(Wire, frozen=True, kw_only=True):
+    """A line of an older version: an effect that begins, or one that is recorded for ``note`` None."""
+
+    name: str
+    note: EffectRecord | None = None
+
+
+def _read_lines(data: bytes) -> list[EffectRecord]:
+    """The pending effects in a lock file of an older version. An effect whose line is incomplete has not begun."""
+    notes: dict[str, EffectRecord] = {}
+    for text in data.split(b"\n")[:-1]:
+        with contextlib.suppress(msgspec.MsgspecError):
+            line = msgspec.json.decode(text, type=_LogLine)
+            if line.note is not None:
+                notes[line.name] = line.note
+            else:
+                notes.pop(line.name, None)
+    return list(notes.values())
+
+
+def _remove(folder: Path, name: str) -> None:
+    for suffix in (_KNOWN_NEXT, _KNOWN, _RUNNING):
+        (folder / f"{name}{suffix}").unlink(missing_ok=True)
+
+
+def _load_known(index: Path, root: str, effects: Sequence[EffectRecord]) -> KnownFiles:
+    commands = [effect for effect in effects if effect.path is None]
+    if not commands:
+        return KnownFiles({}, 0.0, whole=False)
+    records: Mapping[str, Mapping[str, bytes]] | None = load(index, root)
+    states = {
+        join(folder, name): state_of(record)
+        for folder, files in (records or {}).items()
+        for name, record in files.items()
+    }
+    at = max(effect.began_ns for effect in commands) / 1e9
+    return KnownFiles(states, at, whole=records is not None)

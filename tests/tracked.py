@@ -1,0 +1,32 @@
+"""An operation that a test tracks in two steps, so that others can come in between."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
+
+from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.effects import TrackedOperation, TrackedRun
+
+
+class Begun(NamedTuple):
+    operation: TrackedOperation
+    tracking: AbstractAsyncContextManager[None]
+
+
+async def begin(recorder: ChangeRecorder, run: TrackedRun, path: str | None) -> Begun:
+    """Raises what keeps the operation from being recorded."""
+    operation = TrackedOperation(run, path)
+    tracking = recorder.track(operation)
+    await tracking.__aenter__()
+    if operation.error is not None:
+        raise operation.error
+    return Begun(operation, tracking)
+
+
+async def end(begun: Begun) -> list[str]:
+    """Returns the messages for the user. Raises as ``begin``."""
+    await begun.tracking.__aexit__(None, None, None)
+    if begun.operation.error is not None:
+        raise begun.operation.error
+    return begun.operation.notices
