@@ -59,7 +59,10 @@ def texts(messages: list[AppMessage]) -> list[str]:
         (b'{"type":"message","message":{"role":"user"}}\n', ["line 3: cannot be read"]),
         (b"[" * 100_000 + b"\n", ["line 3: cannot be read"]),
         (b'"text"\n{}\n5\n', ["line 3: ", "line 4: ", "line 5: "]),
-        (b'{"type":"branch","from":"lost"}\n', ["line 3: ignored: it branches from a message that does not exist"]),
+        (
+            b'{"type":"branch","from":"lost"}\n',
+            ["line 3: ignored: it branches from a message that does not exist"],
+        ),
         (ONE, ["line 3: skipped: it repeats an earlier message"]),
         (b"\n\r\n \t\n", []),
         (b'{"type":"from-the-future","x":[1]}\n', []),
