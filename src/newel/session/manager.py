@@ -40,17 +40,16 @@ from newel.text.sanitize import plain_line
 class SessionManager:
     """One session, open for writing.
 
-    ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. Without
-    ``continue_`` and ``session`` the session is new, and its file appears with its first message.
-    ``continue_`` opens the project's latest session, or begins a new one if there is none; ``session``
-    opens the one with that id, that beginning of an id, or that path. ``own_id`` opens
-    the project's one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
+    ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. By default the session is new, and its
+    file appears with its first message. ``continue_`` opens the project's latest session, or else a new one; ``session`` opens
+    one by its id, a prefix of its id, or its path; ``own_id`` opens the project's session with exactly that id, or else creates
+    it. ``ephemeral`` keeps a new session in memory.
 
-    A session that is opened gets a result for each tool call that has none: ``interrupted_result``; without ``settle``
-    such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.
+    Open tool calls of a loaded session get an ``interrupted_result``; without ``settle`` they stay open, for a run that resumes
+    them. ``damage`` describes the broken lines of its file.
 
-    All methods block for microseconds (a user's message for one flush to the disk), and raise
-    ``SessionError`` if the file cannot be found, read, locked or written.
+    All methods block for microseconds (for a flush to the disk with a user's message), and raise ``SessionError`` if the file
+    cannot be found, read, locked or written.
     """
 
     def __init__(
@@ -156,7 +155,7 @@ class SessionManager:
         messages. Later messages stay in the tree. The branch is written with the next message, not before.
         """
         try:
-            start = None if from_message_id is None else self._history.settled(from_message_id)
+            start = None if from_message_id is None else self._history.branch_point(from_message_id)
         except KeyError:
             raise SessionError(f"There is no message {from_message_id!r} in this session.") from None
         if self.has_data():

@@ -172,8 +172,8 @@ def test_whose_model_works_on_a_host_is_decided_as_the_documentation_says(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (Flags(through="run"), "give the host too"),
-        (Flags(host="x", through="auto", base_url="http://x"), "Give one of them"),
+        (Flags(through="run"), "requires --host"),
+        (Flags(host="x", through="auto", base_url="http://x"), "Use only one of them"),
     ],
 )
 def test_a_way_to_the_model_that_cannot_be_meant_is_refused(tmp_path: Path, flags: Flags, words: str) -> None:

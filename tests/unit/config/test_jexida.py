@@ -72,14 +72,14 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     )
     loaded = load_remote(path)
     assert list(loaded.settings.routines) == ["logs"]
-    filled = loaded.settings.routines["logs"].template().filled({"name": "web"})
+    filled = loaded.settings.routines["logs"].template().fill({"name": "web"})
     assert filled == "docker logs -n '100' 'web'"
     quoted, unused = loaded.warnings
     assert quoted == (
-        f"{path}, line 3: routines.quoted: {{name}} stands inside quotes, where a value cannot be quoted safely. "
+        f"{path}, line 3: routines.quoted: {{name}} is inside quotes, where a value cannot be quoted safely. "
         "It is ignored."
     )
-    assert unused.startswith(f"{path}, line 4: routines.unused: the variable name does not occur")
+    assert unused.startswith(f"{path}, line 4: routines.unused: the variable name is not used")
 
 
 @pytest.mark.parametrize(
