@@ -162,7 +162,9 @@ async def test_no_program_says_what_to_install(tmp_path: Path) -> None:
 
 async def test_a_server_that_is_down_says_how_to_start_it(start: Start) -> None:
     _, provider = start(down=True)
-    with pytest.raises(ConnectionFailed, match=r"is not running on user@box: could not connect.*ollama serve"):
+    with pytest.raises(
+        ConnectionFailed, match=r"is not running on user@box: could not connect.*ollama serve"
+    ):
         await ask(provider, model=PHI3, tools=[])
 
 
