@@ -12,7 +12,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.mcp.client_handlers import ClientHandlers
-from newel.mcp.tool_info import ToolInfo
+from newel.mcp.types import ToolInfo
 
 if TYPE_CHECKING:
     from mcp import types
