@@ -20,7 +20,7 @@ import msgspec
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
-from newel.mcp.server_status import ServerStatus, ToolStatus
+from newel.mcp.types import ServerStatus, ToolStatus
 from newel.runs.host_status import HostState
 from newel.runs.models import (
     Contract,

@@ -73,24 +73,26 @@ def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
     import httpx2
 
     from newel.agent.ports import Model, ModelRequest
-    from newel.providers.errors import EndpointDescription, refusal
+    from newel.providers.errors import EndpointDescription, error_from_response
     from newel.providers.openai.compat import ServerCompat
 
     request = ModelRequest(Model(payload["model"], max_output=MAX_OUTPUT), "", [])
     asked = (url, payload["model"])
-    dialect = _learned.get(asked) or ServerCompat(stream=False)
+    compat = _learned.get(asked) or ServerCompat(stream=False)
     while True:
-        limit = dialect.limit
+        limit = compat.limit
         answer = httpx2.post(url, json=payload | ({limit: MAX_OUTPUT} if limit else {}), **options)
         if answer.is_success:
-            _learned[asked] = dialect
+            _learned[asked] = compat
         if answer.is_success or limit is None:
             return answer
-        refused = refusal(answer.status_code, answer.headers, answer.content, EndpointDescription(url))
-        change = dialect.after(refused, request)
+        error = error_from_response(
+            answer.status_code, answer.headers, answer.content, EndpointDescription(url)
+        )
+        change = compat.adapted_to(error, request)
         if change is None or change[0].limit == limit:
             return answer
-        dialect = change[0]
+        compat = change[0]
 
 
 def open_coding_agent(

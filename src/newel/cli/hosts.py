@@ -162,8 +162,8 @@ async def _model_of_here(settings: Settings) -> Check:
 
 
 def _is_there(model: str, names: list[str], place: str) -> Check:
-    from newel.providers.ollama.model_info import full_name, missing
+    from newel.providers.ollama.model_info import full_name, missing_model_error
 
     if full_name(model) in map(full_name, names):
         return Check(GOOD, "model", f"{model}, of the host")
-    return Check(BAD, "model", str(missing(model, f"Ollama on {place}")))
+    return Check(BAD, "model", str(missing_model_error(model, f"Ollama on {place}")))

@@ -18,9 +18,9 @@ from newel.cli.parser import Parser
 from newel.config.settings import newel_home
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import FILE, ServerConfig, load_servers, parse_entry
-from newel.mcp.server_status import ServerStatus
 from newel.mcp.tool_pins import Pinned, Pins, differences
 from newel.mcp.trust import Trust
+from newel.mcp.types import ServerStatus
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.disk.state_file import rewrite
 

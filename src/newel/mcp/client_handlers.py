@@ -129,9 +129,7 @@ class ClientHandlers:
 
         call = self._asker()
         if call is None or self._sample is None:
-            return types.ErrorData(
-                code=types.INVALID_REQUEST, message="No answer of the model can be had now."
-            )
+            return types.ErrorData(code=types.INVALID_REQUEST, message="The model is not available now.")
         try:
             with self._counted(), call.asking():
                 answer = await self._sample(to_request(self._server, params))

@@ -71,7 +71,7 @@ def fields(schema: dict[str, Any]) -> list[Field]:
     try:
         form = msgspec.convert(schema, _Form)
     except msgspec.ValidationError as error:
-        raise BadForm(f"It is no form of plain fields: {error}.") from None
+        raise BadForm(f"The form is not supported: {error}.") from None
     return [_field(name, asked, name in form.required) for name, asked in form.properties.items()]
 
 
@@ -164,7 +164,7 @@ def _field(name: str, asked: _Asked, required: bool) -> Field:
 
 def _choices(enum: list[str] | None, names: list[str], options: list[_Option]) -> list[FormChoice]:
     if not enum and not options:
-        raise BadForm("It is no form of plain fields: there is a choice of nothing.")
+        raise BadForm("The form is not supported: a choice has no options.")
     if enum is None:
         return [FormChoice(option.const, option.title or option.const) for option in options]
     return [FormChoice(value, names[at] if at < len(names) else value) for at, value in enumerate(enum)]

@@ -1,4 +1,4 @@
-"""Lines of a stream as MCP messages: what is none is counted, what is too long is refused."""
+"""Framing of MCP messages: one a line, bounded in length, with little else between them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 """Bytes of one message: the largest image that a result may carry, and the largest text."""
 MAX_JUNK_LINES: Final = 1_000
 MAX_JUNK_BYTES: Final = 1024 * 1024
-"""What a server may print between two messages that is none."""
+"""Other output that a server may print between two messages."""
+
+MAX_TAIL_BYTES: Final = 8 * 1024
 
 
 class TooMuchError(Exception):
-    """A server has gone beyond a bound; the words are for the user."""
+    """A server exceeded a limit; the message is for the user."""
 
 
 class JsonLineFramer:
-    """Cuts a stream into lines and counts what is none of MCP. Raises ``TooMuchError``."""
+    """Splits a stream into lines, and counts those that are not MCP. Raises ``TooMuchError``."""
 
     def __init__(self) -> None:
         self._lines = LineSplitter(MAX_MESSAGE)
@@ -29,7 +31,7 @@ class JsonLineFramer:
         self._junk_bytes = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are whole now, without their ends."""
+        """Return the lines that this chunk completes."""
         lines = self._lines.feed(chunk)
         if self._lines.overflow:
             raise TooMuchError(f"It sent a message of more than {MAX_MESSAGE // 2**20} MiB.")
@@ -43,12 +45,31 @@ class JsonLineFramer:
         self._junk_bytes += len(line)
         if self._junk_lines > MAX_JUNK_LINES or self._junk_bytes > MAX_JUNK_BYTES:
             raise TooMuchError(
-                f"It floods its output with what is not MCP: {self._junk_lines:,} lines, {self._junk_bytes:,} bytes."
+                f"It printed too much output that is not MCP: {self._junk_lines:,} lines, {self._junk_bytes:,} bytes."
             )
 
 
+class StderrTail:
+    """The end of what a server printed outside the protocol: the last ``MAX_TAIL_BYTES``."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        self._bytes += chunk[-MAX_TAIL_BYTES:]
+        del self._bytes[:-MAX_TAIL_BYTES]
+
+    @property
+    def text(self) -> str:
+        """Return the text, from the start of a line if the beginning was cut off."""
+        data = bytes(self._bytes)
+        if len(data) == MAX_TAIL_BYTES:
+            data = data.partition(b"\n")[2] or data
+        return data.decode(errors="replace")
+
+
 def parse(line: bytes) -> SessionMessage | None:
-    """A line as a message, None if it is none."""
+    """Return a line as a message, None if it is not one."""
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 

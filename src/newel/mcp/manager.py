@@ -14,10 +14,10 @@ from newel.concurrency import background_tasks
 from newel.mcp.elicitation import Elicit, Sample
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.server_connection import PAUSES, Server, ServerContext
-from newel.mcp.server_status import ServerStatus
 from newel.mcp.tool import McpTool
 from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
+from newel.mcp.types import ServerStatus
 
 
 class McpManager(anyio.AsyncContextManagerMixin):

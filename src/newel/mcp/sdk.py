@@ -13,7 +13,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.concurrency import first_error
 from newel.mcp.client_handlers import ClientHandlers
-from newel.mcp.tool_info import ToolInfo
+from newel.mcp.types import ToolInfo
 
 if TYPE_CHECKING:
     from mcp import types

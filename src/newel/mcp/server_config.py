@@ -165,7 +165,9 @@ def _header(name: str, value: str, server: ServerConfig) -> str:
     """A header's value. What cannot be one is refused here, without showing it: it may be a secret."""
     value = value.strip()
     if not value.isascii() or not value.isprintable():
-        raise ConfigError(f"The header {name} of '{server.name}' holds a character that no header can.")
+        raise ConfigError(
+            f"The header {name} of '{server.name}' contains a character that HTTP headers cannot carry."
+        )
     return value
 
 

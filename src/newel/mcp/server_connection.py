@@ -20,14 +20,13 @@ from newel.concurrency import background_tasks
 from newel.mcp import sdk
 from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.elicitation import Elicit, Sample
+from newel.mcp.framing import StderrTail
 from newel.mcp.server_config import ServerConfig, expand
-from newel.mcp.server_status import ServerState, ServerStatus, ToolStatus
-from newel.mcp.stderr_tail import StderrTail
 from newel.mcp.tool_call import call_tool
-from newel.mcp.tool_info import ToolInfo
 from newel.mcp.transport_http import HttpTransport
 from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
 from newel.mcp.trust import Trust
+from newel.mcp.types import ServerState, ServerStatus, ToolInfo, ToolStatus
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -247,23 +246,23 @@ class Server:
                     await self._offer(await sdk.list_tools(client))
                 self.reason = self._withholding()
             except Exception as error:  # noqa: BLE001 — as above
-                self.reason = f"Its list of tools could not be read again: {sdk.in_words(error)}"
+                self.reason = f"Its list of tools could not be refreshed: {sdk.in_words(error)}"
             self._around.changed()
 
     async def _offer(self, listed: list[ToolInfo]) -> None:
-        """Of the tools that are listed, offer those that are what they were accepted as."""
+        """Offer the listed tools whose descriptions are those that the user accepted."""
         pins = self._around.trust.pins
         self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
         offered = {facts.name for facts in self.tools}
         self.withheld = [facts.name for facts in listed if facts.name not in offered]
 
     def _withholding(self) -> str:
-        """What a person must know of tools that are not offered."""
+        """The notice for the user about tools that are withheld."""
         if not self.withheld:
             return ""
         return (
-            f"What it says of {', '.join(map(repr, self.withheld))} changed, so that is withheld. "
-            f"Look at the change and accept it: newel mcp trust {self.config.name}"
+            f"Withheld, because their descriptions changed: {', '.join(map(repr, self.withheld))}. "
+            f"Review the change and accept it: `newel mcp trust {self.config.name}`"
         )
 
     def _set(self, state: ServerState, reason: str = "") -> None:

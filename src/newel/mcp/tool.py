@@ -11,8 +11,7 @@ from newel.agent.errors import InvalidArguments
 from newel.agent.formatting import escape_newlines
 from newel.agent.ports import OnOutput, Planned, ToolResult, ToolSpec
 from newel.mcp.elicitation import Elicit
-from newel.mcp.tool_info import ToolInfo
-from newel.mcp.tool_names import offered_name
+from newel.mcp.types import ToolInfo, offered_name
 
 if TYPE_CHECKING:
     from newel.mcp.server_connection import Server

@@ -92,8 +92,8 @@ async def call_tool(
     if answered is not None:
         return answered
     return _failure(
-        f"The call was given up: '{server}' showed no progress for {timeout:g} seconds. "
-        "Whether it had an effect is not known; check before you repeat it."
+        f"The call was cancelled: '{server}' showed no progress for {timeout:g} seconds. "
+        "It may have had an effect; check before you repeat it."
     )
 
 
@@ -114,10 +114,10 @@ async def _answer(
             return _failure(f"{server}: {error.message}")
         return _failure(
             f"'{server}' was lost during the call. {await why_lost()} "
-            "Whether the call had an effect is not known; check before you repeat it."
+            "The call may have had an effect; check before you repeat it."
         )
     except Exception as error:  # noqa: BLE001 — what a server sends may fail in the SDK in any way
-        return _failure(f"The answer of '{server}' cannot be understood: {type(error).__name__}: {error}")
+        return _failure(f"The response of '{server}' is invalid: {type(error).__name__}: {error}")
     return to_result(answer, server=server, tool=tool)
 
 

@@ -21,7 +21,7 @@ import msgspec
 from newel.agent.errors import ConfigError
 from newel.agent.messages import now
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.tool_info import ToolInfo
+from newel.mcp.types import ToolInfo
 from newel.workspace.disk.state_file import load_state, update_state
 
 KEPT: Final = 32_000

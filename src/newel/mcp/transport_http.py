@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from newel.mcp.framing import MAX_MESSAGE
+from newel.mcp.framing import MAX_MESSAGE, StderrTail
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.stderr_tail import StderrTail
 
 if TYPE_CHECKING:
     import httpx2
@@ -58,7 +57,7 @@ class HttpTransport:
                 f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
             )
         elif response.status_code == 404 and "mcp-session-id" in response.request.headers:
-            self.reason = "It does not know our session any more."
+            self.reason = "It no longer knows this session."
             self.ended.set()
         elif response.status_code >= 400:
             self.reason = f"It answered with HTTP {response.status_code}."

@@ -22,10 +22,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from newel.agent.errors import ConfigError
 from newel.concurrency import task_group
-from newel.mcp.framing import JsonLineFramer, TooMuchError, parse
+from newel.mcp.framing import JsonLineFramer, StderrTail, TooMuchError, parse
 from newel.mcp.process import ProcessPipes
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.stderr_tail import StderrTail
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.process_mark import MARK
 from newel.workspace.process.process_tree import ProcessTree

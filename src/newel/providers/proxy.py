@@ -17,8 +17,8 @@ answers with server-sent events, each with the JSON of one struct of the heart a
     ``error``    ``ErrorEvent``: there is no answer; the last event
     ===========  ==========================================================================
 
-The server makes retries and knows prices; closing the connection cancels its request. A refusal of the
-relay itself is an HTTP status with ``{"error": {"message": …}}``.
+The server retries and computes costs; closing the connection cancels its request. A refusal by the
+proxy itself is an HTTP status with ``{"error": {"message": …}}``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
 from newel.agent.events import Delta, ErrorEvent, Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.errors import MAX_BODY, EndpointDescription, refusal
+from newel.providers.errors import EndpointDescription, read_error
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.sse import EventParser, ServerEvent
 from newel.text.json import to_json
@@ -67,11 +67,11 @@ class ModelProxy:
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the server to ask; see ``Provider.complete``."""
-        endpoint = EndpointDescription(self._http.shown(PATH), request.model.id, self._token)
-        async with self._http.ask("POST", PATH, to_json(request)) as reply:
-            if not reply.ok:
-                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
-            message = await _read(reply, on_delta)
+        endpoint = EndpointDescription(self._http.display_url(PATH), request.model.id, self._token)
+        async with self._http.request("POST", PATH, to_json(request)) as response:
+            if not response.ok:
+                raise await read_error(response, endpoint)
+            message = await _read(response, on_delta)
         if message is None:
             raise ConnectionFailed(f"{endpoint.url} closed the connection before the response was complete.")
         return message
@@ -81,11 +81,11 @@ class ModelProxy:
         await self._http.aclose()
 
 
-async def _read(reply: HttpResponse, on_delta: OnDelta) -> AssistantMessage | None:
+async def _read(response: HttpResponse, on_delta: OnDelta) -> AssistantMessage | None:
     """Pass on the deltas up to the message; None if the stream ends before it."""
     parser = EventParser()
     message: AssistantMessage | None = None
-    async with aclosing(reply.chunks()) as chunks:
+    async with aclosing(response.chunks()) as chunks:
         async for chunk in chunks:
             for event in parser.feed(chunk):
                 match event.name:

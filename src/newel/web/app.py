@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from newel.agent.messages import Wire, new_id
 from newel.agent.ports import ModelRequest, Provider
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 from newel.runs.models import Tab
 from newel.web.access import ServerAccess
 from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes

@@ -10,7 +10,7 @@ import msgspec
 
 from newel.agent.messages import AppMessage, UserMessage
 from newel.jobs.engine import Engine
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 from newel.runs.event_hub import EventHub
 from newel.runs.host_status import HostState
 from newel.runs.models import Contract, ModelStatus, QueuedMessage, Tab, TabQuestion, TabTotals

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 from newel.runs.host_status import HostState
 from newel.runs.models import (
     Contract,

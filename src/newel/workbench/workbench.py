@@ -16,7 +16,7 @@ from newel.agent.errors import ConnectionFailed, NewelError
 from newel.agent.ports import Model
 from newel.concurrency import background_tasks
 from newel.jobs.engine import Engine
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 from newel.runs.chat_session import AgentFactory
 from newel.runs.event_hub import EventHub
 from newel.runs.host_status import HostMonitor, HostState

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from newel.mcp.tool_names import offered_name
+from newel.mcp.types import offered_name
 from tests.driver import Driver
 from tests.integration.mcp.rogues import ROGUE
 from tests.support import Newel, bash, scenario

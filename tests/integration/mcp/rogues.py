@@ -13,7 +13,7 @@ import anyio
 from newel.agent.ports import ToolResult
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 
 ROGUE = Path(__file__).parent / "servers" / "rogue.py"
 

@@ -17,7 +17,7 @@ from newel.agent.messages import AssistantMessage, TextContent, ToolCall
 from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
-from newel.mcp.server_status import ServerStatus
+from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
 from newel.providers.scripted import deltas
 from newel.runs.chat_session import AgentSpec

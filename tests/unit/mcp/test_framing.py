@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.mcp import framing
-from newel.mcp.framing import JsonLineFramer, TooMuchError, parse
-from newel.mcp.stderr_tail import KEPT, StderrTail
+from newel.mcp.framing import MAX_TAIL_BYTES, JsonLineFramer, StderrTail, TooMuchError, parse
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
@@ -58,5 +57,5 @@ def test_the_last_words_are_kept_in_bounded_memory(chunks: list[bytes]) -> None:
     for chunk in chunks:
         tail.add(chunk)
     whole = b"".join(chunks)
-    assert len(tail.text) <= KEPT
-    assert whole.decode(errors="replace").endswith(tail.text) or len(whole) >= KEPT
+    assert len(tail.text) <= MAX_TAIL_BYTES
+    assert whole.decode(errors="replace").endswith(tail.text) or len(whole) >= MAX_TAIL_BYTES

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.mcp.tool_names import offered_name
+from newel.mcp.types import offered_name
 
 names = st.text(alphabet=st.sampled_from("ab_-.é 🙂"), min_size=1, max_size=6) | st.text(
     min_size=1, max_size=80

@@ -15,7 +15,13 @@ from newel.agent.errors import (
     RequestRejected,
     ServerFailed,
 )
-from newel.providers.errors import EndpointDescription, read_error, refusal, retry_after, stream_error
+from newel.providers.errors import (
+    EndpointDescription,
+    error_from_event,
+    error_from_response,
+    parse_error_body,
+    retry_after,
+)
 
 KEY = "sk-secret-1234"
 WHERE = EndpointDescription("https://api.example/v1/chat/completions", "gpt-9", KEY)
@@ -60,7 +66,7 @@ def openai(message: str, code: str | None = None, kind: str | None = None) -> by
 )
 def test_the_kind_of_a_refusal(status: int, body: bytes, kind: type[ProviderError]) -> None:
     """Else the agent would try again in vain, give up too early, or not compact when it must."""
-    error = refusal(status, {}, body, WHERE)
+    error = error_from_response(status, {}, body, WHERE)
     assert type(error) is kind
     assert error.status == status
 
@@ -94,14 +100,14 @@ def test_the_kind_of_a_refusal(status: int, body: bytes, kind: type[ProviderErro
 )
 def test_the_servers_own_words(body: bytes, words: str | None) -> None:
     """Else the one sentence that explains the failure would be lost in a page, or harm the screen."""
-    said, _ = read_error(body, "")
+    said, _ = parse_error_body(body, "")
     assert words is None or said == words
     assert len(said) <= 401
 
 
 def test_the_key_is_never_shown() -> None:
     """Else a key would stand in terminals, logs and session files: servers quote it."""
-    error = refusal(401, {}, openai(f"Incorrect API key provided: {KEY}."), WHERE)
+    error = error_from_response(401, {}, openai(f"Incorrect API key provided: {KEY}."), WHERE)
     assert str(error) == (
         "https://api.example/v1/chat/completions rejected the API key (401): Incorrect API key provided: ***. "
         "Set LLM_AUTH_TOKEN or --api-key to a valid one."
@@ -110,9 +116,9 @@ def test_the_key_is_never_shown() -> None:
 
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     """Else a first user would not know what to do."""
-    missing = refusal(401, {}, b"", WHERE._replace(secret=""))
+    missing = error_from_response(401, {}, b"", WHERE._replace(secret=""))
     assert "requires an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
-    wrong = refusal(404, {}, openai("not found"), WHERE)
+    wrong = error_from_response(404, {}, openai("not found"), WHERE)
     assert "the model 'gpt-9' (404): not found" in str(wrong)
     assert "most end in /v1" in str(wrong)
 
@@ -159,7 +165,7 @@ def test_a_pause_until_a_date() -> None:
 )
 def test_the_kind_of_an_error_within_an_answer(error: object, kind: type[ProviderError]) -> None:
     """Else an error in mid-stream would end a run that another try would save."""
-    assert type(stream_error(error, WHERE)) is kind
+    assert type(error_from_event(error, WHERE)) is kind
 
 
 @pytest.mark.parametrize(
@@ -173,4 +179,4 @@ def test_the_kind_of_an_error_within_an_answer(error: object, kind: type[Provide
     ],
 )
 def test_a_servers_words_do_not_run_into_the_remedy(body: bytes, words: str) -> None:
-    assert words in str(refusal(401, {}, body, WHERE))
+    assert words in str(error_from_response(401, {}, body, WHERE))

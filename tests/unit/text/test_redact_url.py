@@ -44,7 +44,7 @@ def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
     try:
         take(url)
     except ConfigError as error:
-        shown = str(error).partition("' is no ")[0]
+        shown = str(error).partition("' is not ")[0]
         assert shown in {f"'{scheme}…@{host}/v1", f"'{scheme}…"} or "contains a '#'" in shown
     else:
         assert not set("/?#") & set(user + password)

@@ -1,4 +1,4 @@
-"""HTTP for providers: one kept-alive client made on first use, bounded answers, errors of our own tree."""
+"""HTTP for providers: connections opened on first use and kept alive, bounded responses, errors of our own tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from newel.agent.errors import (
     RequestRejected,
     as_sentence,
 )
-from newel.providers.http.decompression import unpacker
+from newel.providers.http.decompression import decompressor
 from newel.providers.http.urls import (
     SOCKS,
     ascii_host,
@@ -35,32 +35,32 @@ from newel.text.sanitize import redact_url
 if TYPE_CHECKING:
     import httpcore2
 
-MAX_ANSWER = 64 * 2**20
-"""Decoded bytes of one answer: more than any model writes, even one chunk a token."""
+MAX_RESPONSE_BYTES = 64 * 2**20
+"""Decoded bytes of one response: more than any model writes, even one chunk a token."""
 
-CONNECT_TIMEOUT = 10.0
-KEEP_ALIVE = 60.0
-"""Seconds that an idle connection is kept: longer than most tools run."""
+CONNECT_TIMEOUT_S = 10.0
+KEEP_ALIVE_S = 60.0
+"""An idle connection is kept longer than most tools run."""
 
-FILLER_TIMES = 5
-"""How many times the timeout a body may bring nothing but filler: comments and blank lines, by which a server
-says that it is still there. Gateways send them while a model thinks, so that they get longer than silence."""
+FILLER_FACTOR = 5
+"""A body may bring only filler for as many times the timeout: comments and blank lines, which gateways send as keep-alive
+while a model thinks."""
 
-REFUSAL_TIME = 5.0
-"""Seconds that the body of a refusal may take."""
+ERROR_BODY_TIMEOUT_S = 5.0
+"""For reading the body of an error response."""
 
 
 class HttpResponse:
-    """The answer to a request: its status, its headers, and its decoded body as it arrives."""
+    """Status, headers, and the decoded body as it arrives."""
 
     def __init__(
         self,
         response: httpcore2.Response,
         errors: Callable[[], AbstractContextManager[None]],
         url: str,
-        patience: float,
+        filler_timeout: float,
     ) -> None:
-        """``patience``: the seconds that the body may bring nothing but filler."""
+        """``filler_timeout`` is in seconds without anything but filler."""
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
@@ -68,7 +68,7 @@ class HttpResponse:
         self._response = response
         self._errors = errors
         self._url = url
-        self._patience = patience
+        self._filler_timeout = filler_timeout
 
     @property
     def ok(self) -> bool:
@@ -79,37 +79,37 @@ class HttpResponse:
         return self.headers.get("content-type", "")
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body's pieces. Raises ``ConnectionFailed`` if it breaks off or brings nothing but filler for
-        long, ``BadResponse`` if it cannot be decoded or the pieces add up to more than ``MAX_ANSWER``.
+        """Yield the pieces of the body. Raises ``ConnectionFailed`` if it breaks off or brings only filler for too long,
+        ``BadResponse`` if it cannot be decoded or exceeds ``MAX_RESPONSE_BYTES``.
         """
         size = 0
-        heard = anyio.current_time()
-        unpack = unpacker(self.headers.get("content-encoding", ""))
+        last_data = anyio.current_time()
+        decompress = decompressor(self.headers.get("content-encoding", ""))
         with self._errors():
             async with aclosing(self._response.aiter_stream()) as pieces:
-                async for packed in pieces:
-                    for piece in unpack(packed):
+                async for compressed in pieces:
+                    for piece in decompress(compressed):
                         size += len(piece)
-                        if size > MAX_ANSWER:
-                            raise _too_long(MAX_ANSWER)
+                        if size > MAX_RESPONSE_BYTES:
+                            raise _too_large(MAX_RESPONSE_BYTES)
                         yield piece
                         now = anyio.current_time()
                         if not _is_filler(piece):
-                            heard = now
-                        elif now - heard > self._patience:
+                            last_data = now
+                        elif now - last_data > self._filler_timeout:
                             raise ConnectionFailed(
-                                f"{self._url} sent nothing but comments for {self._patience:g} s."
+                                f"{self._url} sent nothing but comments for {self._filler_timeout:g} s."
                             )
 
     async def read(self, limit: int) -> bytes:
-        """The whole body; raises ``BadResponse`` if it is longer than ``limit`` bytes."""
+        """Return the whole body; raises ``BadResponse`` if it is longer than ``limit`` bytes."""
         async with aclosing(self.chunks()) as chunks:
             return await collect(chunks, limit)
 
-    async def beginning(self, limit: int) -> bytes:
-        """What arrives of the body within a few seconds, up to ``limit`` bytes, however it breaks off."""
+    async def read_prefix(self, limit: int) -> bytes:
+        """Return up to ``limit`` bytes of the body that arrive within a few seconds, however it breaks off."""
         body = bytearray()
-        with suppress(ProviderError), anyio.move_on_after(REFUSAL_TIME):
+        with suppress(ProviderError), anyio.move_on_after(ERROR_BODY_TIMEOUT_S):
             async with aclosing(self.chunks()) as chunks:
                 async for chunk in chunks:
                     body += chunk
@@ -120,8 +120,8 @@ class HttpResponse:
 
 class HttpClient:
     """Requests to one server. ``timeout`` is in seconds without a byte (a body may
-    bring filler for ``FILLER_TIMES`` as long); ``headers`` go with each request. ``socket`` is the path of the Unix
-    socket at which the server is reached; ``place`` stands for its URLs in words.
+    bring filler for ``FILLER_FACTOR`` as long); ``headers`` go with each request. ``socket`` is the path of the
+    server's Unix socket; ``display_name`` replaces its URLs in messages.
     """
 
     def __init__(
@@ -131,58 +131,59 @@ class HttpClient:
         headers: Mapping[str, str],
         timeout: float,
         socket: str | None = None,
-        place: str = "",
+        display_name: str = "",
     ) -> None:
         self._base_url, self._query = split_base_url(base_url)
         self._socket = socket
         self._is_local = socket is None and is_loopback(self._base_url)
-        self._place = place
+        self._display_name = display_name
         self._headers = _check_headers(headers)
-        self._addressed: dict[str, _Address] = {}
+        self._targets: dict[str, _Target] = {}
         self._timeout = timeout
         self._pool: httpcore2.AsyncConnectionPool | None = None
         self._timeouts = {
-            "connect": min(timeout, CONNECT_TIMEOUT),
+            "connect": min(timeout, CONNECT_TIMEOUT_S),
             "read": timeout,
             "write": timeout,
             "pool": timeout,
         }
 
-    def shown(self, path: str) -> str:
-        """The URL of a path for people."""
-        return self._place or redact_url(f"{self._base_url}{path}{self._query}")
+    def display_url(self, path: str) -> str:
+        """Return the URL of a path for messages, without credentials."""
+        return self._display_name or redact_url(f"{self._base_url}{path}{self._query}")
 
     @asynccontextmanager
-    async def ask(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[HttpResponse]:
-        """Send a request; leaving the block closes the answer. Raises ``ConnectionFailed``."""
+    async def request(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[HttpResponse]:
+        """Send a request; leaving the block closes the response. Raises ``ConnectionFailed``."""
         import httpcore2
 
-        address = self._address(path)
-        errors = functools.partial(_translated, address.shown, self._timeout, is_local=self._is_local)
+        target = self._target(path)
+        errors = functools.partial(_map_errors, target.display_url, self._timeout, is_local=self._is_local)
         length = [(b"Content-Length", b"%d" % len(body))] if body else []
         with errors():
             request = httpcore2.Request(
                 method,
-                address.target,
-                headers=[*address.headers, *length],
+                target.target,
+                headers=[*target.headers, *length],
                 content=body,
                 extensions={"timeout": self._timeouts},
             )
             response = await self._open().handle_async_request(request)
         try:
-            yield HttpResponse(response, errors, address.shown, FILLER_TIMES * self._timeout)
+            yield HttpResponse(response, errors, target.display_url, FILLER_FACTOR * self._timeout)
         finally:
             await response.aclose()
 
-    def _address(self, path: str) -> _Address:
-        """What all requests for a path have in common."""
-        if path not in self._addressed:
+    def _target(self, path: str) -> _Target:
+        """Return what all requests for a path share."""
+        if path not in self._targets:
             url = f"{self._base_url}{path}{self._query}"
             headers = [
-                (name.encode(), value.encode()) for name, value in (self._headers | _own_headers(url)).items()
+                (name.encode(), value.encode())
+                for name, value in (self._headers | _default_headers(url)).items()
             ]
-            self._addressed[path] = _Address(request_url(url), headers, self.shown(path))
-        return self._addressed[path]
+            self._targets[path] = _Target(request_url(url), headers, self.display_url(path))
+        return self._targets[path]
 
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""
@@ -196,16 +197,16 @@ class HttpClient:
         return self._pool
 
 
-class _Address(NamedTuple):
-    """Where a request goes, with which headers, and how that is called for people."""
+class _Target(NamedTuple):
+    """URL and headers of a request, and the URL for messages."""
 
     target: httpcore2.URL
     headers: list[tuple[bytes, bytes]]
-    shown: str
+    display_url: str
 
 
 def _pool(base_url: str, socket: str | None) -> httpcore2.AsyncConnectionPool:
-    """The connections to a server: through the proxy of the environment, but for one on this machine."""
+    """Return the connection pool: through the proxy of the environment, except to this machine."""
     import httpcore2
 
     from newel.providers.http.coalescing_backend import CoalescingBackend
@@ -213,25 +214,25 @@ def _pool(base_url: str, socket: str | None) -> httpcore2.AsyncConnectionPool:
     proxy = None if socket is not None or is_loopback(base_url) else proxy_url(base_url)
     if proxy is None:
         return httpcore2.AsyncConnectionPool(
-            uds=socket, keepalive_expiry=KEEP_ALIVE, network_backend=CoalescingBackend()
+            uds=socket, keepalive_expiry=KEEP_ALIVE_S, network_backend=CoalescingBackend()
         )
     kind = httpcore2.AsyncSOCKSProxy if urlsplit(proxy).scheme in SOCKS else httpcore2.AsyncHTTPProxy
     return kind(
         request_url(proxy),
         proxy_auth=url_credentials(proxy),
-        keepalive_expiry=KEEP_ALIVE,
+        keepalive_expiry=KEEP_ALIVE_S,
         network_backend=CoalescingBackend(),
     )
 
 
-def _own_headers(url: str) -> dict[str, str]:
-    """The headers that every request has; credentials in the URL win over a key."""
+def _default_headers(url: str) -> dict[str, str]:
+    """Return the headers of every request; credentials in the URL take precedence over a key."""
     parts = urlsplit(url)
-    place = parts.netloc.rpartition("@")[2]
-    if not place.isascii():
-        place = ascii_host(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
+    host = parts.netloc.rpartition("@")[2]
+    if not host.isascii():
+        host = ascii_host(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
     headers = {
-        "Host": place,
+        "Host": host,
         "Accept-Encoding": "gzip, deflate",
     }
     if credentials := url_credentials(url):
@@ -240,24 +241,24 @@ def _own_headers(url: str) -> dict[str, str]:
 
 
 def _is_filler(piece: bytes) -> bool:
-    """Whether a piece of a body is nothing but comments, as event streams have them, and blank lines."""
+    """Whether a piece of a body holds only blank lines and comments of event streams."""
     if piece.lstrip()[:1] not in {b"", b":"}:
         return False
     return all(not line.strip() or line.startswith(b":") for line in piece.splitlines())
 
 
-async def collect(chunks: AsyncIterator[bytes], limit: int, lead: bytes = b"") -> bytes:
-    """The pieces in one, ``lead`` before them; raises ``BadResponse`` beyond ``limit`` bytes."""
-    body = bytearray(lead)
+async def collect(chunks: AsyncIterator[bytes], limit: int, prefix: bytes = b"") -> bytes:
+    """Join ``prefix`` and the pieces; raises ``BadResponse`` beyond ``limit`` bytes."""
+    body = bytearray(prefix)
     async for chunk in chunks:
         body += chunk
         if len(body) > limit:
-            raise _too_long(limit)
+            raise _too_large(limit)
     return bytes(body)
 
 
 def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers, if HTTP can carry them; else raises ``ConfigError``, which does not show the value."""
+    """Return the headers. Raises ``ConfigError``, without the value, for one that HTTP cannot carry."""
     for name, value in headers.items():
         if not value.isascii() or not value.isprintable():
             raise ConfigError(
@@ -268,8 +269,8 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _translated(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
-    """The HTTP library's errors as ours. ``is_local`` is whether the server is one of this machine's loopback."""
+def _map_errors(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
+    """Raise the HTTP library's errors as ours. ``is_local``: the server is on the loopback."""
     import httpcore2
 
     try:
@@ -277,24 +278,24 @@ def _translated(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
     except httpcore2.ReadTimeout as error:
         raise ConnectionFailed(f"{url} sent nothing for {timeout:g} s.") from error
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
-        raise _not_connected(url, error, is_local=is_local) from error
+        raise _connect_error(url, error, is_local=is_local) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
-        said_nothing = (
+        default_reason = (
             "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
         )
-        reason = str(error) or said_nothing
+        reason = str(error) or default_reason
         raise ConnectionFailed(f"The connection to {url} broke: {as_sentence(reason)}") from error
 
 
-def _too_long(limit: int) -> BadResponse:
+def _too_large(limit: int) -> BadResponse:
     return BadResponse(f"The server sent more than {limit // 2**20} MiB; refused.")
 
 
-def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderError:
+def _connect_error(url: str, error: Exception, *, is_local: bool) -> ProviderError:
     reason = regex(r"^\[Errno -?\d+\] ").sub("", str(error)) or "no answer"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         remedy = (
-            "Install its authority on this machine, or use the server's http:// address."
+            "Install its authority on this machine, or use the server's http:// target."
             if is_local
             else "Nothing was sent. Check the host name in the address and this machine's clock. If the server belongs to "
             "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
@@ -305,9 +306,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
         failed = ConnectionFailed(
             f"No connection to {url}: nothing listens there. Start the server, or correct the base URL."
         )
-        failed.retryable = (
-            False  # only its start helps a server of this machine: do not keep the user waiting
-        )
+        failed.retryable = False  # a local server must be started: do not keep the user waiting
         return failed
     return ConnectionFailed(
         f"No connection to {url}: {as_sentence(reason)} Check the base URL, and that the server is running."
@@ -315,7 +314,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Whether an address that was tried refused the connection; the others of the same name may not exist here."""
+    """Whether an address refused the connection; others of the same host name may not exist here."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             return any(map(_is_refused, cast("BaseExceptionGroup[BaseException]", error).exceptions))

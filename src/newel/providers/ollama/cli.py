@@ -38,7 +38,7 @@ from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import is_overflow, quote
-from newel.providers.ollama.model_info import full_name, is_cloud_model, missing
+from newel.providers.ollama.model_info import full_name, is_cloud_model, missing_model_error
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
 from newel.text.json import regex, to_json
@@ -137,7 +137,7 @@ class OllamaCli:
         shown = await self._show(model)
         if request.tools:
             raise self._no_tools(model)
-        prompt = text_protocol.prompt(request).encode("utf-8", "replace")
+        prompt = text_protocol.format_prompt(request).encode("utf-8", "replace")
         tries = 0
         while True:
             flags = self._flags(request, shown)
@@ -278,7 +278,7 @@ class OllamaCli:
                 f"Ollama is not running on {place}: {as_sentence(words)} Start it there: ollama serve"
             )
         if model and regex(_MISSING).search(words):
-            return missing(model, place)
+            return missing_model_error(model, place)
         if is_overflow(words):
             return ContextOverflow(f"The conversation is too long for {model}: {as_sentence(words)}")
         kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected

@@ -22,28 +22,40 @@ from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, Req
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.errors import MAX_BODY, EndpointDescription, classify, read_error, refusal
+from newel.providers.errors import (
+    MAX_ERROR_BODY,
+    EndpointDescription,
+    classify,
+    error_from_response,
+    parse_error_body,
+)
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.urls import is_private
-from newel.providers.ollama.encoder import body, messages_json
-from newel.providers.ollama.model_info import MOST, Served, is_cloud_model, missing, read_served
+from newel.providers.ollama.encoder import body, encode_messages
+from newel.providers.ollama.model_info import (
+    DEFAULT_MAX_CONTEXT,
+    ModelProfile,
+    is_cloud_model,
+    missing_model_error,
+    parse_profile,
+)
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
 from newel.text.lines import LineSplitter
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
-TIMEOUT = 330.0
+TIMEOUT_S = 330.0
 """Seconds without a byte: a server gives a large model five minutes to load, and says nothing meanwhile."""
 
 VERSION = "/api/version"
-ASIDE = 10.0
+QUERY_TIMEOUT_S = 10.0
 """Seconds that a question beside the conversation may take."""
 
-AFTER_DONE = 0.25
-PULLED = "success"
-MAX_ASIDE = 8 * 2**20
-MAX_LINE = 8 * 2**20
+AFTER_DONE_S = 0.25
+PULL_SUCCEEDED = "success"
+MAX_QUERY_BYTES = 8 * 2**20
+MAX_LINE_BYTES = 8 * 2**20
 """Bytes of a short answer, and of one line of a stream."""
 
 _NOT_FOUND = r"not found"
@@ -72,7 +84,7 @@ class Ollama:
         socket: str | None = None,
         place: str = "",
         name: str = "ollama",
-        timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_S,
         schema: dict[str, Any] | None = None,
     ) -> None:
         headers = {
@@ -81,67 +93,67 @@ class Ollama:
             "User-Agent": "newel",
         }
         self._secret = (api_key or "").strip()
-        self._is_own = is_private(base_url)
+        self._is_private = is_private(base_url)
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         self.name = name
-        self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, place=place)
+        self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, display_name=place)
         self._schema = schema
-        self._served: dict[str, Served] = {}
+        self._profiles: dict[str, ModelProfile] = {}
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``."""
         model = request.model.id
-        served = self._served.get(model) or await self._look_up(model)
-        tries = 0
+        profile = self._profiles.get(model) or await self._load_profile(model)
+        attempt = 0
         while True:
-            messages = messages_json(request, served)
-            served = self._served[model] = served.with_room(len(messages), request)
+            messages = encode_messages(request, profile)
+            profile = self._profiles[model] = profile.with_room_for(len(messages), request)
             try:
-                return await self._ask(messages, request, served, on_delta)
+                return await self._ask(messages, request, profile, on_delta)
             except ProviderError as error:
-                change = served.after(error, request)
-                if change is None:
+                adapted = profile.adapted_to(error, request)
+                if adapted is None:
                     raise
-                tries += 1
-                served = self._served[model] = change[0]
-                reason = f"the server rejected the request; retrying {change[1]}"
-            await on_delta(Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason))
+                attempt += 1
+                profile = self._profiles[model] = adapted[0]
+                reason = f"the server rejected the request; retrying {adapted[1]}"
+            await on_delta(Retry(attempt=attempt, max_attempts=attempt, delay=0.0, reason=reason))
 
     async def models(self) -> list[str]:
         """The names of the server's models, in its order. Raises ``ProviderError``."""
-        fields = await self._aside("GET", "/api/tags")
+        fields = await self._query("GET", "/api/tags")
         return [name for each in as_list(fields.get("models")) if (name := as_str(as_dict(each).get("name")))]
 
     async def version(self) -> str:
         """The server's version, which shows that it is one of Ollama. Raises ``ProviderError``."""
-        told = await self._aside("GET", VERSION)
-        if version := as_str(told.get("version")):
+        response_fields = await self._query("GET", VERSION)
+        if version := as_str(response_fields.get("version")):
             return version
-        raise _foreign(msgspec.json.encode(told), self._endpoint(VERSION))
+        raise _not_ollama(msgspec.json.encode(response_fields), self._endpoint(VERSION))
 
     async def is_priced(self, model: str) -> bool:
         """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
-        return self._is_own and not is_cloud_model(model)
+        return self._is_private and not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""
-        served = self._served.get(model) or await self._look_up(model)
-        return served.limit(None)
+        profile = self._profiles.get(model) or await self._load_profile(model)
+        return profile.limit(None)
 
-    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Have the server download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+    async def pull(self, model: str, on_progress: Callable[[str], Awaitable[None]]) -> None:
+        """Have the server download a model; ``on_progress`` is given what it does, in words. Raises ``ProviderError``."""
         endpoint = self._endpoint("/api/pull", model)
         status = ""
-        async with self._http.ask("POST", "/api/pull", msgspec.json.encode({"model": model})) as reply:
-            if not reply.ok:
-                raise await self._refused(reply, endpoint)
-            async with aclosing(_objects(reply, endpoint)) as objects:
+        async with self._http.request("POST", "/api/pull", msgspec.json.encode({"model": model})) as response:
+            if not response.ok:
+                raise await self._error(response, endpoint)
+            async with aclosing(_objects(response, endpoint)) as objects:
                 async for fields in objects:
                     status = as_str(fields.get("status"))
                     total, done = as_count(fields.get("total")), as_count(fields.get("completed"))
-                    await tell(f"{status}: {100 * done // total} %" if total else status)
-        if status != PULLED:
+                    await on_progress(f"{status}: {100 * done // total} %" if total else status)
+        if status != PULL_SUCCEEDED:
             raise ConnectionFailed(
                 f"{endpoint.url} closed the connection before the download of '{model}' was complete."
             )
@@ -150,77 +162,83 @@ class Ollama:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _look_up(self, model: str) -> Served:
-        shown = await self._aside("POST", "/api/show", {"model": model}, model)
+    async def _load_profile(self, model: str) -> ModelProfile:
+        details = await self._query("POST", "/api/show", {"model": model}, model)
         running = _NOTHING
         with suppress(ProviderError):  # what is loaded is good to know, no more
-            running = await self._aside("GET", "/api/ps")
-        served = self._served[model] = read_served(shown, running, model)
-        return served
+            running = await self._query("GET", "/api/ps")
+        profile = self._profiles[model] = parse_profile(details, running, model)
+        return profile
 
-    async def _aside(self, method: str, path: str, sent: object = None, model: str = "") -> dict[str, Any]:
+    async def _query(self, method: str, path: str, payload: object = None, model: str = "") -> dict[str, Any]:
         """A short question, and the object that answers it."""
         endpoint = self._endpoint(path, model)
         try:
-            with anyio.fail_after(ASIDE):
-                async with self._http.ask(method, path, msgspec.json.encode(sent) if sent else b"") as reply:
-                    if not reply.ok:
-                        raise await self._refused(reply, endpoint)
-                    answer = await reply.read(MAX_ASIDE)
+            with anyio.fail_after(QUERY_TIMEOUT_S):
+                async with self._http.request(
+                    method, path, msgspec.json.encode(payload) if payload else b""
+                ) as response:
+                    if not response.ok:
+                        raise await self._error(response, endpoint)
+                    answer = await response.read(MAX_QUERY_BYTES)
         except TimeoutError as error:
-            raise ConnectionFailed(f"{endpoint.url} sent no complete response within {ASIDE:g} s.") from error
+            raise ConnectionFailed(
+                f"{endpoint.url} sent no complete response within {QUERY_TIMEOUT_S:g} s."
+            ) from error
         try:
             return as_dict(parse(answer))
         except ValueError as error:
-            raise _foreign(answer, endpoint) from error
+            raise _not_ollama(answer, endpoint) from error
 
     async def _ask(
-        self, messages: bytes, request: ModelRequest, served: Served, on_delta: OnDelta
+        self, messages: bytes, request: ModelRequest, profile: ModelProfile, on_delta: OnDelta
     ) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
-        fold = ResponseAccumulator(request.tools)
-        sent = body(messages, request, served, schema=self._schema)
-        async with self._http.ask("POST", PATH, sent) as reply:
-            if not reply.ok:
-                raise await self._refused(reply, endpoint)
-            async with aclosing(_objects(reply, endpoint)) as objects:
-                numbers = count()
+        accumulator = ResponseAccumulator(request.tools)
+        payload = body(messages, request, profile, schema=self._schema)
+        async with self._http.request("POST", PATH, payload) as response:
+            if not response.ok:
+                raise await self._error(response, endpoint)
+            async with aclosing(_objects(response, endpoint)) as objects:
+                indices = count()
                 async for fields in objects:
-                    for delta in fold.feed(_as_chunk(fields, numbers)):
+                    for delta in accumulator.feed(_as_chunk(fields, indices)):
                         await on_delta(delta)
-                    if fold.finished:
+                    if accumulator.finished:
                         break
                 else:
                     raise ConnectionFailed(
                         f"{endpoint.url} closed the connection before the response was complete."
                     )
                 # Only a body that is read to its end leaves a connection for the next request.
-                with suppress(ProviderError), anyio.move_on_after(AFTER_DONE):
+                with suppress(ProviderError), anyio.move_on_after(AFTER_DONE_S):
                     async for _ in objects:
                         pass
-        for delta in fold.close():
+        for delta in accumulator.close():
             await on_delta(delta)
-        return fold.message(model=request.model.id, provider=self.name)
+        return accumulator.message(model=request.model.id, provider=self.name)
 
-    async def _refused(self, reply: HttpResponse, endpoint: EndpointDescription) -> ProviderError:
+    async def _error(self, response: HttpResponse, endpoint: EndpointDescription) -> ProviderError:
         """The error that a status other than 2xx stands for."""
-        answer = await reply.beginning(MAX_BODY)
-        words, _ = read_error(answer, endpoint.secret)
-        if reply.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
-            return missing(endpoint.model, self._http.shown(""))
-        if reply.status == 404:
-            return _foreign(answer, endpoint)
-        if reply.status == 401 and _SIGN_IN in answer:
-            told = f"{endpoint.url} is not signed in to Ollama's cloud, where '{endpoint.model}' runs."
-            return RequestRejected(f"{told} Sign in there: ollama signin", status=401)
-        return _no_memory(words, endpoint) or refusal(reply.status, reply.headers, answer, endpoint)
+        answer = await response.read_prefix(MAX_ERROR_BODY)
+        words, _ = parse_error_body(answer, endpoint.secret)
+        if response.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
+            return missing_model_error(endpoint.model, self._http.display_url(""))
+        if response.status == 404:
+            return _not_ollama(answer, endpoint)
+        if response.status == 401 and _SIGN_IN in answer:
+            problem = f"{endpoint.url} is not signed in to Ollama's cloud, where '{endpoint.model}' runs."
+            return RequestRejected(f"{problem} Sign in there: ollama signin", status=401)
+        return _no_memory(words, endpoint) or error_from_response(
+            response.status, response.headers, answer, endpoint
+        )
 
     def _endpoint(self, path: str, model: str = "") -> EndpointDescription:
-        return EndpointDescription(self._http.shown(path), model, self._secret)
+        return EndpointDescription(self._http.display_url(path), model, self._secret)
 
 
-def _foreign(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
-    words, _ = read_error(answer, endpoint.secret)
+def _not_ollama(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
+    words, _ = parse_error_body(answer, endpoint.secret)
     return BadResponse(
         f"{endpoint.url} did not answer like Ollama: {as_sentence(words or 'nothing')} Check the address."
     )
@@ -232,18 +250,20 @@ def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | N
         return None
     return RequestRejected(
         f"{endpoint.url} has too little memory for '{endpoint.model}': {as_sentence(words)} Use a smaller model, or set its "
-        f"context_window to fewer than {MOST:,} tokens."
+        f"context_window to fewer than {DEFAULT_MAX_CONTEXT:,} tokens."
     )
 
 
-async def _objects(reply: HttpResponse, endpoint: EndpointDescription) -> AsyncGenerator[dict[str, Any]]:
+async def _objects(response: HttpResponse, endpoint: EndpointDescription) -> AsyncGenerator[dict[str, Any]]:
     """The objects of an answer with status 200, one a line; raises for one that is an error."""
-    lines = LineSplitter(MAX_LINE)
-    async with aclosing(reply.chunks()) as chunks:
+    lines = LineSplitter(MAX_LINE_BYTES)
+    async with aclosing(response.chunks()) as chunks:
         async for chunk in chunks:
             complete = lines.feed(chunk)
             if lines.overflow:
-                raise BadResponse(f"The server sent a line of more than {MAX_LINE // 2**20} MiB; refused.")
+                raise BadResponse(
+                    f"The server sent a line of more than {MAX_LINE_BYTES // 2**20} MiB; refused."
+                )
             for line in filter(bytes.strip, complete):
                 yield _object(line, endpoint)
     if (rest := lines.flush()).strip():
@@ -254,23 +274,23 @@ def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:
     try:
         fields = as_dict(parse(line))
     except ValueError as error:
-        raise _foreign(line, endpoint) from error
+        raise _not_ollama(line, endpoint) from error
     if error := fields.get("error"):
-        words, codes = read_error(msgspec.json.encode(error), endpoint.secret)
+        words, codes = parse_error_body(msgspec.json.encode(error), endpoint.secret)
         raise _no_memory(words, endpoint) or classify(500, words, codes, endpoint, None)
     if not fields.keys() & {"message", "done", "status"}:
-        raise _foreign(line, endpoint)
+        raise _not_ollama(line, endpoint)
     return fields
 
 
-def _as_chunk(fields: dict[str, Any], numbers: Iterator[int]) -> dict[str, Any]:
-    """An object of a chat as the chunk of a chat completion that says the same. ``numbers`` are for its calls: each
+def _as_chunk(fields: dict[str, Any], indices: Iterator[int]) -> dict[str, Any]:
+    """An object of a chat as the chunk of a chat completion that says the same. ``indices`` are for its calls: each
     comes whole, and the server's own numbers are not always there.
     """
     message = as_dict(fields.get("message"))
     delta = {"thinking": message.get("thinking"), "content": message.get("content")}
     if calls := as_list(message.get("tool_calls")):
-        delta["tool_calls"] = [as_dict(call) | {"index": next(numbers)} for call in calls]
+        delta["tool_calls"] = [as_dict(call) | {"index": next(indices)} for call in calls]
     if fields.get("done") is not True:
         return {"choices": [{"delta": delta}]}
     finish = as_str(fields.get("done_reason")) or "stop"

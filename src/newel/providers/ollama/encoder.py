@@ -19,33 +19,33 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest
-from newel.providers.ollama.model_info import Served
-from newel.providers.openai.encoder import images_behind_results, instead_of, wire_tool
+from newel.providers.ollama.model_info import ModelProfile
+from newel.providers.openai.encoder import encode_tool, image_placeholder, move_result_images
 from newel.providers.parsing import text_protocol
 from newel.text.json import to_json
 
-BLIND = "[Image omitted: this model does not accept images.]"
-LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+NO_IMAGES = "[Image omitted: this model does not accept images.]"
+THINK_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high"}
 
 
-def messages_json(request: ModelRequest, served: Served) -> bytes:
+def encode_messages(request: ModelRequest, profile: ModelProfile) -> bytes:
     """The conversation, with the system prompt before it."""
     system = request.system_prompt
-    if not served.tools:
-        system = text_protocol.told_of_tools(system, request.tools)
-    first = [{"role": "system", "content": system}] if system else []
-    return to_json([*first, *_wire_messages(request.messages, served)])
+    if not profile.tools:
+        system = text_protocol.describe_tools(system, request.tools)
+    system_message = [{"role": "system", "content": system}] if system else []
+    return to_json([*system_message, *_encode_messages(request.messages, profile)])
 
 
 def body(
     messages: bytes,
     request: ModelRequest,
-    served: Served,
+    profile: ModelProfile,
     *,
     schema: object = None,
 ) -> bytes:
     """The JSON of a request; ``messages`` as made above."""
-    options: dict[str, Any] = {"num_ctx": served.num_ctx}
+    options: dict[str, Any] = {"num_ctx": profile.num_ctx}
     if request.model.max_output:
         options["num_predict"] = request.model.max_output
     fields: dict[str, Any] = {
@@ -55,36 +55,36 @@ def body(
         "shift": False,
         "options": options,
     }
-    if served.think != "none":
-        level = LEVELS.get(request.thinking, False)
-        fields["think"] = bool(level) if served.think == "switch" else level
-    if request.tools and served.tools:
-        fields["tools"] = [wire_tool(tool) for tool in request.tools]
+    if profile.think != "none":
+        level = THINK_LEVELS.get(request.thinking, False)
+        fields["think"] = bool(level) if profile.think == "switch" else level
+    if request.tools and profile.tools:
+        fields["tools"] = [encode_tool(tool) for tool in request.tools]
     if schema is not None:
         fields["format"] = schema
     return b"".join((to_json(fields)[:-1], b',"messages":', messages, b"}"))
 
 
-def _wire_messages(messages: Sequence[Message], served: Served) -> Iterator[dict[str, Any]]:
-    for message in images_behind_results(messages):
+def _encode_messages(messages: Sequence[Message], profile: ModelProfile) -> Iterator[dict[str, Any]]:
+    for message in move_result_images(messages):
         match message:
             case UserMessage():
-                yield {"role": "user"} | _user_content(message, served)
+                yield {"role": "user"} | _encode_user(message, profile)
             case AssistantMessage():
                 if message.text or message.tool_calls:
-                    yield {"role": "assistant"} | _assistant_content(message, served)
-            case ToolResultMessage() if served.tools:
+                    yield {"role": "assistant"} | _encode_assistant(message, profile)
+            case ToolResultMessage() if profile.tools:
                 result = {"role": "tool", "content": message.output, "tool_name": message.tool_name}
                 yield result | {"tool_call_id": message.tool_call_id}
             case ToolResultMessage():
-                yield {"role": "user", "content": text_protocol.of_result(message)}
+                yield {"role": "user", "content": text_protocol.format_tool_result(message)}
             case _:
                 assert_never(message)
 
 
-def _assistant_content(message: AssistantMessage, served: Served) -> dict[str, Any]:
-    if not served.tools:
-        return {"content": text_protocol.of_assistant(message)}
+def _encode_assistant(message: AssistantMessage, profile: ModelProfile) -> dict[str, Any]:
+    if not profile.tools:
+        return {"content": text_protocol.format_assistant(message)}
     content: dict[str, Any] = {"content": message.text}
     if thoughts := "".join(part.thinking for part in message.content if isinstance(part, ThinkingContent)):
         content["thinking"] = thoughts
@@ -96,7 +96,7 @@ def _assistant_content(message: AssistantMessage, served: Served) -> dict[str, A
     return content
 
 
-def _user_content(message: UserMessage, served: Served) -> dict[str, Any]:
+def _encode_user(message: UserMessage, profile: ModelProfile) -> dict[str, Any]:
     parts = [TextContent(message.content)] if isinstance(message.content, str) else message.content
     texts: list[str] = []
     images: list[str] = []
@@ -105,8 +105,8 @@ def _user_content(message: UserMessage, served: Served) -> dict[str, Any]:
             case TextContent():
                 texts.append(part.text)
             case ImageContent():
-                if words := instead_of(part) if served.images else BLIND:
-                    texts.append(words)
+                if placeholder := image_placeholder(part) if profile.images else NO_IMAGES:
+                    texts.append(placeholder)
                 else:
                     images.append(part.data)
             case _:

@@ -22,13 +22,13 @@ from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected
 from newel.agent.ports import ModelRequest
 from newel.text.json import as_count, as_dict, as_list, as_str, regex
 
-MOST = 32_768
+DEFAULT_MAX_CONTEXT = 32_768
 """Tokens of context that are asked for at most, unless the model's settings name another size: each takes memory on
 the host, and what one needs for all that a model was trained for, few hosts have."""
 
-LEAST = 8_192
-OUTPUT = 4_096
-THOUGHTS = 8_192
+MIN_CONTEXT = 8_192
+OUTPUT_RESERVE = 4_096
+THINKING_RESERVE = 8_192
 """Tokens that are kept free for the answer where the settings name no limit, and for thoughts before it."""
 
 BYTES_PER_TOKEN = 3
@@ -38,7 +38,7 @@ _NUM_CTX = r"(?m)^num_ctx\s+(\d{1,9})\s*$"
 _NO_TOOLS = r"does not support tools"
 _THINK = r"\bthink"
 _NO_THINKING = r"does not support thinking"
-_REFUSED = 400
+_BAD_REQUEST = 400
 
 Think = Literal["level", "switch", "none"]
 
@@ -58,13 +58,13 @@ class ModelMissing(RequestRejected):
         self.model = model
 
 
-def missing(model: str, place: str) -> ModelMissing:
+def missing_model_error(model: str, place: str) -> ModelMissing:
     """The error for a model that is not on ``place``, the server in words."""
     words = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
     return ModelMissing(words, model=model)
 
 
-class Served(msgspec.Struct, frozen=True):
+class ModelProfile(msgspec.Struct, frozen=True):
     """What goes into requests to a model; sizes are in tokens."""
 
     trained: int | None = None
@@ -77,53 +77,59 @@ class Served(msgspec.Struct, frozen=True):
 
     def limit(self, configured: int | None) -> int:
         """The largest context to ask for; ``configured``: what the settings say of the model."""
-        most = configured or max(MOST, self.num_ctx)
-        return min(most, self.trained or most)
+        maximum = configured or max(DEFAULT_MAX_CONTEXT, self.num_ctx)
+        return min(maximum, self.trained or maximum)
 
-    def with_room(self, size: int, request: ModelRequest) -> Served:
+    def with_room_for(self, size: int, request: ModelRequest) -> ModelProfile:
         """With a context for a body of ``size`` bytes and the answer. It grows by doubling, and never shrinks."""
-        thoughts = THOUGHTS if request.thinking != "off" and self.think != "none" else 0
-        need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT + thoughts)
-        return self._grown(need, request)
+        thoughts = THINKING_RESERVE if request.thinking != "off" and self.think != "none" else 0
+        need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT_RESERVE + thoughts)
+        return self._grow(need, request)
 
-    def after(self, error: ProviderError, request: ModelRequest) -> tuple[Served, str] | None:
+    def adapted_to(self, error: ProviderError, request: ModelRequest) -> tuple[ModelProfile, str] | None:
         """What to try next and why, in words; None if the refusal is about something else."""
         if isinstance(error, ContextOverflow):
-            grown = self._grown(self.num_ctx + 1, request)
+            grown = self._grow(self.num_ctx + 1, request)
             if grown.num_ctx <= self.num_ctx:
                 return None
             return grown, f"with a context of {grown.num_ctx:,} tokens in place of {self.num_ctx:,}"
-        if error.status != _REFUSED:
+        if error.status != _BAD_REQUEST:
             return None
-        said = str(error)
-        if self.tools and request.tools and regex(_NO_TOOLS).search(said):
+        message = str(error)
+        if self.tools and request.tools and regex(_NO_TOOLS).search(message):
             return replace(self, tools=False), "with the tools described in the prompt"
-        if self.think != "none" and regex(_THINK).search(said):
-            if self.think == "level" and request.thinking != "off" and not regex(_NO_THINKING).search(said):
+        if self.think != "none" and regex(_THINK).search(message):
+            if (
+                self.think == "level"
+                and request.thinking != "off"
+                and not regex(_NO_THINKING).search(message)
+            ):
                 return replace(self, think="switch"), "without a thinking level"
             return replace(self, think="none"), "without `think`"
         return None
 
-    def _grown(self, need: int, request: ModelRequest) -> Served:
-        size = max(self.num_ctx, LEAST)
+    def _grow(self, need: int, request: ModelRequest) -> ModelProfile:
+        size = max(self.num_ctx, MIN_CONTEXT)
         while size < need:
             size *= 2
         return replace(self, num_ctx=min(size, self.limit(request.model.context_window)))
 
 
-def read_served(shown: dict[str, Any], running: dict[str, Any], model: str) -> Served:
+def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model: str) -> ModelProfile:
     """From the answers of ``/api/show`` and ``/api/ps``."""
-    info = as_dict(shown.get("model_info"))
+    info = as_dict(details.get("model_info"))
     trained = as_count(info.get(f"{as_str(info.get('general.architecture'))}.context_length"))
-    named = regex(_NUM_CTX).search(as_str(shown.get("parameters")))
-    loaded = [as_dict(each) for each in as_list(running.get("models"))]
-    sizes = [as_count(each.get("context_length")) for each in loaded if each.get("name") == full_name(model)]
-    served = Served(trained=trained or None, num_ctx=max([int(named[1]) if named else 0, *sizes]))
-    capabilities = shown.get("capabilities")
+    parameter = regex(_NUM_CTX).search(as_str(details.get("parameters")))
+    models = [as_dict(each) for each in as_list(loaded_models.get("models"))]
+    sizes = [as_count(each.get("context_length")) for each in models if each.get("name") == full_name(model)]
+    profile = ModelProfile(
+        trained=trained or None, num_ctx=max([int(parameter[1]) if parameter else 0, *sizes])
+    )
+    capabilities = details.get("capabilities")
     if not isinstance(capabilities, list):  # older than v0.6.4, and so knows nothing of thinking either
-        return replace(served, think="none")
+        return replace(profile, think="none")
     return replace(
-        served,
+        profile,
         tools="tools" in capabilities,
         images="vision" in capabilities,
         think="level" if "thinking" in capabilities else "none",

@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat completions, and those that nearly do."""
+"""Client of servers that speak OpenAI's chat completions, exactly or nearly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
 from newel.agent.events import Delta, Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Price
-from newel.providers.errors import MAX_BODY, EndpointDescription, not_protocol, quote, refusal, stream_error
+from newel.providers.errors import (
+    MAX_ERROR_BODY,
+    EndpointDescription,
+    error_from_event,
+    error_from_foreign_body,
+    quote,
+    read_error,
+)
 from newel.providers.http.client import HttpClient, HttpResponse, collect
 from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
 from newel.providers.openai.compat import ServerCompat
@@ -23,32 +30,33 @@ from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import as_dict, as_list, as_str, is_cut, parse
 
-DONE = b"[DONE]"
+DONE_EVENT = b"[DONE]"
 BLANK = b" \t\r\n\xef\xbb\xbf"
-AFTER_DONE = 0.25
-AFTER_FINISH = 2.0
-"""Seconds that a server may still take after it has said that the answer is whole: for the usage, and for
-the end of the body, without which the connection cannot be used again."""
+AFTER_DONE_S = 0.25
+AFTER_FINISH_S = 2.0
+"""Time for a server after it has declared the response complete: for the usage, and for the end of the body, without which
+the connection cannot be reused."""
 
-LIST_TIME = 10.0
-"""Seconds that a list of models may take: somebody waits for it before the work has begun."""
+LIST_TIMEOUT_S = 10.0
+"""Time for a list of models: the user waits for it before the work starts."""
 
 PATH = "/chat/completions"
-MAX_MODELS = 8 * 2**20
+MAX_LIST_BYTES = 8 * 2**20
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
-"""What vLLM, OpenRouter, Groq and LM Studio call the size of a model's context in their lists."""
+"""The size of a model's context in the lists of vLLM, OpenRouter, Groq and LM Studio."""
 
 
 class OpenAIChat:
     """A ``ModelServer`` over HTTP.
 
-    ``base_url`` is what stands before ``/chat/completions``, its query behind it; ``timeout`` is in seconds without a byte,
-    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, ``is_listed`` (whether that
-    knows a model), and ``listed_window`` for the context of a model that the server does not tell, may be slow and are called in a thread. A call of a tool in
-    ``never_mend`` is not run on guessed arguments. Raises ``ConfigError`` for a URL or a key that cannot be.
+    ``base_url`` is the URL before ``/chat/completions``, with its query; ``timeout`` is in seconds without a byte,
+    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, ``is_listed`` (whether it
+    knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they
+    may be slow. Calls of the tools in ``never_mend`` do not run with guessed arguments. Raises ``ConfigError`` for an invalid
+    URL or key.
 
-    What a server refuses (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
-    is left out from then on; a ``Retry`` without delay tells of it.
+    Features that a server rejects (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
+    are omitted from then on; a ``Retry`` without delay reports it.
     """
 
     way = PATH
@@ -61,7 +69,7 @@ class OpenAIChat:
         name: str = "openai",
         headers: Mapping[str, str] = MappingProxyType({}),
         timeout: float = 120.0,
-        list_timeout: float = LIST_TIME,
+        list_timeout: float = LIST_TIMEOUT_S,
         price: Price | None = None,
         is_listed: Callable[[str], bool] | None = None,
         listed_window: Callable[[str], int | None] | None = None,
@@ -80,101 +88,102 @@ class OpenAIChat:
         self._listed_window = listed_window
         self._never_mend = never_mend
         self._encoder = Encoder()
-        self._dialects: dict[str, ServerCompat] = {}
+        self._compat: dict[str, ServerCompat] = {}
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``."""
-        tries = 0
+        attempt = 0
         while True:
-            dialect = self._dialects.get(request.model.id, ServerCompat())
+            compat = self._compat.get(request.model.id, ServerCompat())
             try:
-                message = await self._ask(request, dialect, on_delta)
+                message = await self._ask(request, compat, on_delta)
             except ProviderError as error:
-                change = dialect.after(error, request)
-                if change is None:
+                adapted = compat.adapted_to(error, request)
+                if adapted is None:
                     raise
-                tries += 1
-                self._dialects[request.model.id] = change[0]
-                reason = f"the server rejected the request; retrying {change[1]}"
-                retry = Retry(attempt=tries, max_attempts=tries, delay=0.0, reason=reason)
+                attempt += 1
+                self._compat[request.model.id] = adapted[0]
+                reason = f"the server rejected the request; retrying {adapted[1]}"
+                retry = Retry(attempt=attempt, max_attempts=attempt, delay=0.0, reason=reason)
             else:
-                return await self._priced(message)
+                return await self._with_cost(message)
             await on_delta(retry)
 
     async def models(self) -> list[str]:
-        """The names of the server's models, in its order. Raises ``ProviderError``."""
-        return [name for model in await self._catalogue() if (name := _name(model))]
+        """Return the names of the server's models, in its order. Raises ``ProviderError``."""
+        return [name for model in await self._list_models() if (name := _name(model))]
 
     async def window(self, model: str) -> int | None:
-        """The size of a model's context in tokens: what the server's list of models tells, else what is known of it
-        elsewhere. Raises ``ProviderError``.
+        """Return the size of a model's context in tokens: by the server's list of models, else by ``listed_window``.
+
+        Raises ``ProviderError``.
         """
         try:
-            told = await self._told_window(model)
+            size = await self._reported_window(model)
         except ProviderError:
             if self._listed_window is None:
                 raise
-            told = None
-        if told or self._listed_window is None:
-            return told
+            size = None
+        if size or self._listed_window is None:
+            return size
         return await anyio.to_thread.run_sync(self._listed_window, model, abandon_on_cancel=True)
 
     async def is_priced(self, model: str) -> bool:
-        """Whether it is known what the answers of a model cost. Never raises."""
+        """Return whether the cost of a model's responses is known. Never raises."""
         if self._is_listed is None:
             return False
         return await anyio.to_thread.run_sync(self._is_listed, model, abandon_on_cancel=True)
 
-    async def _told_window(self, model: str) -> int | None:
+    async def _reported_window(self, model: str) -> int | None:
         nothing: dict[str, Any] = {}
-        listed = next((each for each in await self._catalogue() if _name(each) == model), nothing)
-        told = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
-        return next((size for size in told if isinstance(size, int) and size > 0), None)
+        listed = next((each for each in await self._list_models() if _name(each) == model), nothing)
+        sizes = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
+        return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
-    async def _catalogue(self) -> list[dict[str, Any]]:
+    async def _list_models(self) -> list[dict[str, Any]]:
         endpoint = self._endpoint("/models", "")
-        what = "nothing"
+        progress = "nothing"
         try:
             with anyio.fail_after(self._list_timeout):
-                async with self._http.ask("GET", "/models") as reply:
-                    what = "no complete list"
-                    if not reply.ok:
-                        raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
-                    body = await reply.read(MAX_MODELS)
+                async with self._http.request("GET", "/models") as response:
+                    progress = "no complete list"
+                    if not response.ok:
+                        raise await read_error(response, endpoint)
+                    body = await response.read(MAX_LIST_BYTES)
         except TimeoutError as error:
-            raise ConnectionFailed(f"{endpoint.url} sent {what} for {self._list_timeout:g} s.") from error
+            raise ConnectionFailed(f"{endpoint.url} sent {progress} for {self._list_timeout:g} s.") from error
         try:
             fields = as_dict(parse(body))
         except ValueError:
             fields = {}
         if "data" not in fields and "models" not in fields:
-            raise not_protocol(body, reply.content_type, endpoint)
+            raise error_from_foreign_body(body, response.content_type, endpoint)
         return [as_dict(model) for model in as_list(fields.get("data")) or as_list(fields.get("models"))]
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
-    async def _ask(self, request: ModelRequest, dialect: ServerCompat, on_delta: OnDelta) -> AssistantMessage:
+    async def _ask(self, request: ModelRequest, compat: ServerCompat, on_delta: OnDelta) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
-        fold = ResponseAccumulator(request.tools, self._never_mend)
-        body = self._encoder.body(request, dialect)
-        async with self._http.ask("POST", PATH, body) as reply:
-            if not reply.ok:
-                raise refusal(reply.status, reply.headers, await reply.beginning(MAX_BODY), endpoint)
-            await _StreamedResponse(reply, fold, endpoint, on_delta).read()
-        for delta in fold.close():
+        accumulator = ResponseAccumulator(request.tools, self._never_mend)
+        body = self._encoder.body(request, compat)
+        async with self._http.request("POST", PATH, body) as response:
+            if not response.ok:
+                raise await read_error(response, endpoint)
+            await _StreamedResponse(response, accumulator, endpoint, on_delta).read()
+        for delta in accumulator.close():
             await on_delta(delta)
-        return fold.message(model=request.model.id, provider=self.name)
+        return accumulator.message(model=request.model.id, provider=self.name)
 
-    async def _priced(self, message: AssistantMessage) -> AssistantMessage:
+    async def _with_cost(self, message: AssistantMessage) -> AssistantMessage:
         if self._price is None:
             return message
         cost = await anyio.to_thread.run_sync(self._price, message, abandon_on_cancel=True)
         return message if cost is None else msgspec.structs.replace(message, cost=cost)
 
     def _endpoint(self, path: str, model: str) -> EndpointDescription:
-        return EndpointDescription(self._http.shown(path), model, self._secret)
+        return EndpointDescription(self._http.display_url(path), model, self._secret)
 
 
 def _name(model: dict[str, Any]) -> str:
@@ -182,108 +191,114 @@ def _name(model: dict[str, Any]) -> str:
 
 
 class _StreamedResponse:
-    """Reads one answer with status 200 into a fold: a stream of events, or JSON in one piece."""
+    """Reads one response with status 200 into an accumulator: a stream of events, or one JSON document."""
 
     def __init__(
-        self, reply: HttpResponse, fold: ResponseAccumulator, endpoint: EndpointDescription, on_delta: OnDelta
+        self,
+        response: HttpResponse,
+        accumulator: ResponseAccumulator,
+        endpoint: EndpointDescription,
+        on_delta: OnDelta,
     ) -> None:
-        self.reply = reply
-        self.fold = fold
+        self.response = response
+        self.accumulator = accumulator
         self.endpoint = endpoint
         self.on_delta = on_delta
         self.parser = EventParser()
         self.done = False
 
     async def read(self) -> None:
-        async with aclosing(self.reply.chunks()) as chunks:
-            lead = b""
+        async with aclosing(self.response.chunks()) as chunks:
+            prefix = b""
             async for chunk in chunks:
-                if lead := (lead + chunk).lstrip(BLANK):
+                if prefix := (prefix + chunk).lstrip(BLANK):
                     break
-            # What it is shows in its first character: content types are missing or wrong too often.
-            if lead.startswith((b"{", b"[")):
-                await self.whole(await collect(chunks, MAX_EVENT, lead))
-            elif lead.startswith(b"<"):
-                raise self.foreign(lead)
+            # The first character decides: content types are missing or wrong too often.
+            if prefix.startswith((b"{", b"[")):
+                await self.read_json(await collect(chunks, MAX_EVENT, prefix))
+            elif prefix.startswith(b"<"):
+                raise self.not_a_completion(prefix)
             else:
-                await self.stream(lead, chunks)
+                await self.read_events(prefix, chunks)
 
-    async def whole(self, body: bytes) -> None:
+    async def read_json(self, body: bytes) -> None:
         try:
             value = parse(body)
         except ValueError as error:
-            raise (self.broken() if is_cut(error) else self.foreign(body)) from error
-        await self.tell(self.take(value))
-        if not self.fold.started:
-            raise self.foreign(body)
-        self.fold.done()
+            raise (self.incomplete() if is_cut(error) else self.not_a_completion(body)) from error
+        await self.emit(self.feed(value))
+        if not self.accumulator.started:
+            raise self.not_a_completion(body)
+        self.accumulator.done()
 
-    async def stream(self, lead: bytes, chunks: AsyncIterator[bytes]) -> None:
-        await self.events(self.parser.feed(lead))
-        if not self.fold.finished:
+    async def read_events(self, prefix: bytes, chunks: AsyncIterator[bytes]) -> None:
+        await self.feed_events(self.parser.feed(prefix))
+        if not self.accumulator.finished:
             async for chunk in chunks:
-                await self.events(self.parser.feed(chunk))
-                if self.fold.finished:
+                await self.feed_events(self.parser.feed(chunk))
+                if self.accumulator.finished:
                     break
-        if self.fold.finished:
-            await self.drain(chunks)
+        if self.accumulator.finished:
+            await self.read_rest(chunks)
             return
         try:
-            await self.events(self.parser.close())
+            await self.feed_events(self.parser.close())
         except BadResponse as error:
-            raise self.broken() from error  # an event that is not whole
-        if not self.fold.finished:
-            strange = lead and not self.fold.started and "event-stream" not in self.reply.content_type
-            raise self.foreign(lead) if strange else self.broken()
+            raise self.incomplete() from error  # an incomplete event
+        if not self.accumulator.finished:
+            is_foreign = (
+                prefix and not self.accumulator.started and "event-stream" not in self.response.content_type
+            )
+            raise self.not_a_completion(prefix) if is_foreign else self.incomplete()
 
-    async def drain(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read what follows the answer's last word, but do not wait long, and let nothing spoil it."""
+    async def read_rest(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read what follows a complete response, for a short time; failures no longer count."""
         rest: list[ServerEvent] = []
-        with suppress(ProviderError), anyio.move_on_after(AFTER_FINISH) as scope:
+        with suppress(ProviderError), anyio.move_on_after(AFTER_FINISH_S) as scope:
             if self.done:
-                scope.deadline = anyio.current_time() + AFTER_DONE
+                scope.deadline = anyio.current_time() + AFTER_DONE_S
             async for chunk in chunks:
                 rest += self.parser.feed(chunk)
-                if not self.done and any(event.data == DONE for event in rest):
+                if not self.done and any(event.data == DONE_EVENT for event in rest):
                     self.done = True
-                    scope.deadline = anyio.current_time() + AFTER_DONE
-        await self.events(rest)
+                    scope.deadline = anyio.current_time() + AFTER_DONE_S
+        await self.feed_events(rest)
 
-    async def events(self, events: list[ServerEvent]) -> None:
-        for event in events:
-            if event.data == DONE:
+    async def feed_events(self, feed_events: list[ServerEvent]) -> None:
+        for event in feed_events:
+            if event.data == DONE_EVENT:
                 self.done = True
-                self.fold.done()
+                self.accumulator.done()
             elif event.data:
-                await self.tell(self.take(self.value(event), named_error=event.name == "error"))
+                await self.emit(self.feed(self.value(event), is_error=event.name == "error"))
 
     def value(self, event: ServerEvent) -> object:
         try:
             return parse(event.data)
         except ValueError as error:
-            if self.fold.finished:
+            if self.accumulator.finished:
                 return None
-            words = quote(event.data[:MAX_BODY].decode("utf-8", "replace"), self.endpoint.secret)
+            words = quote(event.data[:MAX_ERROR_BODY].decode("utf-8", "replace"), self.endpoint.secret)
             raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {words}") from error
 
-    def take(self, value: object, *, named_error: bool = False) -> list[Delta]:
-        """Fold one object. After the answer's end an error no longer counts."""
+    def feed(self, value: object, *, is_error: bool = False) -> list[Delta]:
+        """Accumulate one object. After the end of the response an error no longer counts."""
         fields = as_dict(value)
         error = fields.get("error")
-        if not error and (named_error or fields.get("object") == "error"):
+        if not error and (is_error or fields.get("object") == "error"):
             error = value
-        if error and not self.fold.finished:
-            raise stream_error(error, self.endpoint)
-        return self.fold.feed(fields)
+        if error and not self.accumulator.finished:
+            raise error_from_event(error, self.endpoint)
+        return self.accumulator.feed(fields)
 
-    async def tell(self, deltas: list[Delta]) -> None:
+    async def emit(self, deltas: list[Delta]) -> None:
         for delta in deltas:
             await self.on_delta(delta)
 
-    def foreign(self, body: bytes) -> BadResponse:
-        return not_protocol(body, self.reply.content_type, self.endpoint)
+    def not_a_completion(self, body: bytes) -> BadResponse:
+        return error_from_foreign_body(body, self.response.content_type, self.endpoint)
 
-    def broken(self) -> ConnectionFailed:
+    def incomplete(self) -> ConnectionFailed:
         return ConnectionFailed(
             f"{self.endpoint.url} closed the connection before the response was complete."
         )

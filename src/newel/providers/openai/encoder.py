@@ -29,7 +29,7 @@ from newel.text.json import to_json
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _LISTED = f"{', '.join(IMAGE_TYPES[:-1])} or {IMAGE_TYPES[-1]}"
 
-MAX_SHOWN = 40
+MAX_TYPE_LENGTH = 40
 """Characters of a wrong type that are shown."""
 
 
@@ -43,18 +43,18 @@ class Encoder:
         self._tools: list[ToolSpec] = []
         self._encoded_tools = b""
 
-    def body(self, request: ModelRequest, dialect: ServerCompat) -> bytes:
+    def body(self, request: ModelRequest, compat: ServerCompat) -> bytes:
         """The JSON of a chat completions request."""
-        self._extend(request.messages, dialect.reasoning_back)
+        self._extend(request.messages, compat.reasoning_back)
         options: dict[str, Any] = {"model": request.model.id}
-        if dialect.stream:
+        if compat.stream:
             options["stream"] = True
-            if dialect.stream_options:
+            if compat.stream_options:
                 options["stream_options"] = {"include_usage": True}
-        if request.thinking != "off" and dialect.reasoning_effort:
+        if request.thinking != "off" and compat.reasoning_effort:
             options["reasoning_effort"] = request.thinking
-        if request.model.max_output and dialect.limit:
-            options[dialect.limit] = request.model.max_output
+        if request.model.max_output and compat.limit:
+            options[compat.limit] = request.model.max_output
         tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
         system = b""
         if request.system_prompt:
@@ -65,16 +65,16 @@ class Encoder:
 
     def _extend(self, messages: list[Message], reasoning_back: str | None) -> None:
         """Bring the encoded messages up to these."""
-        known = len(self._messages)
+        count = len(self._messages)
         if (
             reasoning_back != self._reasoning_back
-            or self._messages != messages[:known]
-            or (known < len(messages) and _inside_results(self._messages, messages[known]))
+            or self._messages != messages[:count]
+            or (count < len(messages) and _splits_results(self._messages, messages[count]))
         ):
-            self._messages, self._encoded, known = [], bytearray(), 0
+            self._messages, self._encoded, count = [], bytearray(), 0
             self._reasoning_back = reasoning_back
-        new = messages[known:]
-        for message in _wire_messages(new, reasoning_back):
+        new = messages[count:]
+        for message in _encode_messages(new, reasoning_back):
             if self._encoded:
                 self._encoded += b","
             self._encoded += to_json(message)
@@ -83,27 +83,27 @@ class Encoder:
     def _tools_json(self, tools: list[ToolSpec]) -> bytes:
         if tools != self._tools:
             self._tools = list(tools)
-            self._encoded_tools = to_json([wire_tool(tool) for tool in tools])
+            self._encoded_tools = to_json([encode_tool(tool) for tool in tools])
         return self._encoded_tools
 
 
-def _inside_results(known: Sequence[Message], following: Message) -> bool:
+def _splits_results(count: Sequence[Message], following: Message) -> bool:
     """Whether what is known ends among the results of one message, whose images come behind the last."""
     return (
-        bool(known) and isinstance(known[-1], ToolResultMessage) and isinstance(following, ToolResultMessage)
+        bool(count) and isinstance(count[-1], ToolResultMessage) and isinstance(following, ToolResultMessage)
     )
 
 
-def _wire_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
     """The messages as the protocol has them."""
     wire: list[dict[str, Any]] = []
-    for message in images_behind_results(messages):
+    for message in move_result_images(messages):
         match message:
             case UserMessage():
-                wire.append({"role": "user", "content": _user_content(message)})
+                wire.append({"role": "user", "content": _encode_user(message)})
             case AssistantMessage():
                 if message.text or message.tool_calls:
-                    wire.append(_wire_assistant(message, reasoning_back))
+                    wire.append(_encode_assistant(message, reasoning_back))
             case ToolResultMessage():
                 wire.append({"role": "tool", "tool_call_id": message.tool_call_id, "content": message.output})
             case _:
@@ -111,7 +111,7 @@ def _wire_messages(messages: Sequence[Message], reasoning_back: str | None) -> l
     return wire
 
 
-def images_behind_results(messages: Sequence[Message]) -> Iterator[Message]:
+def move_result_images(messages: Sequence[Message]) -> Iterator[Message]:
     """The same messages for protocols whose results of tools carry text only, and between which nothing may stand:
     the images of results follow the last of them in a message of the user's.
     """
@@ -129,7 +129,7 @@ def images_behind_results(messages: Sequence[Message]) -> Iterator[Message]:
         yield _images_message(images)
 
 
-def _wire_assistant(message: AssistantMessage, reasoning_back: str | None) -> dict[str, Any]:
+def _encode_assistant(message: AssistantMessage, reasoning_back: str | None) -> dict[str, Any]:
     calls = message.tool_calls
     wire: dict[str, Any] = {"role": "assistant", "content": message.text or None}
     if reasoning_back:
@@ -147,11 +147,11 @@ def _wire_assistant(message: AssistantMessage, reasoning_back: str | None) -> di
     return wire
 
 
-def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+def _encode_user(message: UserMessage) -> str | list[dict[str, Any]]:
     if isinstance(message.content, str):
         return message.content
     return [
-        {"type": "text", "text": part.text} if isinstance(part, TextContent) else _wire_image(part)
+        {"type": "text", "text": part.text} if isinstance(part, TextContent) else _encode_image(part)
         for part in message.content
     ]
 
@@ -160,16 +160,16 @@ def _images_message(images: Sequence[ImageContent]) -> UserMessage:
     return UserMessage([TextContent("Images from the tool results above:"), *images])
 
 
-def _wire_image(image: ImageContent) -> dict[str, Any]:
-    if words := instead_of(image):
-        return {"type": "text", "text": words}
+def _encode_image(image: ImageContent) -> dict[str, Any]:
+    if placeholder := image_placeholder(image):
+        return {"type": "text", "text": placeholder}
     return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
 
 
-def instead_of(image: ImageContent) -> str:
+def image_placeholder(image: ImageContent) -> str:
     """Words in place of an image that servers refuse, which would spoil every request from then on."""
     if image.mime_type not in IMAGE_TYPES:
-        kind = image.mime_type[:MAX_SHOWN]
+        kind = image.mime_type[:MAX_TYPE_LENGTH]
         return f"[Image omitted: its type '{kind}' is not {_LISTED}.]"
     return "" if _is_base64(image.data) else "[Image omitted: its data is not valid base64.]"
 
@@ -181,7 +181,7 @@ def _is_base64(data: str) -> bool:
         return False
 
 
-def wire_tool(tool: ToolSpec) -> dict[str, Any]:
+def encode_tool(tool: ToolSpec) -> dict[str, Any]:
     """A tool as servers are told of it."""
     return {
         "type": "function",

@@ -32,10 +32,10 @@ You can use tools. To call one, write only
 
 and stop; the result comes in the next message. Available tools, with the JSON Schemas of their arguments:
 """
-_GO_ON = "This is the conversation so far. Write the assistant's next message as plain text, without enclosing tags."
+_CONTINUE = "This is the conversation so far. Write the assistant's next message as plain text, without enclosing tags."
 
 
-def told_of_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
+def describe_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
     """The system prompt, with the tools in words behind it."""
     if not tools:
         return system_prompt
@@ -46,50 +46,50 @@ def told_of_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
     return "\n\n".join(part for part in (system_prompt, "\n".join((_TOOLS, *lines))) if part)
 
 
-def of_assistant(message: AssistantMessage) -> str:
+def format_assistant(message: AssistantMessage) -> str:
     """What the model said, with its calls as it was asked to write them."""
-    return "\n".join(part for part in (message.text, *map(_of_call, message.tool_calls)) if part)
+    return "\n".join(part for part in (message.text, *map(_format_call, message.tool_calls)) if part)
 
 
-def of_result(message: ToolResultMessage) -> str:
-    return f"<tool_response>\n{_inside(message.output)}\n</tool_response>"
+def format_tool_result(message: ToolResultMessage) -> str:
+    return f"<tool_response>\n{_escape_tags(message.output)}\n</tool_response>"
 
 
-def prompt(request: ModelRequest) -> str:
+def format_prompt(request: ModelRequest) -> str:
     """The whole conversation as one text; tools are not offered. A first message is passed on unchanged."""
     system = request.system_prompt
     match request.messages:
         case [UserMessage() as only]:
-            parts = [system, _of_user(only)]
+            parts = [system, _user_text(only)]
         case messages:
-            parts = [system, *_told(messages), _GO_ON]
+            parts = [system, *_format_messages(messages), _CONTINUE]
     return "\n\n".join(part for part in parts if part)
 
 
-def _told(messages: Sequence[Message]) -> Iterator[str]:
+def _format_messages(messages: Sequence[Message]) -> Iterator[str]:
     for message in messages:
         match message:
             case UserMessage():
-                yield f"<user>\n{_inside(_of_user(message))}\n</user>"
+                yield f"<user>\n{_escape_tags(_user_text(message))}\n</user>"
             case AssistantMessage():
-                words = "\n".join((_inside(message.text), *map(_of_call, message.tool_calls)))
-                yield f"<assistant>\n{words.strip()}\n</assistant>"
+                text = "\n".join((_escape_tags(message.text), *map(_format_call, message.tool_calls)))
+                yield f"<assistant>\n{text.strip()}\n</assistant>"
             case ToolResultMessage():
-                yield of_result(message) + NO_IMAGE * len(message.images)
+                yield format_tool_result(message) + NO_IMAGE * len(message.images)
             case _:
                 assert_never(message)
 
 
-def _of_user(message: UserMessage) -> str:
+def _user_text(message: UserMessage) -> str:
     if isinstance(message.content, str):
         return message.content
     return "".join(NO_IMAGE if isinstance(part, ImageContent) else part.text for part in message.content)
 
 
-def _of_call(call: ToolCall) -> str:
-    written = to_json({"name": call.name, "arguments": call.arguments}).decode()
-    return f"<tool_call>\n{_inside(written)}\n</tool_call>"
+def _format_call(call: ToolCall) -> str:
+    encoded = to_json({"name": call.name, "arguments": call.arguments}).decode()
+    return f"<tool_call>\n{_escape_tags(encoded)}\n</tool_call>"
 
 
-def _inside(text: str) -> str:
+def _escape_tags(text: str) -> str:
     return regex(_OWN_TAG).sub(r"<\\", text)

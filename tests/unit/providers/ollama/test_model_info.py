@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from newel.agent.errors import ContextOverflow
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.ollama.model_info import BYTES_PER_TOKEN, MOST, OUTPUT, Served, full_name, read_served
+from newel.providers.ollama.model_info import (
+    BYTES_PER_TOKEN,
+    DEFAULT_MAX_CONTEXT,
+    OUTPUT_RESERVE,
+    ModelProfile,
+    full_name,
+    parse_profile,
+)
 
 SIZES = st.integers(1, 500_000)
 
@@ -24,24 +31,24 @@ def request(window: int | None = None, max_output: int | None = None) -> ModelRe
 def test_a_context_grows_with_the_conversation_up_to_its_limit(
     bodies: list[int], trained: int | None, window: int | None, loaded: int
 ) -> None:
-    served = Served(trained=trained, num_ctx=loaded)
-    limit = served.limit(window)
+    profile = ModelProfile(trained=trained, num_ctx=loaded)
+    limit = profile.limit(window)
     asked = request(window)
     sizes: list[int] = []
     for body in bodies:
-        served = served.with_room(body, asked)
-        sizes.append(served.num_ctx)
-        assert served.num_ctx == limit or served.num_ctx >= body // BYTES_PER_TOKEN + OUTPUT
+        profile = profile.with_room_for(body, asked)
+        sizes.append(profile.num_ctx)
+        assert profile.num_ctx == limit or profile.num_ctx >= body // BYTES_PER_TOKEN + OUTPUT_RESERVE
     assert sizes == sorted(sizes)
-    assert max(sizes) <= limit <= max(window or MOST, loaded)
+    assert max(sizes) <= limit <= max(window or DEFAULT_MAX_CONTEXT, loaded)
     assert trained is None or limit <= trained
 
 
 def test_growing_after_a_refusal_comes_to_an_end() -> None:
-    served, sizes = Served(trained=20_000).with_room(10, request()), [8_192]
-    while change := served.after(ContextOverflow("too long"), request()):
-        served = change[0]
-        sizes.append(served.num_ctx)
+    profile, sizes = ModelProfile(trained=20_000).with_room_for(10, request()), [8_192]
+    while change := profile.adapted_to(ContextOverflow("too long"), request()):
+        profile = change[0]
+        sizes.append(profile.num_ctx)
     assert sizes == [8_192, 16_384, 20_000]
 
 
@@ -55,7 +62,7 @@ def test_what_a_server_tells_may_be_anything() -> None:
     ]
     for shown in strange:
         for running in strange:
-            assert read_served(shown, running, "m").num_ctx == 0
+            assert parse_profile(shown, running, "m").num_ctx == 0
 
 
 def test_names_are_compared_with_their_tags() -> None:

@@ -41,19 +41,19 @@ def rejected(words: str) -> ProviderError:
 )
 def test_what_is_refused_by_name_is_left_out(words: str, expected: ServerCompat) -> None:
     """Else such a server could not be used at all."""
-    change = ServerCompat().after(rejected(words), REQUEST)
-    assert change is not None
-    assert change[0] == expected
+    adapted = ServerCompat().adapted_to(rejected(words), REQUEST)
+    assert adapted is not None
+    assert adapted[0] == expected
 
 
 def test_each_refusal_leads_on_until_nothing_is_left() -> None:
     """Else a server that refuses everything would be asked for ever."""
-    dialect, steps = ServerCompat(), 0
+    compat, steps = ServerCompat(), 0
     words = rejected("stream_options stream reasoning_effort max_tokens max_completion_tokens unsupported")
-    while change := dialect.after(words, REQUEST):
-        dialect, steps = change[0], steps + 1
+    while adapted := compat.adapted_to(words, REQUEST):
+        compat, steps = adapted[0], steps + 1
         assert steps < 9
-    assert dialect == ServerCompat(stream=False, stream_options=False, reasoning_effort=False, limit=None)
+    assert compat == ServerCompat(stream=False, stream_options=False, reasoning_effort=False, limit=None)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_each_refusal_leads_on_until_nothing_is_left() -> None:
 )
 def test_other_refusals_are_told(error: ProviderError, request_: ModelRequest) -> None:
     """Else the true reason would be hidden behind a second failure."""
-    assert ServerCompat().after(error, request_) is None
+    assert ServerCompat().adapted_to(error, request_) is None
 
 
 def test_an_output_limit_beyond_the_window_is_dropped() -> None:
     """Else a small model would be told to compact a conversation that has just begun."""
     error = ContextOverflow("'max_tokens' is too large; maximum context length is 4096", status=400)
-    change = ServerCompat().after(error, REQUEST)
-    assert change is not None
-    assert change[0] == ServerCompat(limit=None)
+    adapted = ServerCompat().adapted_to(error, REQUEST)
+    assert adapted is not None
+    assert adapted[0] == ServerCompat(limit=None)

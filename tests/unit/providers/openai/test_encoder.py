@@ -28,11 +28,11 @@ TOOL = ToolSpec("read", "Read a file.", {"type": "object"}, aliases=("cat",))
 
 
 def encode(
-    *messages: Message, encoder: Encoder | None = None, dialect: ServerCompat | None = None, **more: Any
+    *messages: Message, encoder: Encoder | None = None, compat: ServerCompat | None = None, **more: Any
 ) -> Any:
     options: dict[str, Any] = {"model": Model("m"), "system_prompt": "Be brief."} | more
     request = ModelRequest(messages=list(messages), **options)
-    return json.loads((encoder or Encoder()).body(request, dialect or ServerCompat()))
+    return json.loads((encoder or Encoder()).body(request, compat or ServerCompat()))
 
 
 def test_each_kind_of_message_on_the_wire() -> None:
@@ -126,14 +126,14 @@ def test_an_image_that_no_server_takes_becomes_words(image: ImageContent, words:
         assert len(part["text"]) < 200
 
 
-def test_options_follow_the_request_and_the_dialect() -> None:
+def test_options_follow_the_request_and_the_compat_flags() -> None:
     """Else a server that refused a field once would refuse every request."""
     more: dict[str, Any] = {"thinking": "low", "model": Model("m", max_output=99)}
     full = encode(**more)
     assert (full["reasoning_effort"], full["max_tokens"]) == ("low", 99)
     bare = ServerCompat(stream=False, reasoning_effort=False, limit=None)
-    assert encode(dialect=bare, **more).keys() == {"model", "messages"}
-    assert encode(dialect=ServerCompat(limit="max_completion_tokens"), **more)["max_completion_tokens"] == 99
+    assert encode(compat=bare, **more).keys() == {"model", "messages"}
+    assert encode(compat=ServerCompat(limit="max_completion_tokens"), **more)["max_completion_tokens"] == 99
 
 
 def test_reasoning_goes_back_only_to_a_server_that_wants_it() -> None:
@@ -142,7 +142,7 @@ def test_reasoning_goes_back_only_to_a_server_that_wants_it() -> None:
     encoder = Encoder()
     assert "reasoning_content" not in encode(said, encoder=encoder)["messages"][1]
     wanted = ServerCompat(reasoning_back="reasoning_content")
-    assert encode(said, encoder=encoder, dialect=wanted)["messages"][1]["reasoning_content"] == "hm"
+    assert encode(said, encoder=encoder, compat=wanted)["messages"][1]["reasoning_content"] == "hm"
 
 
 def test_what_utf8_cannot_hold_does_not_stop_a_run() -> None:

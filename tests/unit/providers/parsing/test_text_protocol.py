@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolSpec
 from newel.providers.parsing.json_repair import ToolIndex
-from newel.providers.parsing.text_protocol import prompt, told_of_tools
+from newel.providers.parsing.text_protocol import describe_tools, format_prompt
 from newel.providers.parsing.text_tool_calls import find_calls
 
 BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
@@ -28,7 +28,7 @@ def test_no_words_can_pose_as_another_s(first: str, said: str, command: str, out
         AssistantMessage([TextContent(said), ToolCall("1", "bash", {"command": command})]),
         ToolResultMessage("1", "bash", output, is_error=False),
     ]
-    told = prompt(ModelRequest(Model("m"), "Be brief.", messages))
+    told = format_prompt(ModelRequest(Model("m"), "Be brief.", messages))
     order = [
         "user",
         "/user",
@@ -45,12 +45,12 @@ def test_no_words_can_pose_as_another_s(first: str, said: str, command: str, out
 @settings(max_examples=30)
 @given(WORDS)
 def test_a_first_prompt_reaches_the_model_as_it_is(text: str) -> None:
-    assert prompt(ModelRequest(Model("m"), "Be brief.", [UserMessage(text)])) == "\n\n".join(
+    assert format_prompt(ModelRequest(Model("m"), "Be brief.", [UserMessage(text)])) == "\n\n".join(
         part for part in ("Be brief.", text) if part
     )
 
 
 def test_a_call_as_models_are_asked_to_write_it_is_found() -> None:
-    told = told_of_tools("", [BASH]).replace("the tool's name", "bash")
+    told = describe_tools("", [BASH]).replace("the tool's name", "bash")
     _, calls = find_calls(told.partition("Available tools")[0], ToolIndex([BASH]))
     assert [call.name for call in calls] == ["bash"]

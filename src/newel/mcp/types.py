@@ -1,0 +1,69 @@
+"""Tools and servers as the rest of the program sees them: descriptions, states, names offered to models."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final, Literal
+
+import msgspec
+
+from newel.agent.messages import Wire
+
+ServerState = Literal["starting", "active", "broken", "untrusted", "disabled"]
+
+MAX_NAME_LENGTH: Final = 64
+"""Characters of a name that all chat APIs accept."""
+_HASH_LENGTH: Final = 8
+
+
+class ToolInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as its server describes it. ``parameters`` is its JSON Schema, unchanged; ``reads`` is the server's claim that
+    the tool is read-only.
+    """
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    reads: bool = False
+
+
+class ToolStatus(Wire, frozen=True, kw_only=True):
+    """One tool of a server; ``name`` is the server's own, without the ``server__`` before it."""
+
+    name: str
+    description: str = ""
+    enabled: bool = True
+
+
+class ServerStatus(Wire, frozen=True, kw_only=True):
+    """``origin`` is the file that names the server, ``target`` the exact command line or the URL (in the user's own,
+    secrets are masked), ``folder`` where the command runs, ``env`` the names of the variables that the server is given
+    or that its configuration takes values from. ``reason`` says in words why a server is broken or waits, ``stderr``
+    holds the last lines it wrote there.
+    """
+
+    name: str
+    state: ServerState
+    origin: str
+    target: str
+    folder: str = ""
+    env: list[str] = []
+    reason: str = ""
+    stderr: str = ""
+    tools: list[ToolStatus] = []
+
+
+def offered_name(server: str, tool: str) -> str:
+    """Return ``server__tool``, of letters, digits, ``_`` and ``-``.
+
+    It depends on these two names only, not on other servers: a resumed conversation calls the same tool. Where characters
+    were replaced or cut off, or the boundary between the names is ambiguous, part of a hash makes the name unique.
+    """
+    plain = f"{server}__{tool}"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    clear = name == plain and len(name) <= MAX_NAME_LENGTH and "__" not in server and not server.endswith("_")
+    if clear and not tool.startswith("_"):
+        return name
+    digest = hashlib.sha256(f"{server}\0{tool}".encode(errors="surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    return f"{name[: MAX_NAME_LENGTH - _HASH_LENGTH - 1]}_{digest}"
