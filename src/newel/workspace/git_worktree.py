@@ -12,7 +12,7 @@ import shlex
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
-from newel.workspace.git import IN_SH
+from newel.workspace.git import SAFE_GIT
 from newel.workspace.port import Completed
 from newel.workspace.tracked import TrackedWorkspace
 
@@ -115,7 +115,7 @@ def _last_line(done: Completed) -> str:
 
 async def _git(project: TrackedWorkspace, *words: str) -> Completed:
     """Raises ``WorktreeError`` if git is missing."""
-    done = await project.run(f"{IN_SH} {shlex.join(words)}", timeout=TIMEOUT)
+    done = await project.run(f"{SAFE_GIT} {shlex.join(words)}", timeout=TIMEOUT)
     if done.exit_code == NOT_FOUND:
         raise WorktreeError(f"A worktree requires git. {_last_line(done)}")
     return done

@@ -81,7 +81,7 @@ class IsolatedWorkspace:
     def _see(self, event: AgentEvent) -> None:
         if isinstance(event, AgentStart):
             self._is_stale = True
-            self._mirror.begin()  # while the model thinks
+            self._mirror.start()  # while the model thinks
 
     async def of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
         """The recorder of the copy, whose changes are proposals in the project's ledger. Raises ``LedgerError``."""
@@ -107,7 +107,7 @@ class IsolatedWorkspace:
             async with self._outer.telling(COPYING.format(root=self._outer.root)):
                 await self._mirror.update(await self._proposed())
             self._is_stale = False
-        for notice in self._mirror.told():
+        for notice in self._mirror.drain_notices():
             await self._inner.say(notice)
 
     async def _proposed(self) -> dict[str, FileContent | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from newel.workspace.git import Repositories
+from newel.workspace.git import GitBackend
 from newel.workspace.snapshots.tree import FileStat
 
 T = TypeVar("T")
@@ -36,21 +36,21 @@ class Signature(NamedTuple):
         return cls(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_mode, seen.st_ino)
 
 
-class Copied(Enum):
-    """What became of a file that was to be copied. ``UNSURE``: it may have been written since, or is gone."""
+class CopyResult(Enum):
+    """What became of a file that was to be copied. ``UNCERTAIN``: it may have been written since, or is gone."""
 
-    SURE = "sure"
-    UNSURE = "unsure"
-    SHUT = "may not be read"
+    COPIED = "copied"
+    UNCERTAIN = "uncertain"
+    UNREADABLE = "unreadable"
 
 
-class LeftOut(NamedTuple):
+class Exclusions(NamedTuple):
     """What of a project is not copied: ``paths``, relative to it, and all of some ``names``, with what is below them."""
 
     paths: Collection[str] = frozenset()
     names: Collection[str] = frozenset()
 
-    def holds(self, path: str, name: str, *, is_folder: bool) -> bool:
+    def matches(self, path: str, name: str, *, is_folder: bool) -> bool:
         if name == ".git":
             # The root's own is made anew; one that is a file leads into another repository.
             return path == ".git" or not is_folder
@@ -81,10 +81,10 @@ class Layout(NamedTuple):
         return posixpath.join(self.copied_top, self.inside).rstrip("/")
 
 
-class MirrorBackend(Repositories, Protocol):
+class MirrorBackend(GitBackend, Protocol):
     """A project and its copy. Paths are relative to both; no link in the copy leads a change out of it.
 
-    Methods other than ``within``, ``meanwhile`` and ``let_go`` block, and are for work within either of these. They raise ``OSError``,
+    Methods other than ``run_in_thread``, ``run_in_background`` and ``release`` block, and are for work within either of these. They raise ``OSError``,
     ``WorkspaceError``, and ``Stopped`` where nobody waits for the work any more.
     """
 
@@ -95,19 +95,19 @@ class MirrorBackend(Repositories, Protocol):
         """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
         ...
 
-    def meanwhile(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         """Do work beside everything else; nobody waits for it."""
         ...
 
-    def hold(self) -> bool:
+    def acquire(self) -> bool:
         """Say that the copy is in use. False if it was not there any more: then there is an empty one."""
         ...
 
-    def walk(self, left_out: LeftOut) -> Iterator[tuple[str, Signature]]:
+    def walk(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
         """The regular files and the links of the project."""
         ...
 
-    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, Copied]]:
+    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, CopyResult]]:
         """Copy files of the project that were seen so, whatever lies in their place."""
         ...
 
@@ -119,10 +119,10 @@ class MirrorBackend(Repositories, Protocol):
         """Have these contents in the copy. A file that is like that already stays as it is."""
         ...
 
-    def empty(self) -> None:
-        """Have nothing in the copy, so that its room is others'. It is used again after the next ``hold``."""
+    def clear_copy(self) -> None:
+        """Have nothing in the copy, so that its room is others'. It is used again after the next ``acquire``."""
         ...
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Have the copy removed soon. For any thread, and for the end of the process."""
         ...

@@ -22,7 +22,7 @@ class Callers:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._is_ours = process_mark.rights_above() is None
+        self._is_ours = process_mark.inherited_rights() is None
 
     def is_agent(self, host: str, port: int) -> bool:
         """Whether an agent's command is at this other end, or has been and left no trace of itself."""
@@ -35,7 +35,7 @@ class Callers:
             return False
         if not sockets:
             return _is_loopback(host)  # else it is another machine
-        agents = process_mark.of_agents()
+        agents = process_mark.agent_processes()
         return any(_is_held(socket, agents) for socket in sockets)
 
     def _sockets(self, port: int) -> set[str] | None:

@@ -28,45 +28,45 @@ _LEAST: Final = 1 << 60
 """The smallest of the numbers, microseconds: more than 36,000 years."""
 
 _ROW: Final = b"\nMax realtime timeout "
-_TURN: Final = threading.Lock()
-_granted = 0
+_LIMIT_LOCK: Final = threading.Lock()
+_granted_index = 0
 
 
 def grant(rights: str) -> None:
     """What agents of this process may do from now on."""
-    global _granted  # noqa: PLW0603 — all commands of a process are started with its rights
-    _granted = RIGHTS.index(rights)
+    global _granted_index  # noqa: PLW0603 — all commands of a process are started with its rights
+    _granted_index = RIGHTS.index(rights)
 
 
 def new_mark() -> str:
     """32 hexadecimal digits that no other command has."""
-    return f"{os.urandom(16).hex()[:31]}{_granted}"
+    return f"{os.urandom(16).hex()[:31]}{_granted_index}"
 
 
-def rights_of(mark: str) -> str:
+def rights_of_mark(mark: str) -> str:
     """What an agent may whose command has this mark."""
     return _name(int(mark[-1])) if mark[-1:].isdecimal() else RIGHTS[0]
 
 
-def number_of(mark: str) -> int:
+def number_of_mark(mark: str) -> int:
     """The number of a command."""
     return _LEAST | int(mark[:14], 16) << 4 | int(mark[-1], 16)
 
 
-def rights_in(number: int) -> str:
+def rights_of_number(number: int) -> str:
     return _name(number & 0xF)
 
 
 @contextmanager
-def handed_down(mark: str) -> Generator[None]:
+def inherit_number(mark: str) -> Generator[None]:
     """What starts within has the mark's number; if that is impossible here, it has none."""
     if sys.platform != "linux":
         yield
         return
-    with _TURN:
+    with _LIMIT_LOCK:
         before = resource.getrlimit(resource.RLIMIT_RTTIME)
         try:
-            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of(mark), before[1]))
+            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of_mark(mark), before[1]))
         except (OSError, ValueError):  # a lower limit was set for us, or limits may not be changed
             yield
             return

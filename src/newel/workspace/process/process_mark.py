@@ -24,12 +24,12 @@ _NAMES_MARK: Final = f"\0{MARK}=".encode()
 FEW: Final = 500
 """Up to so many process numbers are tried one by one, which is quicker than to list all processes."""
 
-MOST_ANCESTORS: Final = 100
+MAX_ANCESTORS: Final = 100
 
-SHOWN: Final = 100
+MAX_SHOWN: Final = 100
 """Characters of a process's command line that are shown."""
 
-LINE: Final = 64
+LINE_BYTES: Final = 64
 """Bytes of an origin as a line of the watchdog's table: 32 digits, two numbers, and spaces to the end."""
 
 
@@ -45,7 +45,7 @@ class ProcessMark(NamedTuple):
     began: int = 0
 
     def line(self) -> bytes:
-        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE)
+        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE_BYTES)
 
     @classmethod
     def read(cls, line: bytes) -> ProcessMark:
@@ -53,7 +53,7 @@ class ProcessMark(NamedTuple):
         return cls(mark, int(session), int(began))
 
 
-def live(origins: Collection[ProcessMark]) -> bool:
+def is_running(origins: Collection[ProcessMark]) -> bool:
     """Whether anything of these commands runs."""
     return bool(_targets(origins))
 
@@ -65,47 +65,45 @@ def signal(origins: Collection[ProcessMark], number: int) -> None:
             os.kill(target, number)
 
 
-def left(origin: ProcessMark) -> list[str]:
+def find_recent(origin: ProcessMark) -> list[str]:
     """What still runs of a command whose first process has ended: ``sleep 600 (pid 123)``, ….
 
     Only what the command can have started is looked at, so that it costs next to nothing where that is little.
     """
-    return [_described(pid) for pid in _begun_since(origin.session) if _is_of(pid, origin)]
+    return [_describe(pid) for pid in _pids_since(origin.session) if _belongs_to(pid, origin)]
 
 
-def remaining(origin: ProcessMark) -> list[str]:
+def find_all(origin: ProcessMark) -> list[str]:
     """The same, of all processes."""
-    return [_described(pid) for pid, process in _processes().items() if _is_of(pid, origin, process)]
+    return [_describe(pid) for pid, process in _processes().items() if _belongs_to(pid, origin, process)]
 
 
-def rights_above() -> str | None:
+def inherited_rights() -> str | None:
     """What the agent may do of whose command this process is a part, one of ``lineage.RIGHTS``, if of several the one that may
     do least; None if it is part of none.
     """
     marks = os.environ.get(MARK, "").split()
     numbers = [lineage.read("self")]
     pid = os.getppid()
-    for _ in range(MOST_ANCESTORS):
-        process = _look_at(str(pid))
+    for _ in range(MAX_ANCESTORS):
+        process = _inspect(str(pid))
         if process is None:
             break
         numbers.append(lineage.read(pid))
         marks += [mark.decode(errors="replace") for mark in _marks(pid)]
         pid = process.parent
-    rights = [lineage.rights_of(mark) for mark in marks]
-    rights += [lineage.rights_in(number) for number in numbers if number is not None]
+    rights = [lineage.rights_of_mark(mark) for mark in marks]
+    rights += [lineage.rights_of_number(number) for number in numbers if number is not None]
     return min(rights, key=lineage.RIGHTS.index, default=None)
 
 
-def of_agents() -> set[int]:
+def agent_processes() -> set[int]:
     """All processes that are, or descend from, a part of an agent's command."""
     processes = _processes()
     found = {pid for pid in processes if lineage.read(pid) is not None or _marks(pid)}
     for pid in processes:
         above = [pid]
-        while (
-            above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MOST_ANCESTORS
-        ):
+        while above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MAX_ANCESTORS:
             above.append(process.parent)
         if above[-1] in found:
             found.update(above)
@@ -114,7 +112,7 @@ def of_agents() -> set[int]:
 
 def start_time(pid: int) -> int:
     """When a process began, in a unit of the system's own; 0 where it does not say."""
-    found = _look_at(str(pid))
+    found = _inspect(str(pid))
     return found.began if found else 0
 
 
@@ -133,7 +131,7 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
     marks = {origin.mark.encode() for origin in origins}
-    numbers = {lineage.number_of(origin.mark) for origin in origins}
+    numbers = {lineage.number_of_mark(origin.mark) for origin in origins}
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
@@ -143,12 +141,12 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     return targets
 
 
-def _is_of(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
+def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
     """Whether a process runs and belongs to a command; a thread of one does not count."""
-    process = process or _look_at(str(pid))
+    process = process or _inspect(str(pid))
     if process is None or not (
         process.session == origin.session
-        or lineage.read(pid) == lineage.number_of(origin.mark)
+        or lineage.read(pid) == lineage.number_of_mark(origin.mark)
         or origin.mark.encode() in _marks(pid)
     ):
         return False
@@ -158,7 +156,7 @@ def _is_of(pid: int, origin: ProcessMark, process: _Process | None = None) -> bo
         return False
 
 
-def _begun_since(first: int) -> Iterable[int]:
+def _pids_since(first: int) -> Iterable[int]:
     """The numbers of the processes that began after one, and perhaps of others."""
     if not first:
         return ()
@@ -171,7 +169,7 @@ def _begun_since(first: int) -> Iterable[int]:
         return ()
 
 
-def _described(pid: int) -> str:
+def _describe(pid: int) -> str:
     """A process in a line: its command line and its number."""
     try:
         words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
@@ -180,7 +178,7 @@ def _described(pid: int) -> str:
     line = " ".join(
         "".join(each if each.isprintable() else " " for each in words.decode(errors="replace")).split()
     )
-    return f"{line[:SHOWN]}{'…' if len(line) > SHOWN else ''} (pid {pid})"
+    return f"{line[:MAX_SHOWN]}{'…' if len(line) > MAX_SHOWN else ''} (pid {pid})"
 
 
 def _is_group(number: int) -> bool:
@@ -208,11 +206,11 @@ def _processes() -> dict[int, _Process]:
         return {
             int(entry.name): process
             for entry in entries
-            if entry.name.isdigit() and (process := _look_at(entry.name))
+            if entry.name.isdigit() and (process := _inspect(entry.name))
         }
 
 
-def _look_at(name: str) -> _Process | None:
+def _inspect(name: str) -> _Process | None:
     """A process that is more than a zombie, by its name in ``/proc``."""
     try:
         # The name of the program, in parentheses, may hold anything, parentheses too.

@@ -62,7 +62,7 @@ async def run_process(
     goes on. Raises ``WorkspaceError`` if the program cannot be started.
     """
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
-    return completed(output, await attend(ChildProcess(argv, cwd, env, output), timeout))
+    return to_completed(output, await wait_for_exit(ChildProcess(argv, cwd, env, output), timeout))
 
 
 class ExitInfo(NamedTuple):
@@ -75,7 +75,7 @@ class ExitInfo(NamedTuple):
     left_running: Sequence[str] = ()
 
 
-async def attend(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
+async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
     """See a process to its end, on timeout or cancellation to the one that is made for it."""
     began = anyio.current_time()
     try:
@@ -98,7 +98,7 @@ async def attend(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noq
     )
 
 
-def completed(output: Output, ending: ExitInfo) -> Completed:
+def to_completed(output: Output, ending: ExitInfo) -> Completed:
     return Completed(
         stdout=output.stdout.text(output.spill.where),
         stderr=output.stderr.text(output.spill.where),
@@ -129,9 +129,11 @@ class ChildProcess:
     ) -> None:
         self.output = output
         self.ended = False
-        self._all = ProcessTree(env)
+        self._processes = ProcessTree(env)
         self._unsent = bytearray()
-        self.process, self._input, self._pipes = _spawn(argv, cwd, self._all, with_input=given is not None)
+        self.process, self._input, self._pipes = _spawn(
+            argv, cwd, self._processes, with_input=given is not None
+        )
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
@@ -140,7 +142,7 @@ class ChildProcess:
                 self.process.kill()
             for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
                 os.close(pipe)
-            self._all.forget()
+            self._processes.forget()
             raise WorkspaceError(
                 f"The command could not be monitored and was stopped: {error.strerror}."
             ) from error
@@ -184,7 +186,7 @@ class ChildProcess:
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
         """What runs on of all that it started, in words. What is just about to end is given a moment to."""
         until = anyio.current_time() + LEAVING
-        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — nobody tells
+        while (left := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — nobody tells
             await anyio.sleep(LEAVING / 5)
         return left
 
@@ -192,14 +194,14 @@ class ChildProcess:
         """End the process and all that it started, and read on until then: a process that waits to write
         cannot end well.
         """
-        self._all.signal(signal.SIGTERM)
+        self._processes.signal(signal.SIGTERM)
         until = anyio.current_time() + KILL_GRACE
         pause = 0.005
         while self._lives() and anyio.current_time() < until:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
         while self._lives() and anyio.current_time() < until + KILL_GRACE:
-            self._all.signal(signal.SIGKILL)
+            self._processes.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
     def send(self, data: bytes) -> None:
@@ -224,7 +226,7 @@ class ChildProcess:
             self._close(pipe)
         self._selector.close()
         os.close(self._exit)
-        self._all.forget()
+        self._processes.forget()
 
     async def _read_until(self, done: Callable[[], bool], seconds: float) -> None:
         """Read on, and tell nobody, until ``done`` or for so long."""
@@ -237,7 +239,7 @@ class ChildProcess:
 
     def _lives(self) -> bool:
         self._drain()
-        return not self.ended or self._all.live()
+        return not self.ended or self._processes.is_running()
 
     def _drain(self) -> bool:
         """Read and write what can be without waiting; True if it is over."""
@@ -310,14 +312,14 @@ def _spawn(
         process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
         no_longer_wanted = []
     except (OSError, ValueError) as error:
-        raise not_started(cwd, error, argv) from error
+        raise start_error(cwd, error, argv) from error
     finally:
         for descriptor in (*no_longer_wanted, *theirs):
             os.close(descriptor)
     return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
 
 
-def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
+def start_error(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
     """What to raise for a command that the system did not take."""
     return WorkspaceError(f"The command could not be started in {folder}: {_reason(error, argv)}")
 

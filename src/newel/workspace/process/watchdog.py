@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.workspace.process.environment import child_env
-from newel.workspace.process.process_mark import LINE, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 _NONE: Final = -1
 
@@ -57,7 +57,7 @@ class Watchdog:
         with self._lock:
             if (line := self._lines.pop(origin.mark, None)) is not None:
                 self._free.append(line)
-                self._write(line, b" " * LINE)
+                self._write(line, b" " * LINE_BYTES)
 
     def leave_to_parent(self) -> None:
         """In a copy of this process (``os.fork``), which must neither hold the pipe open nor use the table."""
@@ -67,7 +67,7 @@ class Watchdog:
         self._begin()
 
     def _write(self, line: int, text: bytes) -> None:
-        os.pwrite(self._table, text, line * LINE)
+        os.pwrite(self._table, text, line * LINE_BYTES)
 
     def _lives(self) -> bool:
         if self._process == _NONE:

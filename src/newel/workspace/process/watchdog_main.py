@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from newel.workspace.process import process_mark
-from newel.workspace.process.process_mark import LINE, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 GRACE: Final = 1.0
 """Seconds between TERM and KILL, and for which KILL is repeated."""
@@ -29,14 +29,14 @@ def main() -> None:
     left = _read_table()
     process_mark.signal(left, signal.SIGTERM)
     until = time.monotonic() + GRACE
-    while process_mark.live(left) and time.monotonic() < until:
+    while process_mark.is_running(left) and time.monotonic() < until:
         time.sleep(PAUSE)
-    while process_mark.live(left) and time.monotonic() < until + GRACE:
+    while process_mark.is_running(left) and time.monotonic() < until + GRACE:
         process_mark.signal(left, signal.SIGKILL)
         time.sleep(PAUSE)
 
 
 def _read_table() -> list[ProcessMark]:
     table = os.pread(1, os.fstat(1).st_size, 0)
-    lines = (table[start : start + LINE] for start in range(0, len(table), LINE))
+    lines = (table[start : start + LINE_BYTES] for start in range(0, len(table), LINE_BYTES))
     return [ProcessMark.read(line) for line in lines if line.strip()]

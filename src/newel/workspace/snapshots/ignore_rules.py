@@ -40,29 +40,29 @@ def is_never_covered(name: str) -> bool:
     return name in NEVER or is_beside(name)
 
 
-class AskGit(Protocol):
-    """See ``ask_git``."""
+class RunGit(Protocol):
+    """See ``run_git``."""
 
     def __call__(
-        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
     ) -> bytes | None: ...
 
 
 class IgnoreRules:
     """Asks git about many paths at once. A directory that git cannot be asked about has the rules without git: then it
-    is ``git_failed``. ``top_of`` gives the folder of the repository that a folder is in.
+    is ``git_failed``. ``find_repository`` gives the folder of the repository that a folder is in.
     """
 
-    def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
+    def __init__(self, root: str, run_git: RunGit, find_repository: Callable[[str], str | None]) -> None:
         self._root = root
-        self._ask_git = ask_git
-        self._top_of = top_of
+        self._run_git = run_git
+        self._find_repository = find_repository
         self.git_failed = False
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
         """The empty path if the root lies in a git repository whose rules do not ignore all of it, else None."""
-        top = self._top_of(self._root)
+        top = self._find_repository(self._root)
         if top is None:
             return None
         inside = os.path.relpath(self._root, top)
@@ -97,7 +97,7 @@ class IgnoreRules:
         # A name that begins with a colon would be read as a command to git. Without --no-index it compares each path with each one that it tracks.
         given = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
         words = ("check-ignore", "--no-index", "-z", "--stdin")
-        answer = self._ask_git(folder, *words, given=given, good=(0, 1))  # 1: it ignores none of them
+        answer = self._run_git(folder, *words, given=given, ok_codes=(0, 1))  # 1: it ignores none of them
         if answer is None:
             return None
         names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
@@ -106,7 +106,7 @@ class IgnoreRules:
     def _is_tracked(self, folder: str, name: bytes) -> bool:
         """Whether git tracks the file, or one below it, whatever its rules say of new ones."""
         if folder not in self._tracked:
-            self._tracked[folder] = sorted((self._ask_git(folder, "ls-files", "-z") or b"").split(b"\0"))
+            self._tracked[folder] = sorted((self._run_git(folder, "ls-files", "-z") or b"").split(b"\0"))
         tracked = self._tracked[folder]
         for wanted in (name, name + b"/"):
             at = bisect.bisect_left(tracked, wanted)
@@ -116,18 +116,18 @@ class IgnoreRules:
 
 
 class GitView:
-    """What ``ask_git`` says in folders whose repository ``top_of`` finds. Methods block."""
+    """What ``run_git`` says in folders whose repository ``find_repository`` finds. Methods block."""
 
-    def __init__(self, root: str, ask_git: AskGit, top_of: Callable[[str], str | None]) -> None:
+    def __init__(self, root: str, run_git: RunGit, find_repository: Callable[[str], str | None]) -> None:
         self._root = root
-        self._ask_git = ask_git
-        self._top_of = top_of
+        self._run_git = run_git
+        self._find_repository = find_repository
 
     def ignored(self, folder: str, names: Sequence[str]) -> set[str]:
         """Those names in a folder ("": the root) that git ignores; without git, what is known to be made anew."""
         if not BUILD_DIRS.isdisjoint(folder.split("/")):
             return set(names)
-        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
+        rules = IgnoreRules(self._root, self._run_git, self._find_repository)
         repository = self._repository(folder, rules)
         prefix = f"{folder}/" if folder else ""
         out = rules.excluded((prefix + name, repository) for name in names)
@@ -135,11 +135,11 @@ class GitView:
 
     def files(self) -> list[str] | None:
         """The project's files, without those that git ignores; None where there is no git that knows the project."""
-        rules = IgnoreRules(self._root, self._ask_git, self._top_of)
+        rules = IgnoreRules(self._root, self._run_git, self._find_repository)
         if rules.repository_of_root() is None:
             return None
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-        answer = self._ask_git(self._root, *words)
+        answer = self._run_git(self._root, *words)
         if answer is None:
             return None
         names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])
@@ -147,7 +147,7 @@ class GitView:
 
     def _repository(self, folder: str, rules: IgnoreRules) -> str | None:
         """The folder, relative to the root, whose repository a folder is in; None for none that rules here."""
-        if folder and (top := self._top_of(f"{self._root}/{folder}")) is not None:
+        if folder and (top := self._find_repository(f"{self._root}/{folder}")) is not None:
             inside = os.path.relpath(top, self._root)
             if inside != "." and not inside.startswith(".."):
                 return inside

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
-from newel.workspace.git import ask_git, top_of
+from newel.workspace.git import find_repository, run_git
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.inotify import InotifyWatches
 from newel.workspace.snapshots.port import Entries, Reading, Touched
@@ -26,22 +26,22 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 3
 
-_SLACK_LOCAL: Final = 100_000_000
-SLACK: Final = 2_000_000_000
+_LOCAL_CLOCK_SLACK_NS: Final = 100_000_000
+CLOCK_SLACK_NS: Final = 2_000_000_000
 """Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
 times to tell of any later write.
 """
 
 
-_PASSING: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_TRANSIENT_ERRORS: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
-def again(work: Callable[[], T]) -> T:
+def retry_once(work: Callable[[], T]) -> T:
     """The result of ``work``, which is done twice if it fails of what may be gone by then. Raises ``OSError``."""
     try:
         return work()
     except OSError as error:
-        if error.errno not in _PASSING:
+        if error.errno not in _TRANSIENT_ERRORS:
             raise
         return work()
 
@@ -68,7 +68,7 @@ class LocalSnapshotSource:
     def __init__(self, root: str, *, excluded: Iterable[str] = (), watch: bool = True) -> None:
         self.root = os.path.realpath(root)
         self.excluded = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in excluded)
-        self.rules = IgnoreRules(self.root, ask_git, top_of)
+        self.rules = IgnoreRules(self.root, run_git, find_repository)
         self._may_watch = watch
         self._watches: InotifyWatches | None = None
         self._root = -1
@@ -143,15 +143,15 @@ class LocalSnapshotSource:
         """Nothing is far away."""
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
-        descriptor = again(lambda: open_folder(self._root, path))
+        descriptor = retry_once(lambda: open_folder(self._root, path))
         try:
             if names is not None:
-                yield from _some(descriptor, names)
+                yield from _stat_names(descriptor, names)
             else:
                 self._watch(
                     path, descriptor
                 )  # before it is listed, or what is made meanwhile would be missed
-                yield from _all(descriptor)
+                yield from _list_all(descriptor)
         finally:
             os.close(descriptor)
 
@@ -160,13 +160,13 @@ class LocalSnapshotSource:
     def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         for path, _ in wanted:
             try:
-                yield path, again(lambda path=path: self._read(path, limit))
+                yield path, retry_once(lambda path=path: self._read(path, limit))
             except OSError as error:
                 yield path, error
 
     def _read(self, path: str, limit: int) -> Reading:
         """Quickest for the files of one directory one after the other. Raises ``OSError``."""
-        slack = SLACK if self._watches is None else _SLACK_LOCAL
+        slack = CLOCK_SLACK_NS if self._watches is None else _LOCAL_CLOCK_SLACK_NS
         aged = time.time_ns() - slack
         folder, name = split(path)
         if self._folder < 0 or folder != self._path:
@@ -177,7 +177,7 @@ class LocalSnapshotSource:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            return _target(self._folder, name, aged)
+            return _read_link(self._folder, name, aged)
         try:
             return _read(descriptor, limit, aged)
         finally:
@@ -189,7 +189,7 @@ class LocalSnapshotSource:
             self._folder = -1
 
 
-def _all(descriptor: int) -> Entries:
+def _list_all(descriptor: int) -> Entries:
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
@@ -198,7 +198,7 @@ def _all(descriptor: int) -> Entries:
                 continue
 
 
-def _some(descriptor: int, names: Iterable[str]) -> Entries:
+def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
     for name in names:
         try:
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -213,25 +213,25 @@ def _read(descriptor: int, limit: int, aged: int) -> Reading:
     for _ in range(_TRIES):
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
             return Reading(None, found, fresh=False)
-        data = _bytes(descriptor, found.st_size, limit)
-        again = os.fstat(descriptor)
-        if signature(again) == signature(found) and len(data) == found.st_size:
+        data = _read_bytes(descriptor, found.st_size, limit)
+        retry_once = os.fstat(descriptor)
+        if signature(retry_once) == signature(found) and len(data) == found.st_size:
             return Reading(data, found, fresh=found.st_ctime_ns > aged)
-        found = again
+        found = retry_once
     return Reading(data if len(data) <= limit else None, found, fresh=True)
 
 
-def _target(folder: int, name: str, aged: int) -> Reading:
+def _read_link(folder: int, name: str, aged: int) -> Reading:
     """Where a link leads. Raises ``OSError`` if it is none by now."""
     target = os.readlink(os.fsencode(name), dir_fd=folder)
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    again_ = os.readlink(os.fsencode(name), dir_fd=folder)
-    if not stat.S_ISLNK(found.st_mode) or again_ != target:
-        return Reading(again_, found, fresh=True)
+    target_again = os.readlink(os.fsencode(name), dir_fd=folder)
+    if not stat.S_ISLNK(found.st_mode) or target_again != target:
+        return Reading(target_again, found, fresh=True)
     return Reading(target, found, fresh=found.st_ctime_ns > aged)
 
 
-def _bytes(descriptor: int, size: int, limit: int) -> bytes:
+def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
     """To the end, but at most one byte more than ``limit``."""
     pieces: list[bytes] = []
     offset = 0

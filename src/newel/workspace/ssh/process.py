@@ -25,15 +25,15 @@ import msgspec
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
-from newel.workspace.process.lineage import new_mark, number_of
+from newel.workspace.process.lineage import new_mark, number_of_mark
 from newel.workspace.process.output import Capture, Output, OutputSink
 from newel.workspace.process.runner import (
     ChildProcess,
     ExitInfo,
     OutputLimits,
-    attend,
-    completed,
-    not_started,
+    start_error,
+    to_completed,
+    wait_for_exit,
 )
 from newel.workspace.ssh.framing import Framed
 from newel.workspace.ssh.port import RUN_COMMAND, encode_line
@@ -121,7 +121,7 @@ async def run_on_host(
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
     order = _Order(words=[command], by_shell=True, root=root, env=env or {})
     try:
-        return completed(output, await _run(client, order, output, timeout))
+        return to_completed(output, await _run(client, order, output, timeout))
     except ConnectionLost as lost:
         said = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
@@ -167,16 +167,16 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     try:
         line = encode_line(_script(order, nonce, client.timing))
     except ValueError as error:
-        raise not_started(order.root, error, order.words) from error
+        raise start_error(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
-        raise not_started(order.root, _system_error(errno.E2BIG), order.words)
+        raise start_error(order.root, _system_error(errno.E2BIG), order.words)
     until = anyio.current_time() + (BUSY if timeout is None else timeout)
     pause = 0.05
     while True:
         framed = Framed(sink, nonce.encode())
         left = None if timeout is None else until - anyio.current_time()
         with client.busy():
-            ending = await attend(_Channel(client, framed, line + order.given), left)
+            ending = await wait_for_exit(_Channel(client, framed, line + order.given), left)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
         if _REFUSED not in framed.noise:
@@ -201,7 +201,7 @@ def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
             f"{client.host} ended the command."
         )
     if reason := _NOT_ENTERED.get(ending.exit_code):
-        raise not_started(order.root, _system_error(reason), order.words)
+        raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
         if ending.timed_out:  # before all was there
             return ending._replace(exit_code=128 + signal.SIGTERM)
@@ -304,7 +304,7 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         shell = ""
     mark = new_mark()
     return f"""
-nonce={nonce} mark={mark} number={number_of(mark)} size={len(order.given)} root={_quoted(order.root)}
+nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.given)} root={_quoted(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 dress() {{ {dress}; }}
 {shell}

@@ -239,7 +239,7 @@ class SshWorkspace:
 
         asking = ThreadBridge(self.connection)
         git = HostGit(RootedShell(asking, self._root))
-        return asking, GitView(self._root, git.ask, git.top_of)
+        return asking, GitView(self._root, git.ask, git.find_repository)
 
     async def _ask(self, *words: str) -> HostAnswer:
         return await self.connection.ask(_script(words))

@@ -127,7 +127,7 @@ class MirrorScripts:
 
         return self._each_folder(contents, lambda folder, names: " && ".join(commands(folder, names)))
 
-    def hold(self) -> str:
+    def acquire(self) -> str:
         """Print how the lease is, just renewed; before that ``made`` if there was none, so that the copy is empty now. Or only
         ``busy``, if an update that nobody waits for any more, as its connection was lost, still does its last.
         """
@@ -150,7 +150,7 @@ class MirrorScripts:
             f'for f in */{LEASE}; do set -- "$@" ".//$f"; done; {self._looks}; }}'
         )
 
-    def let_go(self) -> str:
+    def release(self) -> str:
         name = quote(self._name)
         return f"(cd -P -- {quote(self._copies)} && mv -- ./{name} ./.{name}{GONE} && {{ {_SWEEP} }}) >/dev/null 2>&1"
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from newel.agent.errors import NewelError, WorkspaceError
-from newel.workspace.snapshots.local_source import SLACK
+from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.snapshots.port import BlobStore, Reading
 from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
-from newel.workspace.ssh.snapshots.scripts import Seen, records, sum_of, time_of
+from newel.workspace.ssh.snapshots.scripts import HostFileStat, records, sum_of, time_of
 
 _BATCH: Final = 4 << 20
 _FILES: Final = 512
@@ -33,7 +33,7 @@ class _FoundFile(NamedTuple):
     """``aged``: what was written later may be written again with the same times. ``shut`` cannot be read."""
 
     aged: int
-    seen: dict[bytes, Seen]
+    seen: dict[bytes, HostFileStat]
     shut: set[bytes]
     sums: dict[bytes, str]
 
@@ -62,7 +62,7 @@ class Contents:
                 seen = found.seen[path]
                 yield path, Reading(target, seen, fresh=seen.st_ctime_ns > found.aged)
             waiting = [path for path in waiting if path not in links]
-            wanted: dict[bytes, Seen] = {}
+            wanted: dict[bytes, HostFileStat] = {}
             for path in waiting:
                 result = self._without_bringing(path, found, limit)
                 if result is None:
@@ -87,28 +87,28 @@ class Contents:
             yield batch[0], self._torn(batch[0], limit)
 
     def _look(self, paths: list[bytes]) -> _FoundFile:
-        words = self._shell.words
+        scripts = self._shell.scripts
         aged = 0
-        seen: dict[bytes, Seen] = {}
+        seen: dict[bytes, HostFileStat] = {}
         shut: set[bytes] = set()
         sums: dict[bytes, str] = {}
         most = _FACTS + sum(2 * len(path) + _FACTS for path in paths)
-        for facts, path in records(self._shell.ask_of(paths, words.facts(), most)):
+        for facts, path in records(self._shell.ask_of(paths, scripts.facts(), most)):
             if (now := time_of(facts)) is not None:
-                aged = now - SLACK
+                aged = now - CLOCK_SLACK_NS
             elif (sum_ := sum_of(facts, path)) is not None:
                 if sum_:
                     sums[path] = sum_
             elif facts == b"!":
                 shut.add(path)
             else:
-                seen[path] = words.seen(facts)
+                seen[path] = scripts.seen(facts)
         return _FoundFile(aged, seen, shut, sums)
 
     def _targets(self, links: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
         """Where links lead; None if one is none by now, which the next look finds out."""
         most = _FACTS + sum(len(path) + _LINK for path in links)
-        answer = self._shell.ask_of(links, self._shell.words.targets(), most) if links else b""
+        answer = self._shell.ask_of(links, self._shell.scripts.targets(), most) if links else b""
         pieces = answer.split(b"\0")
         told = {
             path.removeprefix(b".//"): target
@@ -133,16 +133,16 @@ class Contents:
             return Reading(data, seen, fresh=seen.st_ctime_ns > found.aged)
         return None
 
-    def _bring(self, files: dict[bytes, Seen]) -> dict[bytes, bytes]:
+    def _bring(self, files: dict[bytes, HostFileStat]) -> dict[bytes, bytes]:
         """The contents of those files that were as they are all the time; none if they cannot be told apart."""
         total = sum(seen.st_size for seen in files.values())
         most = total + sum(len(path) + _FACTS for path in files)
-        words = self._shell.words
-        data = self._shell.ask_of(files, words.contents(total), most)
+        scripts = self._shell.scripts
+        data = self._shell.ask_of(files, scripts.contents(total), most)
         if data[total : total + 1] != b"\n":
             return {}
         try:
-            now = {path: words.seen(facts) for facts, path in records(data[total + 1 :])}
+            now = {path: scripts.seen(facts) for facts, path in records(data[total + 1 :])}
         except WorkspaceError:
             return {}
         contents: dict[bytes, bytes] = {}
@@ -181,9 +181,9 @@ def _batches(wanted: Iterable[tuple[str, int]]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _groups(files: dict[bytes, Seen]) -> Iterator[dict[bytes, Seen]]:
+def _groups(files: dict[bytes, HostFileStat]) -> Iterator[dict[bytes, HostFileStat]]:
     """Files whose contents go into one answer: their sizes may be others than was expected."""
-    group: dict[bytes, Seen] = {}
+    group: dict[bytes, HostFileStat] = {}
     size = 0
     for path, seen in files.items():
         if group and size + seen.st_size > _BATCH:

@@ -9,13 +9,13 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.git import IN_SH
+from newel.workspace.git import SAFE_GIT
 from newel.workspace.ssh.port import HostAnswer, quote
 from newel.workspace.ssh.snapshots.scripts import (
     CLOCK,
     NO_FOLDER,
     SnapshotScripts,
-    means,
+    parse_capabilities,
     probe,
     records,
     time_of,
@@ -34,19 +34,19 @@ class RootedShell:
         self._root = root
 
     @cached_property
-    def words(self) -> SnapshotScripts:
-        return SnapshotScripts(means(self._in_root(probe()), self._root))
+    def scripts(self) -> SnapshotScripts:
+        return SnapshotScripts(parse_capabilities(self._in_root(probe()), self._root))
 
     def ask_here(self, text: str, most: int, given: bytes = b"") -> bytes:
         """What sh text prints in the root, at most so many bytes."""
-        return self.words.unpacked(self._in_root(self.words.packed(text, most), given), most)
+        return self.scripts.unpack(self._in_root(self.scripts.pack(text, most), given), most)
 
     def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
         """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
         given = b"".join(b".//" + path + b"\0" for path in paths)
         return self.ask_here(f"xargs -0 sh -c {quote(text)} sh", most, given)
 
-    def ahead(self) -> int:
+    def clock_offset_ns(self) -> int:
         """The least by which the host's clock is ahead of ours, in nanoseconds."""
         [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
         if there is None:
@@ -92,13 +92,15 @@ class HostGit:
         self._shell = shell
         self._ask_in = shell.change_in if changes else shell.ask_in
 
-    def ask(self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
+    def ask(
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
+    ) -> bytes | None:
         """As ``newel.workspace.git.ask_git``."""
-        asked = " ".join(map(quote, words))
-        answer = self._ask_in(folder, f"{IN_SH} {asked} 2>/dev/null", given)
-        return answer.data if answer.status in good else None
+        asked = " ".join(map(quote, args))
+        answer = self._ask_in(folder, f"{SAFE_GIT} {asked} 2>/dev/null", given)
+        return answer.data if answer.status in ok_codes else None
 
-    def top_of(self, folder: str) -> str | None:
+    def find_repository(self, folder: str) -> str | None:
         """As ``newel.workspace.git.top_of``."""
         text = (
             f'd={quote(folder)}; while [ ! -e "$d/.git" ] && [ ! -L "$d/.git" ] && [ "$d" ]; do d=${{d%/*}}; done; '

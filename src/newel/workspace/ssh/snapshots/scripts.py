@@ -32,11 +32,11 @@ _ODD: Final = re.compile(rb"[\n\r\\]")
 _EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-class TooMuch(WorkspaceError):
+class AnswerTooLarge(WorkspaceError):
     """More than was asked for came."""
 
 
-class Seen(NamedTuple):
+class HostFileStat(NamedTuple):
     """A ``FileStat`` of a file on a host."""
 
     st_mode: int
@@ -55,13 +55,13 @@ class StatVariant(NamedTuple):
     folders: str
     files: str
     named: str
-    seen: Callable[[bytes], Seen]
+    seen: Callable[[bytes], HostFileStat]
 
 
-def _of_find(facts: bytes) -> Seen:
+def _of_find(facts: bytes) -> HostFileStat:
     mode, size, modified, changed, inode, links = facts.split()
     kind = _KINDS.get(mode[:1], stat.S_IFSOCK)
-    return Seen(
+    return HostFileStat(
         kind | int(mode[1:], 8),
         int(size),
         _nanoseconds(modified),
@@ -71,9 +71,9 @@ def _of_find(facts: bytes) -> Seen:
     )
 
 
-def _of_stat(facts: bytes) -> Seen:
+def _of_stat(facts: bytes) -> HostFileStat:
     mode, size, modified, changed, inode, links = facts.split()
-    return Seen(
+    return HostFileStat(
         int(mode, 16), int(size), _nanoseconds(modified), _nanoseconds(changed), int(inode), int(links)
     )
 
@@ -97,7 +97,7 @@ _FIND: Final = r"-printf '%y%m %s %T@ %C@ %i %n %p\n'"
 _STAT: Final = "stat -c '%f %s %Y %Z %i %h %n'"
 _BSD_STAT: Final = "stat -f '%Xp %z %Fm %Fc %i %l %N'"
 
-FLAVOURS: Final = {
+STAT_VARIANTS: Final = {
     "find": StatVariant(r"-printf 'd%m %p\n'", _FIND, f'find "$@" -maxdepth 0 {_FIND}', _of_find),
     "stat": StatVariant("-exec stat -c 'd%a %n' {} +", f"-exec {_STAT} {{}} +", f'{_STAT} "$@"', _of_stat),
     "bsd": StatVariant(
@@ -114,15 +114,15 @@ class HostCapabilities(NamedTuple):
     permission bits that new folders do not get there.
     """
 
-    flavour: str
+    variant: str
     sums: str
     gzip: bool
     umask: int
 
 
 def probe() -> str:
-    """Sh text that tries what there is. See ``means``."""
-    tried = (f"{way.named} 2>/dev/null && echo {name} .//" for name, way in FLAVOURS.items())
+    """Sh text that tries what there is. See ``parse_capabilities``."""
+    tried = (f"{way.named} 2>/dev/null && echo {name} .//" for name, way in STAT_VARIANTS.items())
     hashes = " ".join(map(quote, _HASHES))
     return (
         f"set -- .//.; {{ {' || '.join(f'{{ {one}; }}' for one in tried)}; }}; "
@@ -153,14 +153,14 @@ def time_of(facts: bytes) -> int | None:
     return _nanoseconds(time if part.isdigit() else seconds) if said == b"now" else None
 
 
-def means(answer: bytes, root: str) -> HostCapabilities:
+def parse_capabilities(answer: bytes, root: str) -> HostCapabilities:
     """Raises ``WorkspaceError`` if the host has not what it takes."""
     said: dict[str, str] = {}
     for facts, path in records(answer):
         if not path:
             what, _, value = facts.decode(errors="replace").partition(" ")
             said[what] = value
-    known = [name for name in FLAVOURS if name in said]
+    known = [name for name in STAT_VARIANTS if name in said]
     if not known or "sums" not in said or "xargs" not in said:
         raise WorkspaceError(
             f"Cannot record what commands change in {root}: the host needs `xargs -0`, a `find` with -printf or a "
@@ -189,18 +189,18 @@ def records(answer: bytes) -> Iterator[tuple[bytes, bytes]]:
 class SnapshotScripts(NamedTuple):
     """The requests, for a host that has certain means. ``"$@"`` are paths with ``.//`` before them."""
 
-    means: HostCapabilities
+    capabilities: HostCapabilities
 
     @property
-    def _way(self) -> StatVariant:
-        return FLAVOURS[self.means.flavour]
+    def _variant(self) -> StatVariant:
+        return STAT_VARIANTS[self.capabilities.variant]
 
-    def seen(self, facts: bytes) -> Seen:
+    def seen(self, facts: bytes) -> HostFileStat:
         """Of a folder only its mode. Raises ``WorkspaceError`` for what are no facts of either."""
         try:
             if is_folder(facts):
-                return Seen(stat.S_IFDIR | int(facts[1:], 8), 0, 0, 0, 0, 0)
-            return self._way.seen(facts)
+                return HostFileStat(stat.S_IFDIR | int(facts[1:], 8), 0, 0, 0, 0, 0)
+            return self._variant.seen(facts)
         except ValueError as error:
             raise WorkspaceError("The host sent a malformed answer about its files.") from error
 
@@ -208,8 +208,8 @@ class SnapshotScripts(NamedTuple):
         """All that is below the folders ``"$@"``, but not what is in folders of the names ``pruned``, and of ``paths`` in the root."""
         tests = [f"-name {quote(os.fsdecode(name))}" for name in sorted(pruned)]
         tests += [f"-path {quote('.//./' + _literal(os.fsdecode(path)))}" for path in sorted(paths)]
-        folders = f"-type d {self._way.folders} \\( {' -o '.join(tests)} \\) -prune"
-        find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._way.files} 2>/dev/null'
+        folders = f"-type d {self._variant.folders} \\( {' -o '.join(tests)} \\) -prune"
+        find = f'find "$@" -mindepth 1 {folders} -o ! -type d {self._variant.files} 2>/dev/null'
         return f"{find}; printf '? %s .//\\n' \"$?\""
 
     def listing_unless(self, known: str, pruned: Iterable[bytes], paths: Iterable[bytes] = ()) -> str:
@@ -217,7 +217,7 @@ class SnapshotScripts(NamedTuple):
         text = self.listing(pruned, paths)
         if not known:
             return f"set -- .//.; {text}"
-        return f'set -- .//.; l() {{ {text}; }}; case $(l "$@" | {self.means.sums}) in {known}*) ;; *) l "$@";; esac'
+        return f'set -- .//.; l() {{ {text}; }}; case $(l "$@" | {self.capabilities.sums}) in {known}*) ;; *) l "$@";; esac'
 
     def facts(self) -> str:
         """The time, how the files ``"$@"`` are, which may not be looked at or read, and unless there are any, all sums."""
@@ -236,27 +236,27 @@ class SnapshotScripts(NamedTuple):
 
     def looks(self) -> str:
         """How the files ``"$@"`` are, those that are there."""
-        return f"{self._way.named} 2>/dev/null"
+        return f"{self._variant.named} 2>/dev/null"
 
     def sums(self) -> str:
         """The sums of the files ``"$@"``, those that can be read. See ``sum_of``."""
-        return f'{self.means.sums} "$@" 2>/dev/null'
+        return f'{self.capabilities.sums} "$@" 2>/dev/null'
 
     def contents(self, total: int) -> str:
         """The contents of the files ``"$@"``, no more than ``total`` bytes and one; a newline; how they are then."""
         return (
             'for f do [ -f "$f" ] && [ ! -L "$f" ] || exit 0; done; '  # whoever reads a pipe may wait for ever
-            f'{{ cat "$@" | head -c {total + 1}; echo; {self._way.named}; }} 2>/dev/null'
+            f'{{ cat "$@" | head -c {total + 1}; echo; {self._variant.named}; }} 2>/dev/null'
         )
 
-    def packed(self, text: str, most: int) -> str:
-        """The output of sh text, ``most`` bytes of it, as ``unpacked`` reads it."""
-        return f"{{ {text}; }} | gzip -1c" if self._packs(most) else text
+    def pack(self, text: str, most: int) -> str:
+        """The output of sh text, ``most`` bytes of it, as ``unpack`` reads it."""
+        return f"{{ {text}; }} | gzip -1c" if self._is_packed(most) else text
 
-    def unpacked(self, data: bytes, most: int) -> bytes:
-        """Raises ``WorkspaceError`` if that is not all, and ``TooMuch``."""
+    def unpack(self, data: bytes, most: int) -> bytes:
+        """Raises ``WorkspaceError`` if that is not all, and ``AnswerTooLarge``."""
         whole = True
-        if self._packs(most):
+        if self._is_packed(most):
             unpacking = zlib.decompressobj(wbits=31)
             try:
                 data = unpacking.decompress(data, most + 1)
@@ -264,13 +264,13 @@ class SnapshotScripts(NamedTuple):
                 raise WorkspaceError("The host sent a malformed answer about its files.") from error
             whole = unpacking.eof or len(data) > most
         if len(data) > most:
-            raise TooMuch(f"The host's answer about its files is longer than {most >> 20} MiB.")
+            raise AnswerTooLarge(f"The host's answer about its files is longer than {most >> 20} MiB.")
         if not whole:
             raise WorkspaceError(_BROKE_OFF)
         return data
 
-    def _packs(self, most: int) -> bool:
-        return self.means.gzip and most > _WORTH
+    def _is_packed(self, most: int) -> bool:
+        return self.capabilities.gzip and most > _MIN_PACKED_BYTES
 
 
 def _literal(path: str) -> str:
@@ -278,7 +278,7 @@ def _literal(path: str) -> str:
     return re.sub(r"[][*?\\]", r"\\\g<0>", path)
 
 
-_WORTH: Final = 4096
+_MIN_PACKED_BYTES: Final = 4096
 _BROKE_OFF: Final = "The host's answer about its files is incomplete."
 
 SHUT: Final = (
