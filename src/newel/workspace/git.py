@@ -1,4 +1,4 @@
-"""Asking git, without running anything that a repository names: what is looked at may be a stranger's."""
+"""Runs git without running any program that the repository configures, as the repository may be untrusted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from newel.workspace.process.environment import child_env
 
 TIMEOUT_S: Final = 60.0
-"""Seconds for one question."""
+"""For one command."""
 
 SAFE_OPTIONS: Final = (
     "-c",
@@ -29,13 +29,11 @@ SAFE_GIT: Final = (
     "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
     f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(SAFE_OPTIONS)}"
 )
-"""The same as sh text: ``git``, to be followed by its words."""
+"""The same as sh text; git's arguments follow."""
 
 
 def safe_environment() -> dict[str, str]:
-    """Without what makes git look at another repository than the one that a folder is in; it locks nothing, and asks
-    nobody.
-    """
+    """Variables for git: no overrides of the repository, no optional locks, no prompts."""
     environ = {name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")}
     return environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -59,7 +57,7 @@ def run_git(folder: str, *args: str, given: bytes = b"", ok_codes: Collection[in
 
 
 def find_repository(folder: str) -> str | None:
-    """The folder of the repository that a folder is in; None for none."""
+    """The top folder of the repository that contains a folder; None if there is none."""
     for place in (folder, *map(str, Path(folder).parents)):
         if os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118 — a root may be any bytes
             return place
@@ -67,7 +65,7 @@ def find_repository(folder: str) -> str | None:
 
 
 class GitBackend(Protocol):
-    """Git, and the few files of a repository that are not for git to bring, wherever it lies."""
+    """Git on one host, and the few files of a repository that git itself cannot transfer."""
 
     def run_git(
         self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
@@ -76,11 +74,11 @@ class GitBackend(Protocol):
         ...
 
     def read_file(self, path: str, /) -> bytes | None:
-        """A regular file's content; None for none."""
+        """The content of a regular file; None if there is none."""
         ...
 
     def write_file(self, path: str, data: bytes, /) -> None:
-        """Create or replace a file; its folder is made."""
+        """Create or replace a file, and its folder."""
         ...
 
 
@@ -104,10 +102,9 @@ class LocalGit:
 
 
 def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool:
-    """A repository in the folder ``copy`` with the history, the branches and the index of the one in ``top``, whose files are
-    left to the caller. What is committed there stays there: it reads the objects of the other one and writes its own, and
-    has no remotes. ``inside`` is the one folder that will be there ("" for all); the other files count as not checked out.
-    False if git cannot do it. Blocks.
+    """Create a repository in the folder ``copy`` with the history, branches and index of the one in ``top``; the caller copies
+    the files. Commits in the copy stay there: it shares the other's objects, writes its own, and has no remotes. ``inside``
+    is the only folder to be checked out ("" for all). False if git fails. Blocks.
     """
     form = at.run_git(top, "rev-parse", "--show-object-format")
     if (
@@ -133,7 +130,7 @@ def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool
 
 
 _COPIED_SETTINGS: Final = r"^(user\.|core\.(autocrlf|eol|filemode|ignorecase|excludesfile|symlinks))"
-"""The settings of a repository that say how its files are to be read."""
+"""Settings that determine how git reads and commits files."""
 
 
 def _share_objects(at: GitBackend, top: str, copy: str) -> None:

@@ -1,9 +1,8 @@
-"""Keeps this process's secrets from other processes of the same user, which on Linux may read where it began.
+"""Hides this process's secrets from other processes of the same user. Linux only.
 
-What a process is started with stays for its whole life in ``/proc/PID/environ`` and ``/proc/PID/cmdline``, whatever it
-does with its own variables. So the secret values there are overwritten; Python has its own copies of them. Then the
-kernel is told that this process is not to be dumped, which closes ``environ`` and ``mem`` to all but root and leaves no
-core file. Programs that it starts are as open as ever.
+The initial variables and arguments of a process stay readable in ``/proc/PID/environ`` and ``/proc/PID/cmdline``, whatever it
+does with its own variables. So the secret values there are overwritten; Python has its own copies. Then the process is made
+not dumpable, which closes ``environ`` and ``mem`` to all but root and prevents core files. Child processes are unaffected.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _ARGUMENTS, _ENVIRONMENT = slice(44, 46), slice(46, 48)
 
 
 def hide_secrets() -> None:
-    """Overwrite the secrets that this process was started with, and keep others from reading its memory.
+    """Overwrite the secrets that this process was started with, and protect its memory.
 
-    Does what can be done: on another system than Linux nothing. ``os.environ`` and ``sys.argv`` stay as they are.
+    Best effort, and nothing outside Linux. ``os.environ`` and ``sys.argv`` are unchanged.
     """
     if sys.platform != "linux":
         return

@@ -1,14 +1,13 @@
-"""A copy of a project's folder to work in, brought up to date before each use.
+"""A copy of a project's folder to work in, updated before each use.
 
     mirror = await workspace.mirror(home / "copies")
     await mirror.update({"src/a.py": content})
     … work in mirror.root …
     mirror.close()
 
-It has all files of the project, those that git ignores too, as commands need what was installed there; and, where the project
-is in a git repository, one with the same history whose commits nobody else sees. It is bounded: of a project that is too large
-first what git ignores is left out, and after that there is no copy. It lies on the host that the project is on, and lives as
-long as its process.
+It has all files of the project, including ignored ones, as commands need installed dependencies. If the project is in a git
+repository, the copy has its own repository with the same history. If the project is too large, ignored files are left out; if
+it still is, no copy is made. The copy is on the project's host, and is removed when its process ends.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Mirror:
         self._always_excluded = Exclusions(frozenset(left_out))
         self.root = backend.layout.root
         self._known: dict[str, Signature | None] = {}
-        """What was copied; None for what may have changed since, unseen."""
+        """Signatures of the copied files; None for those that may have changed since."""
         self._ignored: Exclusions | None = None
         self._has_repository = False
         self._notices: list[str] = []
@@ -58,18 +57,18 @@ class Mirror:
         self.close = weakref.finalize(self, _release, backend, self._closed)
 
     def start(self) -> None:
-        """Begin to copy, beside everything else; ``update`` waits for it. What goes wrong is said there."""
+        """Start copying in the background; ``update`` waits for it, and reports errors."""
         if not self._has_started:
             self._has_started = True
             self._backend.run_in_background(partial(_start_update, weakref.ref(self), self._closed))
 
     def invalidate(self, path: str) -> None:
-        """A file of the copy, relative to the root, is no longer what it was made: the next update makes it so again."""
+        """A file of the copy, relative to the root, was changed: the next update restores it."""
         self._known[path] = None
 
     async def update(self, contents: Mapping[str, FileContent | None]) -> None:
-        """Make the copy what the project is by now, but for files that shall have other ``contents`` (None: not be there).
-        One that failed or was cancelled is made up for by the next one.
+        """Make the copy equal to the project, except for files with other ``contents`` (None: absent). After a failed or
+        cancelled update the next one completes it.
         """
         stop = threading.Event()
         try:
@@ -78,17 +77,17 @@ class Mirror:
             stop.set()
 
     def drain_notices(self) -> list[str]:
-        """What a person should know of the copy, once."""
+        """Messages to the user about the copy, each once."""
         notices, self._notices = self._notices, []
         return notices
 
     def run_update(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
-        """``update``, for work within the disk's; ends early once ``stopped`` says so."""
+        """``update`` in the backend's thread; returns early once ``stopped`` is true."""
         try:
             with (
                 self._working,
                 contextlib.suppress(Stopped),
-            ):  # one that was told to stop may not have done so yet
+            ):  # a cancelled update may still be stopping
                 self._update_or_clear(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(
@@ -103,7 +102,7 @@ class Mirror:
     def _update_or_clear(
         self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]
     ) -> None:
-        """Half a copy is no use, and others need the room that it takes."""
+        """Remove a copy that does not fit: half of it is useless and takes up space."""
         try:
             self._update(contents, stopped)
         except OSError as error:
@@ -162,7 +161,7 @@ class Mirror:
                 return
 
     def _list_project(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
-        """The files of the project that are to be copied. Raises ``WorkspaceError`` if they are too many."""
+        """The project files to copy. Raises ``WorkspaceError`` if they exceed the limits."""
         found = _ProjectListing(self._limits)
         found.walk(self._backend.walk(self._exclusions()), stopped)
         if not found.is_within_limits and self._ignored is None:
@@ -189,7 +188,7 @@ class Mirror:
         return Exclusions(frozenset({*self._always_excluded.paths, *ignored.paths}), ignored.names)
 
     def _query_ignored(self) -> Exclusions:
-        """What can be made anew, as far as it is a whole folder or file; never all of the project."""
+        """Ignored files and folders, but never the whole project; without git, build directories."""
         answer = None
         if self._backend.layout.top is not None:
             words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
@@ -201,7 +200,7 @@ class Mirror:
 
 
 class _ProjectListing:
-    """The files of a walk, as long as they are not too many."""
+    """The files of a project, within the limits."""
 
     def __init__(self, limits: MirrorLimits) -> None:
         self._limits = limits

@@ -29,22 +29,23 @@ _LEAST: Final = 1 << 60
 
 _ROW: Final = b"\nMax realtime timeout "
 _LIMIT_LOCK: Final = threading.Lock()
+# Global on purpose: a process has one set of rights, and every command that it starts inherits it.
 _granted_index = 0
 
 
 def grant(rights: str) -> None:
-    """What agents of this process may do from now on."""
-    global _granted_index  # noqa: PLW0603 — all commands of a process are started with its rights
+    """Set the rights of this process's agents."""
+    global _granted_index  # noqa: PLW0603 — see above
     _granted_index = RIGHTS.index(rights)
 
 
 def new_mark() -> str:
-    """32 hexadecimal digits that no other command has."""
+    """32 hexadecimal digits, unique to a command; the last one holds its rights."""
     return f"{os.urandom(16).hex()[:31]}{_granted_index}"
 
 
 def rights_of_mark(mark: str) -> str:
-    """What an agent may whose command has this mark."""
+    """The rights of the agent whose command has this mark."""
     return _name(int(mark[-1])) if mark[-1:].isdecimal() else RIGHTS[0]
 
 
@@ -59,7 +60,7 @@ def rights_of_number(number: int) -> str:
 
 @contextmanager
 def inherit_number(mark: str) -> Generator[None]:
-    """What starts within has the mark's number; if that is impossible here, it has none."""
+    """Processes started within inherit the mark's number, if the system allows."""
     if sys.platform != "linux":
         yield
         return
@@ -67,7 +68,7 @@ def inherit_number(mark: str) -> Generator[None]:
         before = resource.getrlimit(resource.RLIMIT_RTTIME)
         try:
             resource.setrlimit(resource.RLIMIT_RTTIME, (number_of_mark(mark), before[1]))
-        except (OSError, ValueError):  # a lower limit was set for us, or limits may not be changed
+        except (OSError, ValueError):  # our own limit is lower, or limits may not be changed
             yield
             return
         try:
@@ -77,7 +78,7 @@ def inherit_number(mark: str) -> Generator[None]:
 
 
 def read(pid: int | str) -> int | None:
-    """The number that a process has, None if it has none, or has ended."""
+    """The number of a process; None if it has none or has ended."""
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
             soft = file.read().partition(_ROW)[2].split(maxsplit=1)[:1]

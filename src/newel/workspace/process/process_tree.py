@@ -1,4 +1,4 @@
-"""A command with all that it starts: begun under watch, and ended as a whole."""
+"""A command and all processes that it starts, watched from the start and ended together."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class ProcessTree:
         return process_mark.is_running([self._origin])
 
     def find_remaining(self, *, all_of_them: bool) -> list[str]:
-        """What still runs, one by one in words. With ``all_of_them`` every process is looked at, else those only that can have begun
-        since the first.
+        """Describe the processes that still run. With ``all_of_them`` every process of the system is checked, else only those that
+        may have started after the first.
         """
         return process_mark.find_all(self._origin) if all_of_them else process_mark.find_recent(self._origin)
 

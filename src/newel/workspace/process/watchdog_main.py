@@ -1,7 +1,7 @@
-"""The watchdog's own process: waits for the end of Newel, then ends what stands in the table.
+"""The watchdog's process: waits for the end of Newel, then ends the commands in the table.
 
-Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as it
-can, so as to be there at once and to cost little beside a Newel that lives for days.
+Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as possible, to
+start fast and to cost little beside a Newel that runs for days.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from newel.workspace.process import process_mark
 from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 GRACE: Final = 1.0
-"""Seconds between TERM and KILL, and for which KILL is repeated."""
+"""Seconds between TERM and KILL, and of repeating KILL."""
 
 PAUSE: Final = 0.02
-"""Seconds from one look at what is left to the next."""
+"""Seconds between two checks of the remaining processes."""
 
 
 def main() -> None:

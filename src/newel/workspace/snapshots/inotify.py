@@ -1,4 +1,4 @@
-"""Learns from the system which files were touched, so that nobody has to look at all of them. Linux only."""
+"""Reports which files were touched, by inotify, so that a scan need not visit all of them. Linux only."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ _MAX_USER_WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 LOCAL_FILESYSTEMS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 )
-"""File systems on which nothing changes unless this kernel does it, with times to a hundredth of a second."""
+"""File systems that only this kernel changes, with times accurate to a hundredth of a second."""
 
 _BLOCK: Final = 1 << 16
 
 
 class InotifyWatches:
-    """Watches directories with inotify. A *change* is a name in a directory, of whatever kind.
+    """Watches directories. A *change* is a name in a directory, of whatever kind.
 
-    Its word is good for what this machine's programs did under the names that are watched. ``changes`` answers None
-    whenever that may not be all.
+    It sees changes by this machine's programs under the watched names. ``changes`` returns None if it may have missed some.
     """
 
     def __init__(self, descriptor: int, libc: Any, max_watches: int, mounts: IO[bytes]) -> None:
@@ -52,17 +51,17 @@ class InotifyWatches:
         self._mounts_changed = False
         self._poller = select.poll()
         self._poller.register(descriptor, select.POLLIN)
-        self._poller.register(mounts, select.POLLPRI)  # tells once of what came or went since it was opened
+        self._poller.register(mounts, select.POLLPRI)  # reports mounts and unmounts since it was opened, once
         self._path_of: dict[int, str] = {}
         self._watch_of: dict[str, int] = {}
 
     @classmethod
     def open(cls, root: str) -> InotifyWatches | None:
-        """None where its word would not be good."""
+        """None if inotify would not be reliable."""
         if sys.platform != "linux":
             return None
         with contextlib.suppress(OSError, AttributeError, ValueError):
-            max_watches = int(_MAX_USER_WATCHES.read_text()) // 2  # the editor of the user needs some, too
+            max_watches = int(_MAX_USER_WATCHES.read_text()) // 2  # leave some for the user's editor
             libc = ctypes.CDLL(None, use_errno=True)
             with contextlib.ExitStack() as on_failure:
                 mounts = on_failure.enter_context(_MOUNTS.open("rb"))
@@ -76,7 +75,7 @@ class InotifyWatches:
         return None
 
     def add(self, path: str, descriptor: int) -> bool:
-        """Watch an open directory from now on, under this name. False if the system takes no more."""
+        """Watch an open directory under this name. False if the system's limit is reached."""
         if len(self._path_of) >= self._max_watches and path not in self._watch_of:
             return False
         name = b"/proc/self/fd/%d" % descriptor
@@ -85,8 +84,8 @@ class InotifyWatches:
             return False
         before = self._watch_of.get(path)
         if before is not None and before != watch:
-            self.remove(path)  # another directory has that name now
-        # One that was moved here keeps its watch, under its new name.
+            self.remove(path)  # another directory has this name now
+        # A directory that was moved here keeps its watch, under its new name.
         self._path_of[watch] = path
         self._watch_of[path] = watch
         return True
@@ -98,11 +97,11 @@ class InotifyWatches:
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def changes(self) -> dict[str, set[str]] | None:
-        """The names that were touched since the last call, by directory; None if all have to be looked at."""
+        """The names touched since the last call, by directory; None if everything must be scanned."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         known = True
         pending = self._pending_bytes()
-        while pending > 0:  # and not what comes meanwhile, or a busy writer would hold us for ever
+        while pending > 0:  # not the events that arrive meanwhile: a busy writer would keep us here for ever
             block = os.read(self._descriptor, _BLOCK)
             pending -= len(block)
             at = 0
@@ -122,17 +121,17 @@ class InotifyWatches:
         return found if known and not self._mounts_changed else None
 
     def is_quiet(self) -> bool:
-        """Whether ``changes`` would answer that there are none."""
+        """Whether ``changes`` would be empty."""
         return not self._poll() and not self._mounts_changed
 
     def _poll(self) -> bool:
-        """Whether there is news. That of the mounts is kept, for it is told once only."""
+        """Whether there are events. A change of mounts is remembered, as it is reported only once."""
         news = self._poller.poll(0)
         self._mounts_changed |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
         return bool(news)
 
     def _pending_bytes(self) -> int:
-        """Bytes of events that were not read."""
+        """Bytes of unread events."""
         return _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ class InotifyWatches:
 
 
 def _is_local(root: str, mounts: bytes) -> bool:
-    """Whether the root, and all that is mounted below it, lies on local file systems."""
+    """Whether the root and everything mounted below it is on local file systems."""
     wanted, here, kind = os.fsencode(root), b"", ""
     for line in mounts.split(b"\n")[:-1]:
         fields, _, rest = line.partition(b" - ")
@@ -149,7 +148,9 @@ def _is_local(root: str, mounts: bytes) -> bool:
         below = rest.split(b" ")[0].decode()
         if _is_within(place, wanted) and below not in LOCAL_FILESYSTEMS:
             return False
-        if _is_within(wanted, place) and len(place) >= len(here):  # of several on one place the last is seen
+        if _is_within(wanted, place) and len(place) >= len(
+            here
+        ):  # of several mounts on one place the last is visible
             here, kind = place, below
     return kind in LOCAL_FILESYSTEMS
 

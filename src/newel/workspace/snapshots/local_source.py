@@ -1,4 +1,4 @@
-"""A project's directories and files on this machine, opened step by step so that no link leads out of the project meanwhile."""
+"""Snapshot source for a project on this machine. Paths are opened name by name, so that no link leads out of the project."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TRIES: Final = 3
 
 _LOCAL_CLOCK_SLACK_NS: Final = 100_000_000
 CLOCK_SLACK_NS: Final = 2_000_000_000
-"""Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
-times to tell of any later write.
+"""More than the resolution of timestamps, of local and of all file systems. Only of files that are older do the times reveal
+any later write.
 """
 
 
@@ -37,7 +37,7 @@ _TRANSIENT_ERRORS: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, err
 
 
 def retry_once(work: Callable[[], T]) -> T:
-    """The result of ``work``, which is done twice if it fails of what may be gone by then. Raises ``OSError``."""
+    """Run ``work`` again if it fails with a transient error. Raises ``OSError``."""
     try:
         return work()
     except OSError as error:
@@ -51,7 +51,7 @@ def open_root(root: str) -> int:
 
 
 def open_folder(root: int, path: str) -> int:
-    """A descriptor of the directory ``path`` below the directory ``root``. Raises ``OSError``."""
+    """Open the directory ``path`` below the open directory ``root``. Raises ``OSError``."""
     here = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
         try:
@@ -79,7 +79,7 @@ class LocalSnapshotSource:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def cancel(self) -> None:
-        """No work waits for anything."""
+        """Nothing to cancel: no work waits for the event loop."""
 
     # -- where to look ------------------------------------------------------------------------------
 
@@ -109,7 +109,9 @@ class LocalSnapshotSource:
             told = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
             if told is not None:
                 return int(told[1], 8)
-        umask = os.umask(0o077)  # another thread could make something meanwhile; it is closed, not open, then
+        umask = os.umask(
+            0o077
+        )  # a file that another thread creates meanwhile gets too few permissions, not too many
         os.umask(umask)
         return umask
 
@@ -136,11 +138,11 @@ class LocalSnapshotSource:
         if self._root >= 0:
             os.close(self._root)
             self._root = -1
-        if not self._may_watch:  # the system takes no more, and some would not do
+        if not self._may_watch:  # the limit is reached, and partial watches are no use
             self._unwatch()
 
     def prefetch(self, paths: Iterable[str]) -> None:
-        """Nothing is far away."""
+        """Nothing to prefetch."""
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
         descriptor = retry_once(lambda: open_folder(self._root, path))
@@ -148,9 +150,7 @@ class LocalSnapshotSource:
             if names is not None:
                 yield from _stat_names(descriptor, names)
             else:
-                self._watch(
-                    path, descriptor
-                )  # before it is listed, or what is made meanwhile would be missed
+                self._watch(path, descriptor)  # before listing, or new files would be missed
                 yield from _list_all(descriptor)
         finally:
             os.close(descriptor)
@@ -165,7 +165,7 @@ class LocalSnapshotSource:
                 yield path, error
 
     def _read(self, path: str, limit: int) -> Reading:
-        """Quickest for the files of one directory one after the other. Raises ``OSError``."""
+        """Fastest if the files of one directory follow each other. Raises ``OSError``."""
         slack = CLOCK_SLACK_NS if self._watches is None else _LOCAL_CLOCK_SLACK_NS
         aged = time.time_ns() - slack
         folder, name = split(path)
@@ -222,7 +222,7 @@ def _read(descriptor: int, limit: int, aged: int) -> Reading:
 
 
 def _read_link(folder: int, name: str, aged: int) -> Reading:
-    """Where a link leads. Raises ``OSError`` if it is none by now."""
+    """Read a link's target. Raises ``OSError`` if it was replaced."""
     target = os.readlink(os.fsencode(name), dir_fd=folder)
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     target_again = os.readlink(os.fsencode(name), dir_fd=folder)
@@ -232,7 +232,7 @@ def _read_link(folder: int, name: str, aged: int) -> Reading:
 
 
 def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
-    """To the end, but at most one byte more than ``limit``."""
+    """Read to the end, but at most one byte more than ``limit``."""
     pieces: list[bytes] = []
     offset = 0
     while offset <= limit:

@@ -1,4 +1,4 @@
-"""The workspace on a host: the port over one connection. ``host.sh`` is its other half."""
+"""The workspace on a host, over one connection. ``host.sh`` is the host's side."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"
-"""Stands for every content where ``host.sh`` is told what to expect."""
+"""Tells ``host.sh`` to expect any content."""
 
 AT_ONCE: Final = 256
-"""Paths that are looked at in one request."""
+"""Paths to stat in one request."""
 
 _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
 
 
 class Refused(IntEnum):
-    """What the functions of ``host.sh`` answer when they do not do what they were asked."""
+    """Exit statuses of the functions of ``host.sh`` for a refused request."""
 
     DIRECTORY = 10
     NOT_REGULAR = 11
@@ -51,10 +51,8 @@ class Refused(IntEnum):
 
 
 class SshWorkspace:
-    """Files and processes of a host, seen from the directory that its target names.
-
-    ``root`` is another directory than that, as ``resolve`` returns it: one connection may carry several. ``limits`` bound
-    the output of commands; long ones are kept on this machine.
+    """Files and processes of a host, relative to the target's directory, or to ``root``: one connection can serve several
+    workspaces. ``limits`` bound the output of commands; long outputs are stored on this machine.
     """
 
     def __init__(
@@ -104,7 +102,7 @@ class SshWorkspace:
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
     ) -> bytes:
-        # Not every `head` can be asked for nothing.
+        # Not every `head` accepts a count of 0.
         most = "-" if size is None else str(max(1, size))
         words = ["newel_read", path, str(start + 1), most]
         if nofollow:
@@ -126,7 +124,7 @@ class SshWorkspace:
         try:
             answer = await self.connection.change(_script(words), given=data)
         except ConnectionLost as lost:
-            # Without the file beside it nothing can take the file's place any more: what is there now, stays.
+            # Once its temporary file is removed, the write can no longer take effect: the current content is final.
             removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
             if await self._came_true(f"{removed}; {_script(('newel_is', sha256, path))}"):
                 return sha256
@@ -159,7 +157,7 @@ class SshWorkspace:
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
         folder, name = posixpath.split(path)
-        bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: fewer leave a folder its group's bit
+        bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: with fewer, GNU chmod keeps a folder's set-group-ID bit
         words = ("newel_become", name, *_words(expect), *_words(thing), bits, folder, *paths.parts(folder))
         try:
             answer = await self.connection.change(_script(words))
@@ -189,7 +187,9 @@ class SshWorkspace:
             on_output=on_output,
             env=env,
         )
-        return msgspec.structs.replace(done, whole="")  # the file of a long output is here, not on the host
+        return msgspec.structs.replace(
+            done, whole=""
+        )  # the stored output is on this machine, not on the host
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         asking, git = self._git()
@@ -211,7 +211,7 @@ class SshWorkspace:
         from newel.workspace.snapshots.manager import SnapshotManager
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
-        own = f"{self.connection.info.home}/.newel"  # copies of projects lie there
+        own = f"{self.connection.info.home}/.newel"  # contains copies of projects
         files = SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
@@ -227,7 +227,7 @@ class SshWorkspace:
         connection, home = self.connection, self.connection.info.home
         disk = await SshMirrorBackend.open(connection, self._root, home, connection.attach)
         connection.attach(partial(disk.keep, lambda: connection.state.is_connected))
-        # The host may be this machine.
+        # The host may be this machine, so exclude local paths, too.
         away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
         relative = [posixpath.relpath(path, self._root) for path in away]
         return Mirror(disk, limits or MirrorLimits(), relative)
@@ -245,7 +245,7 @@ class SshWorkspace:
         return await self.connection.ask(_script(words))
 
     async def _came_true(self, script: str) -> bool:
-        """What the host says once it is back; before that, nothing is known, and the error says so."""
+        """Ask the host once it is back whether a change was made; raises if it does not come back."""
         return (await self.connection.ask(script)).status == 0
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
@@ -260,7 +260,7 @@ class SshWorkspace:
             return None
 
     def _check(self, doing: Doing, path: str, answer: HostAnswer, expect: str | None = None) -> None:
-        """Raise what a function of ``host.sh`` refused, in the port's words."""
+        """Raise the port's error for a status of ``host.sh``."""
         match answer.status:
             case 0:
                 return
@@ -276,13 +276,13 @@ class SshWorkspace:
                 raise cannot(doing, path, "Permission denied")
             case _:
                 reason = protocol.reason(answer)
-                if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
+                if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder was deleted
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
 
 
 def _words(thing: FileNode | None) -> tuple[str, str]:
-    """As ``newel_become`` takes it."""
+    """Arguments for ``newel_become``."""
     return (f"{thing.mode:x}", os.fsdecode(thing.target)) if thing else ("-", "")
 
 

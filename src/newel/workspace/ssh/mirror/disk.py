@@ -1,8 +1,8 @@
-"""A project and its copy on a host: the copy lies in the home of the host's user, and is made there, many files at a request.
+"""Mirror backend for a project on a host. The copy is in the home of the host's user and is made there, many files a request.
 
-Nobody can be told there that a process here has ended, and there are no locks that any system has. So a copy has a lease: a
-file whose time is set anew, as long as its process lives and has a connection. A copy whose lease is old, by the clock of the
-file system that it is on, is removed by whoever makes the next one. One that was removed while its process slept is made again.
+The host cannot notice that a process on this machine has ended, and portable locks do not exist. So a copy has a lease: a file
+whose time is renewed as long as its process is alive and connected. A copy with a stale lease, by the clock of its file system,
+is removed by the next process that makes one. A copy that was removed while its process slept is made again.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
 Attach = Callable[[Callable[[], Coroutine[Any, Any, object]]], object]
-"""Has work done beside everything else, as long as there is a connection."""
+"""Runs work in the background until the connection is closed."""
 
 RENEW_INTERVAL_S: Final = 300.0
-"""Seconds between one sign that a copy is in use and the next."""
+"""Between two renewals of a lease."""
 
 STALE_NS: Final = 3_600 * 1_000_000_000
-"""Nanoseconds after which a copy whose lease was not renewed is nobody's: far more than a connection is away for."""
+"""The age at which a lease is stale: far longer than a connection is interrupted."""
 
 _POLL_INTERVAL_S: Final = 1.0
 _RELEASE_TIMEOUT_S: Final = 8.0
-"""Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end: longer than a
-request that is cancelled may take to come to its own."""
+"""How often to check whether a copy was released, and how long its removal may delay the end: longer than a cancelled request
+takes to settle."""
 
 _BUSY: Final = 60.0
 _BUSY_PAUSE_S: Final = 0.1
-"""Seconds: for how long an update that nobody waits for is waited for, and between one look at that and the next."""
+"""Seconds to wait for an abandoned update to end, and between two checks."""
 
 _FILES: Final = 2000
 _SIZE: Final = 64 << 20
 _SENT: Final = 4 << 20
-"""Files, bytes to copy, and bytes to send, of one request: others wait for it."""
+"""Files, bytes to copy, and bytes to send in one request; other requests wait for it."""
 
 _NO_ROOM: Final = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
-"""What a host says of a full disk, in its words and in ours: what has to be done is the same here and there."""
+"""The host's messages for a full disk, handled as the local errors."""
 
 _FACTS: Final = 256
-"""Bytes that the facts of a file take, at most."""
+"""Upper bound of bytes for the facts of a file."""
 
 
 class SshMirrorBackend:
@@ -70,7 +70,7 @@ class SshMirrorBackend:
     def __init__(
         self, host: RemoteHostPort, layout: Layout, asking: ThreadBridge, shell: RootedShell, attach: Attach
     ) -> None:
-        """For work within ``asking``, whose ``shell`` is that of the project."""
+        """``shell`` is rooted in the project, and belongs to ``asking``."""
         self.layout = layout
         self._host = host
         self._asking = asking
@@ -81,12 +81,12 @@ class SshMirrorBackend:
         self._walk = MirrorWalk(shell)
         self._scripts = MirrorScripts(layout, shell.scripts.looks())
         self._clock = 0
-        """The time of the host's file system at the beginning of an update, in nanoseconds."""
+        """The host's file system time at the start of an update, in nanoseconds."""
         self._unused = threading.Event()
 
     @classmethod
     async def open(cls, host: RemoteHostPort, project: str, home: str, attach: Attach) -> Self:
-        """An empty copy of the project in Newel's folder of ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
+        """Create an empty copy of ``project`` in Newel's folder in ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
         asking = ThreadBridge(host)
 
         def make() -> Self:
@@ -113,13 +113,13 @@ class SshMirrorBackend:
             ) from error
 
     async def keep(self, is_up: Callable[[], bool]) -> None:
-        """Until the copy is let go of, show the host now and then that it is in use; then, or when this is cancelled, have it
-        removed. ``is_up``: whether there is a connection, which nothing here is to make.
+        """Renew the lease until the copy is released; then, or when this is cancelled, remove the copy. ``is_up`` tells whether
+        there is a connection, as nothing here may open one.
         """
         renewed = anyio.current_time()
         try:
             while not self._unused.is_set():
-                await anyio.sleep(_POLL_INTERVAL_S)  # it may be let go of in any thread
+                await anyio.sleep(_POLL_INTERVAL_S)  # any thread may release it
                 if is_up() and anyio.current_time() - renewed >= RENEW_INTERVAL_S:
                     renewed = anyio.current_time()
                     with contextlib.suppress(WorkspaceError):
@@ -139,7 +139,7 @@ class SshMirrorBackend:
         self._attach(partial(self._asking.run_in_thread, work))
 
     def clear_copy(self) -> None:
-        self._change(self._scripts.release())  # the next one that holds it makes it anew
+        self._change(self._scripts.release())  # the next `acquire` creates it again
 
     def release(self) -> None:
         self._unused.set()
@@ -157,7 +157,7 @@ class SshMirrorBackend:
         return b"made" not in made
 
     def sweep(self) -> None:
-        """Remove the copies that nobody uses."""
+        """Remove copies with stale leases."""
         seen = records(self._change(self._scripts.leases()))
         stale = [
             (posixpath.dirname(os.fsdecode(path)), facts.decode(errors="replace"))
@@ -216,14 +216,14 @@ class SshMirrorBackend:
         return _check_answer(self._shell.change(text)).data
 
     def _signatures(self, paths: list[str]) -> dict[str, Signature]:
-        """How files of the project are now."""
+        """The current signatures of project files."""
         scripts = self._shell.scripts
         raw = [os.fsencode(path) for path in paths]
         answer = self._shell.ask_of(raw, f"{scripts.looks()}; :", sum(len(path) + _FACTS for path in raw))
         return {os.fsdecode(path): Signature.of(scripts.seen(facts)) for facts, path in records(answer)}
 
     def _find_unchanged(self, paths: list[str], contents: Mapping[str, FileContent]) -> set[str]:
-        """Those files of the copy that have these contents already."""
+        """The files of the copy that already have these contents."""
         scripts = self._copy_shell.scripts
         raw = [os.fsencode(path) for path in paths]
         text = f"{scripts.looks()}; {scripts.sums()}; :"
@@ -245,7 +245,7 @@ class SshMirrorBackend:
 
 
 def _folder(path: str) -> str:
-    """Make a folder that only this user can enter, and print where it really is."""
+    """Create a folder that only this user can enter, and print its physical path."""
     word = quote(path)
     return f'(umask 077; mkdir -p -- {word}) 2>&1 && cd -P -- {word} 2>&1 && [ -w . ] && printf %s "$PWD"'
 

@@ -1,4 +1,4 @@
-"""Asks a host about files below a root."""
+"""Requests about the files below a directory on a host, and Git there."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ class RootedShell:
         return SnapshotScripts(parse_capabilities(self._in_root(probe()), self._root))
 
     def ask_here(self, text: str, most: int, given: bytes = b"") -> bytes:
-        """What sh text prints in the root, at most so many bytes."""
+        """The output of sh text that runs in the root, at most ``most`` bytes."""
         return self.scripts.unpack(self._in_root(self.scripts.pack(text, most), given), most)
 
     def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
-        """What sh text prints of paths, which are ``"$@"`` there; several times if they are many."""
+        """The output of sh text for paths, its ``"$@"``; it runs several times for many paths."""
         given = b"".join(b".//" + path + b"\0" for path in paths)
         return self.ask_here(f"xargs -0 sh -c {quote(text)} sh", most, given)
 
     def clock_offset_ns(self) -> int:
-        """The least by which the host's clock is ahead of ours, in nanoseconds."""
+        """A lower bound for the host's clock minus ours, in nanoseconds."""
         [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
         if there is None:
             raise WorkspaceError("The host did not report its time.")
         return there - time.time_ns()
 
     def ask_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
-        """Evaluate sh text in a folder, which need not read all that it is given."""
+        """Evaluate sh text in a folder; it need not read all of its input."""
         return self.ask(_in_folder(folder, text, len(given)), given)
 
     def change_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
-        """As ``ask_in``, for what changes something."""
+        """As ``ask_in``, for changes."""
         return self._change(_in_folder(folder, text, len(given)), given)
 
     def change(self, text: str) -> HostAnswer:
-        """Evaluate sh text that changes something, which may be long and have many lines."""
+        """Evaluate sh text that makes changes; it may be long and have many lines."""
         return self.change_in("/", '(eval "$(cat)")', os.fsencode(text))
 
     def _in_root(self, text: str, given: bytes = b"") -> bytes:
@@ -73,7 +73,7 @@ class RootedShell:
 
 
 def _in_folder(folder: str, text: str, given: int) -> str:
-    """The text, done in a folder, with that many bytes as its input."""
+    """Run the text in a folder with ``given`` bytes as its input."""
     enter = f"cd -P -- {quote(folder)} 2>/dev/null"
     if not given:
         return f"({enter} || exit {NO_FOLDER}; {text})"
@@ -84,8 +84,8 @@ def _in_folder(folder: str, text: str, given: int) -> str:
 
 
 class HostGit:
-    """For work that is done within the ``ThreadBridge`` of ``shell``. Methods raise what that does. ``changes``: git is told to change
-    something, too.
+    """Runs git on a host without running any program that the repository configures. For work within the ``ThreadBridge`` of
+    ``shell``, whose errors it raises. ``changes``: the commands may make changes.
     """
 
     def __init__(self, shell: RootedShell, *, changes: bool = False) -> None:

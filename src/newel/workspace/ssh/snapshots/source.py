@@ -1,7 +1,7 @@
-"""A project's directories and files on a host, for looks at what a command changed there.
+"""Snapshot source for a project on a host.
 
-One request lists all of them, and is answered with nothing if that is what was listed before: the host compares. Contents
-are hashed there, and only those that are not in the store are brought here, many in one answer. Nothing is written there.
+One request lists all files; the answer is empty if the listing's hash has not changed. Contents are hashed on the host, and
+only those that the store lacks are transferred, many in one answer. Nothing is written there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from newel.workspace.ssh.thread_bridge import ThreadBridge
 T = TypeVar("T")
 
 MAX_LISTING_BYTES: Final = 256 << 20
-"""Bytes of a listing: more than a million names."""
+"""More than a million names."""
 
 
 class SshSnapshotSource:
@@ -46,7 +46,7 @@ class SshSnapshotSource:
     ) -> None:
         self.root = root
         self._max_listing = listing
-        # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
+        # Paths of this machine. They apply to the host, too: it may be this machine, or have its own Newel at the same place.
         self.excluded: Collection[str] = frozenset(posixpath.relpath(path, root) for path in excluded)
         self._asking = ThreadBridge(host)
         self._shell = RootedShell(self._asking, root)
@@ -54,13 +54,13 @@ class SshSnapshotSource:
         self.rules = IgnoreRules(root, git.ask, git.find_repository)
         self._contents = Contents(self._shell, blobs)
         self._listing_hash = ""
-        """The hash of the last listing of all."""
+        """The hash of the last complete listing."""
         self._listed: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        """What was listed and not asked for yet, by directory: names with facts."""
+        """Listed entries that were not requested yet, by directory: names with facts."""
         self._unreadable: dict[bytes, int] = {}
-        """Directories that could not be listed, and why: a number of ``errno``."""
+        """Directories that could not be listed, with their ``errno``."""
         self._pruned = set(PRUNED)
-        """Names of directories that are listed without what is in them, as nobody has asked for that yet."""
+        """Names of directories whose contents are not listed, as they were not requested yet."""
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await self._asking.run_in_thread(work)
@@ -71,21 +71,21 @@ class SshSnapshotSource:
     # -- directories --------------------------------------------------------------------------------
 
     def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
-        """The times of a file tell of a write under whatever name it has."""
-        self.finish()  # a look that failed may have left half of a listing
+        """Linked files need no special care: a file's times change whatever name it is written under."""
+        self.finish()  # a failed scan may have left half of a listing
         if everywhere or not self._listing_hash:
             return None
         return None if self._list_all(self._listing_hash) else {}
 
     def start(self) -> None:
-        """What is asked for is fetched then."""
+        """Nothing to prepare: data is fetched on request."""
 
     def prefetch(self, paths: Iterable[str]) -> None:
         missing = [path for path in map(os.fsencode, paths) if path not in self._listed]
         if missing == [b""]:
             self._list_all("")
         elif missing:
-            # What is in there is to be compared, too, from now on.
+            # From now on their contents are compared, too.
             self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
             text = self._shell.scripts.listing(self._pruned)
             with self._told():
