@@ -50,7 +50,7 @@ def _overwrite() -> None:
 
 
 def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of secret variables. To the C library they become empty."""
+    """The values of secret variables; for the C library they become empty."""
     for start, entry in _entries(block):
         name, equals, value = entry.partition(b"=")
         if value and is_withheld(os.fsdecode(name)):
@@ -59,7 +59,7 @@ def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _in_arguments(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of ``--api-key``, which may be shortened to ``--api``, and addresses with passwords in them."""
+    """The values of ``--api-key``, which may be abbreviated to ``--api``, and URLs with passwords."""
     is_key = False
     for start, argument in _entries(block):
         option, equals, value = argument.partition(b"=")

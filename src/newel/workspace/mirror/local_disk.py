@@ -1,5 +1,5 @@
-"""A project and its copy on this machine. The copies of a process that was killed are removed by a small process that waits for its end,
-or else by the next Newel.
+"""Mirror backend for a project on this machine. If the process is killed, a small helper process removes its copies, or else the
+next Newel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 LOCK: Final = ".newel-lock"
 GONE: Final = ".gone"
 _TICK_NS: Final = 20_000_000
-"""Nanoseconds: more than the steps in which a file system counts time."""
+"""More than the resolution of file times."""
 
 
 class LocalMirrorBackend(LocalGit):
@@ -44,7 +44,7 @@ class LocalMirrorBackend(LocalGit):
 
     @classmethod
     def open(cls, folder: Path, project: str) -> Self:
-        """An empty copy of the project in ``folder``; what dead processes have left there goes."""
+        """Create an empty copy of the project in ``folder``, and remove copies of dead processes there."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(folder)
@@ -64,7 +64,7 @@ class LocalMirrorBackend(LocalGit):
         threading.Thread(target=work, daemon=True).start()
 
     def acquire(self) -> bool:
-        """The lock holds it."""
+        """The lock keeps the copy in use."""
         return True
 
     def clear_copy(self) -> None:
@@ -73,7 +73,7 @@ class LocalMirrorBackend(LocalGit):
 
     def release(self) -> None:
         if self._cleaner is not None and self._cleaner.stdin is not None:
-            with contextlib.suppress(OSError):  # somebody has ended it
+            with contextlib.suppress(OSError):  # it was killed
                 self._cleaner.stdin.write(b"\n")
                 self._cleaner.stdin.close()
             self._cleaner.wait()
@@ -88,8 +88,8 @@ class LocalMirrorBackend(LocalGit):
                 entries = list(os.scandir(os.path.join(self.layout.project, inside)))  # noqa: PTH118 — a name may be any bytes
             except OSError:
                 if not inside:
-                    raise  # an empty copy of a project that is gone would say that all was deleted
-                continue  # it has just gone, or may not be read
+                    raise  # for a project that is gone, an empty copy would look as if all files were deleted
+                continue  # deleted in the meantime, or unreadable
             for entry in entries:
                 path = f"{inside}/{entry.name}" if inside else entry.name
                 with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ class LocalMirrorBackend(LocalGit):
             _write(self._safe_path(path), content)
 
     def _safe_path(self, path: str) -> str:
-        """Where a file of the copy is, in a folder that is one: an agent may have put a link there, which leads anywhere."""
+        """The path of a file in the copy, with real folders above it: an agent may have created a link that leads elsewhere."""
         folder = os.path.dirname(f"{self._root}/{path}")  # noqa: PTH120 — a name may be any bytes
         if folder not in self._cleared:
             self._cleared.add(folder)
@@ -129,10 +129,10 @@ class LocalMirrorBackend(LocalGit):
 
     def _copy(self, path: str, seen: Signature) -> CopyResult:
         source, target = f"{self.layout.project}/{path}", self._safe_path(path)
-        _remove(target)  # an agent may have put a link there
+        _remove(target)  # an agent may have created a link there
         try:
             shutil.copyfile(source, target, follow_symlinks=False)
-        except FileNotFoundError:  # it has just gone
+        except FileNotFoundError:  # deleted in the meantime
             return CopyResult.UNCERTAIN
         except PermissionError:
             return CopyResult.UNREADABLE
@@ -145,12 +145,12 @@ class LocalMirrorBackend(LocalGit):
 
 
 def inside(root: str, paths: Iterable[str]) -> list[str]:
-    """Absolute paths as seen from a root."""
+    """Make absolute paths relative to a root."""
     return [os.path.relpath(os.path.realpath(path), root) for path in paths]
 
 
 def _filesystem_time(target: str) -> int:
-    """The time by the clock of the file system: a file has just been given its attributes."""
+    """The file system's current time: the ctime of a file that was just changed."""
     return os.lstat(target).st_ctime_ns
 
 
@@ -173,7 +173,7 @@ def _write(target: str, content: FileContent) -> None:
 
 
 def _ensure_folders(own: str, folder: str) -> None:
-    """Make ``folder``, and all folders between ``own`` and it, real ones that can be written to."""
+    """Make ``folder``, and all folders between ``own`` and it, real and writable."""
     place = own
     for name in os.path.relpath(folder, own).split("/"):
         place = f"{place}/{name}"
@@ -193,13 +193,13 @@ def _is_accessible(folder: str) -> bool:
 
 
 def _make_accessible(folder: str, mode: int) -> None:
-    """Let the folder, which is no link, be read, entered and written to by its owner."""
+    """Give the owner all permissions on a folder that is not a link."""
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(folder, stat.S_IMODE(mode) | stat.S_IRWXU)  # noqa: PTH101 — a name may be any bytes
 
 
 def _remove(target: str) -> None:
-    """Whatever an agent has put there."""
+    """Remove a file or folder of any kind."""
     try:
         os.unlink(target)  # noqa: PTH108 — a name may be any bytes
     except (FileNotFoundError, NotADirectoryError):
@@ -209,7 +209,7 @@ def _remove(target: str) -> None:
 
 
 def _remove_folder(target: str) -> None:
-    """With all that is in it, as far as that can be; folders in it may not let their owner in."""
+    """Remove a folder and its contents as far as possible, including folders without permissions for their owner."""
     shutil.rmtree(target, ignore_errors=True)
     with contextlib.suppress(OSError):
         if stat.S_ISDIR(mode := os.lstat(target).st_mode):
@@ -222,17 +222,17 @@ def _remove_folder(target: str) -> None:
             shutil.rmtree(target, ignore_errors=True)
 
 
-# -- copies of processes that are gone --------------------------------------------------------------------
+# -- copies of dead processes -----------------------------------------------------------------------------
 
 
 def _create_folder(folder: Path, name: str) -> tuple[Path, int]:
-    """A new folder, and the descriptor of its lock, held as long as this process lives."""
+    """Create a folder; returns it and the descriptor of its lock, held as long as this process lives."""
     place = folder / f"{name}-{new_id()[:8]}"
     lock = folder / f".{place.name}{LOCK}"
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     place.mkdir(mode=0o700)
-    lock.rename(place / LOCK)  # whoever sees it there finds it locked
+    lock.rename(place / LOCK)  # never visible there unlocked
     return place, descriptor
 
 
@@ -243,12 +243,12 @@ n=0; while [ $n -lt 60 ]; do
   chmod -R u+rwx -- "$2"; rm -rf -- "$2" && exit; sleep 0.5; n=$((n + 1))
 done
 """
-"""Waits for a word, or for the end of the process that holds the copy ``$1``, which is removed then under the name ``$2``.
-What still runs in it may be writing."""
+"""Waits for a line, or for the end of the copy's owner; then it removes the copy ``$1``, renamed to ``$2``. Processes that still run
+in it may be writing, hence the retries."""
 
 
 def _start_cleaner(place: Path) -> subprocess.Popen[bytes] | None:
-    """A process that removes a copy as soon as this one is killed; None if it cannot be started: ``sweep`` does it then."""
+    """Start a process that removes the copy if this process is killed; None on failure, when ``sweep`` removes it later."""
     try:
         return subprocess.Popen(
             ["/bin/sh", "-c", _CLEANER, "newel-copy", str(place), str(_trash_path(place))],
@@ -264,7 +264,7 @@ def _start_cleaner(place: Path) -> subprocess.Popen[bytes] | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the copies, of any project, that no process holds. Does not raise."""
+    """Remove the copies of all projects that no process uses. Does not raise."""
     for lock in folder.glob(f"*/{LOCK}"):
         with contextlib.suppress(OSError), open_regular(lock) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -278,11 +278,11 @@ def _trash_path(place: Path) -> Path:
 
 
 def _remove_in_background(place: Path) -> None:
-    """A large folder takes its time, and nobody waits for it."""
+    """Remove a folder without waiting, as that may take long."""
     gone = place if place.name.endswith(GONE) else _trash_path(place)
     with contextlib.suppress(OSError):
         place.rename(gone)
     if threading.main_thread().is_alive():
         threading.Thread(target=_remove_folder, args=(str(gone),)).start()
-    else:  # the process ends, and waits for no more threads
+    else:  # the process is ending and does not wait for new threads
         _remove_folder(str(gone))

@@ -191,8 +191,8 @@ class Mirror:
         """Ignored files and folders, but never the whole project; without git, build directories."""
         answer = None
         if self._backend.layout.top is not None:
-            words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-            answer = self._backend.run_git(self._project, *words)
+            args = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+            answer = self._backend.run_git(self._project, *args)
         if answer is None:
             return Exclusions(names=BUILD_DIRS)
         names = (name.rstrip(b"/") for name in answer.split(b"\0")[:-1])

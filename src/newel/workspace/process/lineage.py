@@ -1,14 +1,13 @@
-"""A number that the kernel hands down to all that a command starts, whatever that does to leave no trace.
+"""A number that a command's processes inherit from the kernel, whatever they do to detach themselves.
 
-A process may leave its session, close its files and begin with an empty environment; a daemon does all three. Its resource
-limits it keeps. One of them, the CPU time of real-time processes (``RLIMIT_RTTIME``), is unlimited nearly everywhere, and
-its soft value can be read of any process. So each command is started with a value of its own there: so large that it
-never limits anything, and made from the command's mark. The mark's last digit says what the agent may do; a Newel that
-is started by the command learns it from there.
+A process may leave its session, close its files and start with an empty environment; a daemon does all three. But it keeps its
+resource limits. One of them, the CPU time of real-time processes (``RLIMIT_RTTIME``), is unlimited nearly everywhere, and its
+soft value is readable for every process. So each command is started with its own value: made from the command's mark, and too
+large to limit anything. The mark's last digit encodes the agent's rights, for a Newel that is started by the command.
 
-Linux only. A process that sets this limit anew, on purpose, is not known by it.
+Linux only. A process that sets this limit itself escapes detection by it.
 
-Needs the standard library only, for the watchdog does without anything else.
+Standard library only, as the watchdog imports nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from contextlib import contextmanager
 from typing import Final
 
 RIGHTS: Final = ("", "read-only", "ask", "review", "auto")
-"""What an agent may do, by the values of ``--approve``, the fewest rights first; the first of all is unknown."""
+"""An agent's rights: values of ``--approve``, the fewest rights first; empty for unknown."""
 
 _LEAST: Final = 1 << 60
 """The smallest of the numbers, microseconds: more than 36,000 years."""

@@ -1,10 +1,10 @@
-"""Finding all processes that a command has started, so that they can be ended.
+"""Finds all processes that a command has started, so that they can be ended.
 
-They are known by their session, and those that have left it (``setsid``, a daemon) by the number that the kernel hands
-down (``newel.workspace.process.lineage``) or the mark in the environment that they began with. Where there is no ``/proc``, as
-on macOS, only the first process group of the session can be seen.
+They are identified by their session; those that left it (``setsid``, daemons) by a number that the kernel passes on to children
+(``newel.workspace.process.lineage``), or by the mark in their initial environment. Without ``/proc``, as on macOS, only the
+first process group of the session is found.
 
-Needs the standard library only, for the watchdog does without anything else.
+Standard library only, as the watchdog imports nothing else.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Final, NamedTuple
 from newel.workspace.process import lineage
 
 MARK: Final = "NEWEL_RUN"
-"""The variable that names the commands to which a process belongs: a command may be another agent, with its own."""
+"""The variable with the marks of a process's commands: several if a command is an agent with commands of its own."""
 
 _NAMES_MARK: Final = f"\0{MARK}=".encode()
 
 FEW: Final = 500
-"""Up to so many process numbers are tried one by one, which is quicker than to list all processes."""
+"""Process IDs to try one by one, which is faster than listing all processes."""
 
 MAX_ANCESTORS: Final = 100
 
 MAX_SHOWN: Final = 100
-"""Characters of a process's command line that are shown."""
+"""Characters of a process's command line to show."""
 
 LINE_BYTES: Final = 64
-"""Bytes of an origin as a line of the watchdog's table: 32 digits, two numbers, and spaces to the end."""
+"""A line of the watchdog's table: 32 digits, two numbers, padded with spaces."""
 
 
 class ProcessMark(NamedTuple):
-    """What a command's processes are known by: its mark, and its first process, whose session they share.
+    """Identifies a command's processes: by its mark, and by its first process, whose session they share.
 
-    ``began`` tells that process from a later one with the same number, where the system says. Both numbers are 0 as
-    long as the process has not started.
+    ``began``, the start time, distinguishes that process from a later one with the same ID. Both numbers are 0 until the
+    process has started.
     """
 
     mark: str
@@ -54,33 +54,33 @@ class ProcessMark(NamedTuple):
 
 
 def is_running(origins: Collection[ProcessMark]) -> bool:
-    """Whether anything of these commands runs."""
+    """Whether any process of these commands runs."""
     return bool(_targets(origins))
 
 
 def signal(origins: Collection[ProcessMark], number: int) -> None:
-    """Send a signal to all that runs of these commands."""
+    """Send a signal to all processes of these commands."""
     for target in _targets(origins):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone by now, or another user's
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or is another user's
             os.kill(target, number)
 
 
 def find_recent(origin: ProcessMark) -> list[str]:
-    """What still runs of a command whose first process has ended: ``sleep 600 (pid 123)``, ….
+    """Describe the processes that a command left running, such as ``sleep 600 (pid 123)``.
 
-    Only what the command can have started is looked at, so that it costs next to nothing where that is little.
+    Checks only processes that started after the command's first one, which is usually cheap.
     """
     return [_describe(pid) for pid in _pids_since(origin.session) if _belongs_to(pid, origin)]
 
 
 def find_all(origin: ProcessMark) -> list[str]:
-    """The same, of all processes."""
+    """As ``find_recent``, but checks all processes."""
     return [_describe(pid) for pid, process in _processes().items() if _belongs_to(pid, origin, process)]
 
 
 def inherited_rights() -> str | None:
-    """What the agent may do of whose command this process is a part, one of ``lineage.RIGHTS``, if of several the one that may
-    do least; None if it is part of none.
+    """The rights of the agent whose command this process is part of, one of ``lineage.RIGHTS``; the fewest of several agents',
+    None without one.
     """
     marks = os.environ.get(MARK, "").split()
     numbers = [lineage.read("self")]
@@ -98,7 +98,7 @@ def inherited_rights() -> str | None:
 
 
 def agent_processes() -> set[int]:
-    """All processes that are, or descend from, a part of an agent's command."""
+    """All processes of agents' commands, and their descendants."""
     processes = _processes()
     found = {pid for pid in processes if lineage.read(pid) is not None or _marks(pid)}
     for pid in processes:
@@ -111,15 +111,15 @@ def agent_processes() -> set[int]:
 
 
 def start_time(pid: int) -> int:
-    """When a process began, in a unit of the system's own; 0 where it does not say."""
+    """When a process started, in clock ticks since boot; 0 if unknown."""
     found = _inspect(str(pid))
     return found.began if found else 0
 
 
 def _targets(origins: Collection[ProcessMark]) -> set[int]:
-    """What ``kill`` takes: groups of the sessions as negative numbers, processes outside of them.
+    """Targets for ``kill``: groups of the sessions as negative numbers, and processes outside of them.
 
-    A shell with job control gives each job a group of its own, so that the first group is not all.
+    A shell with job control gives each job its own group, so the first group is not enough.
     """
     processes = _processes()
     if not processes:
@@ -127,7 +127,7 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     sessions = {
         session
         for _, session, began in origins
-        # A number is given to another process only when nothing is left of its session.
+        # The kernel reuses an ID only when no process is left in its session.
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
     marks = {origin.mark.encode() for origin in origins}
@@ -142,7 +142,7 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
 
 
 def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
-    """Whether a process runs and belongs to a command; a thread of one does not count."""
+    """Whether a process runs and belongs to a command; threads do not count."""
     process = process or _inspect(str(pid))
     if process is None or not (
         process.session == origin.session
@@ -157,7 +157,7 @@ def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) 
 
 
 def _pids_since(first: int) -> Iterable[int]:
-    """The numbers of the processes that began after one, and perhaps of others."""
+    """The IDs of the processes that started after one, and perhaps others."""
     if not first:
         return ()
     try:
@@ -170,7 +170,7 @@ def _pids_since(first: int) -> Iterable[int]:
 
 
 def _describe(pid: int) -> str:
-    """A process in a line: its command line and its number."""
+    """A process's command line and ID, on one line."""
     try:
         words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
     except OSError:
@@ -197,7 +197,7 @@ class _Process(NamedTuple):
 
 
 def _processes() -> dict[int, _Process]:
-    """All that run, by their numbers. Empty where there is no ``/proc``: we at least do run."""
+    """All processes by ID; empty without ``/proc``."""
     try:
         entries = os.scandir("/proc")
     except OSError:
@@ -211,25 +211,25 @@ def _processes() -> dict[int, _Process]:
 
 
 def _inspect(name: str) -> _Process | None:
-    """A process that is more than a zombie, by its name in ``/proc``."""
+    """Read a process by its name in ``/proc``; None for a zombie or if it ended."""
     try:
-        # The name of the program, in parentheses, may hold anything, parentheses too.
+        # The program's name, in parentheses, may contain anything, parentheses too.
         fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
         state, parent, group, session, began = *fields[:4], fields[19]
     except (OSError, IndexError):
-        return None  # it ended meanwhile
+        return None  # it ended in the meantime
     return None if state in b"ZX" else _Process(int(parent), int(group), int(session), int(began))
 
 
 def _marks(pid: int) -> list[bytes]:
-    """The marks that a process began with."""
+    """The marks in a process's initial environment."""
     try:
         environ = _read(f"/proc/{pid}/environ")
     except OSError:
-        return []  # it ended meanwhile, or is another user's
+        return []  # it ended, or is another user's
     return (b"\0" + environ).partition(_NAMES_MARK)[2].partition(b"\0")[0].split()
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slower to import than all the rest
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
         return file.read()

@@ -295,7 +295,7 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     for name in environ:
         if not _NAME.fullmatch(name):
             raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
-    dress = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
+    exports = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
     words = " ".join(map(_quoted, order.words))
     if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
         words = f'"$@" -c -- {words}'
@@ -306,7 +306,7 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     return f"""
 nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.given)} root={_quoted(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
-dress() {{ {dress}; }}
+export_variables() {{ {exports}; }}
 {shell}
 set -- {words}
 {_text()}"""

@@ -104,11 +104,11 @@ class SshWorkspace:
     ) -> bytes:
         # Not every `head` accepts a count of 0.
         most = "-" if size is None else str(max(1, size))
-        words = ["newel_read", path, str(start + 1), most]
+        args = ["newel_read", path, str(start + 1), most]
         if nofollow:
             folder, name = posixpath.split(path)
-            words = ["newel_read_there", name or ".", *words[2:], folder, *paths.parts(folder)]
-        answer = await self._ask(*words)
+            args = ["newel_read_there", name or ".", *args[2:], folder, *paths.parts(folder)]
+        answer = await self._ask(*args)
         self._check("read", path, answer)
         return answer.data[:size]
 
@@ -117,12 +117,12 @@ class SshWorkspace:
     ) -> str:
         sha256, beside = hashlib.sha256(data).hexdigest(), beside_name()
         folder, name = posixpath.split(path)
-        words = (
+        args = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
             *("-" if mode is None else f"{mode & 0o777:04o}", folder, *paths.parts(folder)),
         )
         try:
-            answer = await self.connection.change(_script(words), given=data)
+            answer = await self.connection.change(_script(args), given=data)
         except ConnectionLost as lost:
             # Once its temporary file is removed, the write can no longer take effect: the current content is final.
             removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
@@ -134,9 +134,9 @@ class SshWorkspace:
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         folder, name = posixpath.split(path)
-        words = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
+        args = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
         try:
-            answer = await self.connection.change(_script(words))
+            answer = await self.connection.change(_script(args))
         except ConnectionLost as lost:
             if await self._came_true(_script(("newel_is", ABSENT, path))):
                 return
@@ -153,21 +153,29 @@ class SshWorkspace:
         if answer.status == 1 and protocol.reason(answer) in _NOT_THERE:
             return None
         self._check("look at", path, answer)
-        return protocol.thing(answer.data)
+        return protocol.node(answer.data)
 
-    async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
+    async def become(self, path: str, node: FileNode | None, /, *, expect: FileNode | None) -> None:
         folder, name = posixpath.split(path)
-        bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: with fewer, GNU chmod keeps a folder's set-group-ID bit
-        words = ("newel_become", name, *_words(expect), *_words(thing), bits, folder, *paths.parts(folder))
+        bits = f"{stat.S_IMODE(node.mode if node else 0):05o}"  # five digits: with fewer, GNU chmod keeps a folder's set-group-ID bit
+        args = (
+            "newel_become",
+            name,
+            *_node_args(expect),
+            *_node_args(node),
+            bits,
+            folder,
+            *paths.parts(folder),
+        )
         try:
-            answer = await self.connection.change(_script(words))
+            answer = await self.connection.change(_script(args))
         except ConnectionLost as lost:
-            if await self.look(path) == thing:
+            if await self.look(path) == node:
                 return
             raise self._undone("changed", path) from lost
         if answer.status == Refused.NOT_EXPECTED:
             raise StaleFile(f"{path} was replaced by something else in the meantime.")
-        self._check("remove" if thing is None else "write", path, answer)
+        self._check("remove" if node is None else "write", path, answer)
 
     async def run(
         self,
@@ -241,8 +249,8 @@ class SshWorkspace:
         git = HostGit(RootedShell(asking, self._root))
         return asking, GitView(self._root, git.ask, git.find_repository)
 
-    async def _ask(self, *words: str) -> HostAnswer:
-        return await self.connection.ask(_script(words))
+    async def _ask(self, *args: str) -> HostAnswer:
+        return await self.connection.ask(_script(args))
 
     async def _came_true(self, script: str) -> bool:
         """Ask the host once it is back whether a change was made; raises if it does not come back."""
@@ -281,10 +289,10 @@ class SshWorkspace:
                 raise cannot(doing, path, reason)
 
 
-def _words(thing: FileNode | None) -> tuple[str, str]:
+def _node_args(node: FileNode | None) -> tuple[str, str]:
     """Arguments for ``newel_become``."""
-    return (f"{thing.mode:x}", os.fsdecode(thing.target)) if thing else ("-", "")
+    return (f"{node.mode:x}", os.fsdecode(node.target)) if node else ("-", "")
 
 
-def _script(words: Iterable[str]) -> str:
-    return " ".join(map(quote, words))
+def _script(args: Iterable[str]) -> str:
+    return " ".join(map(quote, args))

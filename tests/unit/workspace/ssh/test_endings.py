@@ -48,7 +48,7 @@ WITHOUT_PROC = "s,/proc,/none,g"
 WITHOUT_ENVIRONMENTS = f"{WITHOUT_PROC}; s/^ps -AEww/echo 0 0 0 S kernel; ps -Aww/; s/axeww/axww/"
 """As on macOS, which shows nothing of the environments of its own programs; and a process is its own parent."""
 
-SLOW_TO_BEGIN = "s/^dress$/sleep 0.5; dress/"
+SLOW_TO_BEGIN = "s/^export_variables$/sleep 0.5; export_variables/"
 
 BLIND_GREP = """#!/bin/sh
 # As grep in a busybox made without GNU's regular expressions, which sees of each line what comes before the first NUL:

@@ -101,7 +101,7 @@ async def test_who_works_over_too_many_files_is_told_what_to_do(
     await anyio.run_process(
         [needed("git"), "init", "-q", str(root)]
     )  # so that nothing is left out for its name
-    with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a folder further down"):
+    with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a subfolder"):
         await SnapshotManager(SshSnapshotSource(host, str(root), ledger, listing=8192), ledger).take()
     looked = SnapshotManager(SshSnapshotSource(host, str(root / "shop"), ledger, listing=8192), ledger)
     await looked.take()

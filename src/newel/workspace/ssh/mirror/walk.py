@@ -20,7 +20,7 @@ _KEPT: Final = 32 << 20
 """Bytes of a listing that is kept to be compared with the next one."""
 
 _WORDS: Final = 20_000
-"""Bytes of paths that ``find`` is told not to look into; what it lists of the others all the same is left out here."""
+"""Bytes of paths that ``find`` is told to prune; the rest of the excluded paths is filtered here."""
 
 
 class MirrorWalk:

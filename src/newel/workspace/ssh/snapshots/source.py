@@ -88,7 +88,7 @@ class SshSnapshotSource:
             # From now on their contents are compared, too.
             self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
             text = self._shell.scripts.listing(self._pruned)
-            with self._told():
+            with self._map_errors():
                 listing = self._shell.ask_of((path or b"." for path in missing), text, self._max_listing)
             self._list(missing, listing)
 
@@ -104,15 +104,15 @@ class SshSnapshotSource:
                 yield name, self._shell.scripts.seen(facts)
 
     def unwatch(self, path: str) -> None:
-        """Nothing is kept of a directory."""
+        """Nothing is watched."""
 
     def finish(self) -> None:
         self._listed.clear()
         self._unreadable.clear()
 
     def _list_all(self, known: str) -> bool:
-        """List all that is below the root, unless that is what is known."""
-        with self._told():
+        """List everything below the root; False if the listing has the known hash."""
+        with self._map_errors():
             text = self._shell.scripts.listing_unless(known, self._pruned)
             listing = self._shell.ask_here(text, self._max_listing)
         if listing:
@@ -121,13 +121,13 @@ class SshSnapshotSource:
         return bool(listing)
 
     @contextlib.contextmanager
-    def _told(self) -> Generator[None]:
+    def _map_errors(self) -> Generator[None]:
         try:
             yield
         except (AnswerTooLarge, AnswerTooLong) as error:
             raise WorkspaceError(
-                f"There are too many files below {self.root} to compare them: a list takes more than "
-                f"{self._max_listing >> 20} MiB. Work in a folder further down; what changes there is recorded again."
+                f"There are too many files below {self.root} to record changes: their list is larger than "
+                f"{self._max_listing >> 20} MiB. Work in a subfolder instead."
             ) from error
 
     def _list(self, folders: Iterable[bytes], listing: bytes) -> None:
