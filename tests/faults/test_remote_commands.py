@@ -194,7 +194,7 @@ def test_who_suspends_newel_for_too_long_is_told_that_the_command_was_ended(
         finally:
             newel.kill()
     assert said.startswith("Newel sent no heartbeat for 1 seconds, perhaps because it was suspended")
-    assert "Its outcome is unknown, and it was not run again" in said
+    assert "Its outcome is unknown and it was not run again" in said
     assert said.endswith("Its output so far:\nbegun\n\n")
 
 

@@ -162,7 +162,7 @@ class StdioTransport:
             (signal.SIGKILL, self._graces.kill),
         ):
             until = anyio.current_time() + grace
-            while not pipes.ended.is_set() or self._all.live():
+            while not pipes.ended.is_set() or self._all.is_running():
                 if anyio.current_time() >= until:
                     break
                 self._all.signal(number)

@@ -35,7 +35,7 @@ MAY_START: Final[Mapping[str, Sequence[str]]] = {
 def refuse_decision(command: str, arguments: Sequence[str]) -> None:
     """Raises ``UsageError`` for a command that decides, if an agent has started this process."""
     actions = DECIDES.get(command)
-    if actions is None or process_mark.rights_above() is None:
+    if actions is None or process_mark.inherited_rights() is None:
         return
     action = next((each for each in arguments if each in actions), "")
     if {"-h", "--help"}.isdisjoint(arguments) and (action or not actions):
@@ -50,7 +50,7 @@ def enter(approve: str, *, attended: bool) -> None:
 
     Raises ``UsageError`` if the agent that started this process has fewer rights.
     """
-    above = process_mark.rights_above()
+    above = process_mark.inherited_rights()
     if above is not None and above != "auto":
         allowed = MAY_START.get(above, ("read-only",))
         starter = f"An agent with --approve {above}" if above else "An agent"

@@ -1,4 +1,4 @@
-"""Asking git, without running anything that a repository names: what is looked at may be a stranger's."""
+"""Runs git without running any program that the repository configures, as the repository may be untrusted."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Final, Protocol
 
 from newel.workspace.process.environment import child_env
 
-PATIENCE: Final = 60.0
-"""Seconds for one question."""
+TIMEOUT_S: Final = 60.0
+"""For one command."""
 
-INERT: Final = (
+SAFE_OPTIONS: Final = (
     "-c",
     "core.fsmonitor=false",
     "-c",
@@ -25,133 +25,132 @@ INERT: Final = (
 )
 
 
-IN_SH: Final = (
+SAFE_GIT: Final = (
     "unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_COMMON_DIR GIT_NAMESPACE; "
-    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(INERT)}"
+    f"GIT_OPTIONAL_LOCKS=0 GIT_TERMINAL_PROMPT=0 git {' '.join(SAFE_OPTIONS)}"
 )
-"""The same as sh text: ``git``, to be followed by its words."""
+"""The same as sh text; git's arguments follow."""
 
 
-def git_environment() -> dict[str, str]:
-    """Without what makes git look at another repository than the one that a folder is in; it locks nothing, and asks
-    nobody.
-    """
+def safe_environment() -> dict[str, str]:
+    """Variables for git: no overrides of the repository, no optional locks, no prompts."""
     environ = {name: value for name, value in child_env(os.environ).items() if not name.startswith("GIT_")}
     return environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def ask_git(folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)) -> bytes | None:
-    """What git prints in a folder; None if it ends with another code than a ``good`` one, or there is no git. Blocks."""
+def run_git(folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
+    """What git prints in a folder; None if it ends with another code than a ``ok_codes`` one, or there is no git. Blocks."""
     try:
         done = subprocess.run(
-            ["git", *INERT, *words],
+            ["git", *SAFE_OPTIONS, *args],
             cwd=folder,
-            env=git_environment(),
+            env=safe_environment(),
             input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode in good else None
+    return done.stdout if done.returncode in ok_codes else None
 
 
-def top_of(folder: str) -> str | None:
-    """The folder of the repository that a folder is in; None for none."""
+def find_repository(folder: str) -> str | None:
+    """The top folder of the repository that contains a folder; None if there is none."""
     for place in (folder, *map(str, Path(folder).parents)):
         if os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118 — a root may be any bytes
             return place
     return None
 
 
-class Repositories(Protocol):
-    """Git, and the few files of a repository that are not for git to bring, wherever it lies."""
+class GitBackend(Protocol):
+    """Git on one host, and the few files of a repository that git itself cannot transfer."""
 
-    def ask_git(
-        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    def run_git(
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
     ) -> bytes | None:
-        """See the function ``ask_git``."""
+        """See the function ``run_git``."""
         ...
 
-    def bytes_of(self, path: str, /) -> bytes | None:
-        """A regular file's content; None for none."""
+    def read_file(self, path: str, /) -> bytes | None:
+        """The content of a regular file; None if there is none."""
         ...
 
-    def put_bytes(self, path: str, data: bytes, /) -> None:
-        """Create or replace a file; its folder is made."""
+    def write_file(self, path: str, data: bytes, /) -> None:
+        """Create or replace a file, and its folder."""
         ...
 
 
-class LocalRepositories:
-    """``Repositories`` of this machine."""
+class LocalGit:
+    """``GitBackend`` of this machine."""
 
-    def ask_git(
-        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    def run_git(
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
     ) -> bytes | None:
-        return ask_git(folder, *words, given=given, good=good)
+        return run_git(folder, *args, given=given, ok_codes=ok_codes)
 
-    def bytes_of(self, path: str, /) -> bytes | None:
+    def read_file(self, path: str, /) -> bytes | None:
         with contextlib.suppress(OSError):
             return Path(path).read_bytes()
         return None
 
-    def put_bytes(self, path: str, data: bytes, /) -> None:
+    def write_file(self, path: str, data: bytes, /) -> None:
         place = Path(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
 
 
-def copy_repository(at: Repositories, top: str, copy: str, *, inside: str) -> bool:
-    """A repository in the folder ``copy`` with the history, the branches and the index of the one in ``top``, whose files are
-    left to the caller. What is committed there stays there: it reads the objects of the other one and writes its own, and
-    has no remotes. ``inside`` is the one folder that will be there ("" for all); the other files count as not checked out.
-    False if git cannot do it. Blocks.
+def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool:
+    """Create a repository in the folder ``copy`` with the history, branches and index of the one in ``top``; the caller copies
+    the files. Commits in the copy stay there: it shares the other's objects, writes its own, and has no remotes. ``inside``
+    is the only folder to be checked out ("" for all). False if git fails. Blocks.
     """
-    form = at.ask_git(top, "rev-parse", "--show-object-format")
+    form = at.run_git(top, "rev-parse", "--show-object-format")
     if (
         form is None
-        or at.ask_git(copy, "init", "--quiet", f"--object-format={form.decode().strip()}") is None
+        or at.run_git(copy, "init", "--quiet", f"--object-format={form.decode().strip()}") is None
     ):
         return False
     _share_objects(at, top, copy)
-    refs = at.ask_git(top, "for-each-ref", "--format=update %(refname) %(objectname)") or b""
-    index = at.ask_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
-    done = [at.ask_git(copy, "update-ref", "--stdin", given=refs)]
+    refs = at.run_git(top, "for-each-ref", "--format=update %(refname) %(objectname)") or b""
+    index = at.run_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
+    done = [at.run_git(copy, "update-ref", "--stdin", given=refs)]
     _set_head(at, top, copy)
-    for pair in (at.ask_git(top, "config", "--local", "-z", "--get-regexp", _KEPT) or b"").split(b"\0")[:-1]:
+    for pair in (at.run_git(top, "config", "--local", "-z", "--get-regexp", _COPIED_SETTINGS) or b"").split(
+        b"\0"
+    )[:-1]:
         name, _, value = os.fsdecode(pair).partition("\n")
-        at.ask_git(copy, "config", "--local", name, value)
-    done.append(at.ask_git(copy, "update-index", "-z", "--index-info", given=index))
+        at.run_git(copy, "config", "--local", name, value)
+    done.append(at.run_git(copy, "update-index", "-z", "--index-info", given=index))
     if inside:
         others = _paths_outside(index, os.fsencode(inside) + b"/")
-        done.append(at.ask_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
+        done.append(at.run_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
     return None not in done
 
 
-_KEPT: Final = r"^(user\.|core\.(autocrlf|eol|filemode|ignorecase|excludesfile|symlinks))"
-"""The settings of a repository that say how its files are to be read."""
+_COPIED_SETTINGS: Final = r"^(user\.|core\.(autocrlf|eol|filemode|ignorecase|excludesfile|symlinks))"
+"""Settings that determine how git reads and commits files."""
 
 
-def _share_objects(at: Repositories, top: str, copy: str) -> None:
+def _share_objects(at: GitBackend, top: str, copy: str) -> None:
     def of(name: str) -> str:
-        answer = at.ask_git(top, "rev-parse", "--git-path", name) or b""
+        answer = at.run_git(top, "rev-parse", "--git-path", name) or b""
         return posixpath.normpath(posixpath.join(top, os.fsdecode(answer.removesuffix(b"\n"))))
 
     own = f"{copy}/.git"
-    at.put_bytes(f"{own}/objects/info/alternates", os.fsencode(of("objects")) + b"\n")
+    at.write_file(f"{own}/objects/info/alternates", os.fsencode(of("objects")) + b"\n")
     for name in ("shallow", "info/exclude"):
-        if (content := at.bytes_of(of(name))) is not None:
-            at.put_bytes(f"{own}/{name}", content)
+        if (content := at.read_file(of(name))) is not None:
+            at.write_file(f"{own}/{name}", content)
 
 
-def _set_head(at: Repositories, top: str, copy: str) -> None:
-    branch = at.ask_git(top, "symbolic-ref", "--quiet", "HEAD")
+def _set_head(at: GitBackend, top: str, copy: str) -> None:
+    branch = at.run_git(top, "symbolic-ref", "--quiet", "HEAD")
     if branch is not None:
-        at.ask_git(copy, "symbolic-ref", "HEAD", branch.decode().strip())
-    elif commit := at.ask_git(top, "rev-parse", "--verify", "--quiet", "HEAD"):
-        at.ask_git(copy, "update-ref", "--no-deref", "HEAD", commit.decode().strip())
+        at.run_git(copy, "symbolic-ref", "HEAD", branch.decode().strip())
+    elif commit := at.run_git(top, "rev-parse", "--verify", "--quiet", "HEAD"):
+        at.run_git(copy, "update-ref", "--no-deref", "HEAD", commit.decode().strip())
 
 
 def _paths_outside(index: bytes, prefix: bytes) -> bytes:

@@ -12,7 +12,7 @@ import shlex
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire
-from newel.workspace.git import IN_SH
+from newel.workspace.git import SAFE_GIT
 from newel.workspace.port import Completed
 from newel.workspace.tracked import TrackedWorkspace
 
@@ -45,13 +45,13 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     branch ``newel/<agent>``, with a number appended if these exist. ``root`` is an absolute path on the project's host.
     Raises ``WorktreeError``, and ``WorkspaceError`` where the host cannot be reached.
     """
-    top = await _ask(project, "rev-parse", "--show-toplevel", wrong=_no_repository(project.root))
+    top = await _ask(project, "rev-parse", "--show-toplevel", message=_no_repository(project.root))
     commit = await _ask(
         project,
         "rev-parse",
         "--verify",
         "HEAD^{commit}",
-        wrong=f"{top} has no commits yet, so no worktree can be created. Commit something, or start without a worktree.",
+        message=f"{top} has no commits yet, so no worktree can be created. Commit something, or start without a worktree.",
     )
     changed = len((await _ask(project.at(top), "status", "--porcelain")).splitlines())
     await _make(project, root)
@@ -101,11 +101,11 @@ def _no_repository(project: str) -> str:
     )
 
 
-async def _ask(project: TrackedWorkspace, *words: str, wrong: str = "git failed") -> str:
-    """Git's output. Raises ``WorktreeError`` with the message ``wrong`` and the last line of git's error."""
-    done = await _git(project, *words)
+async def _ask(project: TrackedWorkspace, *args: str, message: str = "git failed") -> str:
+    """Git's output. Raises ``WorktreeError`` with the message ``message`` and the last line of git's error."""
+    done = await _git(project, *args)
     if done.exit_code != 0:
-        raise WorktreeError(f"{wrong} (git: {_last_line(done)})")
+        raise WorktreeError(f"{message} (git: {_last_line(done)})")
     return done.stdout.rstrip("\n")
 
 
@@ -113,9 +113,9 @@ def _last_line(done: Completed) -> str:
     return done.stderr.strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
 
 
-async def _git(project: TrackedWorkspace, *words: str) -> Completed:
+async def _git(project: TrackedWorkspace, *args: str) -> Completed:
     """Raises ``WorktreeError`` if git is missing."""
-    done = await project.run(f"{IN_SH} {shlex.join(words)}", timeout=TIMEOUT)
+    done = await project.run(f"{SAFE_GIT} {shlex.join(args)}", timeout=TIMEOUT)
     if done.exit_code == NOT_FOUND:
         raise WorktreeError(f"A worktree requires git. {_last_line(done)}")
     return done

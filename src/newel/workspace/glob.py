@@ -11,27 +11,27 @@ LONGEST: Final = 400
 """Characters of a pattern."""
 
 ALTERNATIVES: Final = 100
-"""Patterns that the braces of one may stand for."""
+"""Patterns that the braces of one may expand to."""
 
 _SYSTEM_FILES: Final = frozenset({"desktop.ini", "ehthumbs.db", "thumbs.db"})
-"""What systems without leading dots hide; in lower case."""
+"""Files that Windows hides, in lower case."""
 
 _FOLDERS: Final = "**"
 _WILD: Final = frozenset("*?[{")
 
 
 def left_out(name: str) -> bool:
-    """Whether a file or folder of this name belongs to git or to the system and is never shown."""
+    """Whether a file or folder of this name belongs to git or the system, and is never shown."""
     return is_git(name) or name.lower() in _SYSTEM_FILES
 
 
 def is_git(name: str) -> bool:
-    """Whether it names git's own folder; some file systems ignore the case, and dots and spaces at the end."""
+    """Whether it names git's folder; some file systems ignore case, and trailing dots and spaces."""
     return name.casefold().rstrip(". ") == ".git"
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be sent: one that is not UTF-8 holds halves of surrogate pairs."""
+    """Whether a name is valid UTF-8; otherwise it contains surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -45,7 +45,7 @@ class Glob:
     ``*``, ``?`` and ``[a-z]`` stand for what is within one name, ``**`` for any number of folders,
     ``{a,b}`` for either. A pattern without ``/`` fits at any depth; one that ends with a plain name fits the
     files of a folder of that name, too. As in a shell, a wildcard never stands for a leading dot: a hidden
-    file's name is written out. Raises ``ValueError`` with words fit for whoever wrote the pattern.
+    file's name is written out. Raises ``ValueError`` with a message for the author of the pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -65,21 +65,21 @@ class Glob:
             raise ValueError(f"the braces of a glob expand to more than {ALTERNATIVES} patterns")
         plain = list(takewhile(_WILD.isdisjoint, parts[:-1]))
         self.base = "/".join(plain)
-        """The folder that every path which fits is in; empty for the one where paths begin."""
+        """The folder that contains every matching path; empty for the root."""
         self.names_hidden = any(
             part.startswith(".") for each in few for part in each.split("/")[len(plain) :]
         )
-        """Whether it writes out a leading dot below ``base``."""
+        """Whether it matches hidden names below ``base``."""
         self._patterns = [pattern for each in few for pattern in _patterns(each)]
 
     def matches(self, path: str) -> bool:
-        """Whether a file's path fits. Nothing in ``.git`` does, and no file that a system hides."""
+        """Whether a file's path matches. Files in ``.git`` and system files never do."""
         names = path.split("/")
         return not any(map(left_out, names)) and any(_fits(names, each) for each in self._patterns)
 
 
 class _Name:
-    """A part of a pattern: fits one name, or as ``**`` any number of them."""
+    """A part of a pattern: matches one name, or as ``**`` any number."""
 
     def __init__(self, part: str) -> None:
         import fnmatch
@@ -123,7 +123,7 @@ def _passed(places: set[int], pattern: Sequence[_Name]) -> set[int]:
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
-    """The patterns without braces that one stands for. Raises ``ValueError`` where a brace is not closed."""
+    """Expand braces. Raises ``ValueError`` for an unclosed one."""
     opened = pattern.find("{")
     if opened < 0:
         yield pattern

@@ -142,10 +142,10 @@ class LocalWorkspace:
         return Mirror(disk, limits or MirrorLimits(), inside(self._root, [str(folder), *left_out]))
 
     def _git(self) -> GitView:
-        from newel.workspace.git import ask_git, top_of
+        from newel.workspace.git import find_repository, run_git
         from newel.workspace.snapshots.ignore_rules import GitView
 
-        return GitView(self._root, ask_git, top_of)
+        return GitView(self._root, run_git, find_repository)
 
     def snapshots(
         self,

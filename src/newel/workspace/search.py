@@ -1,8 +1,8 @@
-"""Searching a workspace's files for a text.
+"""Searches a workspace's files for a text.
 
-``rg``, where the workspace's host has it, or else ``grep``, tells which files may hold the text; without both all may. What
-is in a file is then told by looking into it here, through the port, so that the answer is the same either way,
-and is about the content that the port reads.
+``rg`` on the workspace's host, or else ``grep``, finds candidate files; without both, all files are candidates. The candidates
+are then searched here, through the port, so that the result does not depend on the tool, and is about the content that the
+port reads.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from newel.workspace.port import Workspace
 from newel.workspace.walk import Walked, below, in_order, is_plain, walk
 
 LARGEST_FILE: Final = 8 << 20
-"""Bytes of a file that is looked into."""
+"""Bytes; larger files are skipped."""
 
 LONGEST_LINE: Final = 500
-"""Characters of a line that are shown."""
+"""Characters; longer lines are shortened."""
 
 LONGEST_TEXT: Final = 500
-"""Characters that can be searched for."""
+"""Characters of the text to search for."""
 
 MOST_FILES: Final = 100_000
-"""Files that are looked into where there is neither ``rg`` nor ``grep``."""
+"""Candidates without ``rg`` and ``grep``."""
 
 CONTEXT: Final = 4
-"""Lines that are shown before a match, and behind it."""
+"""Lines shown before and after a match."""
 
 _GREP: Final = (
     "command -v grep >/dev/null && command -v find >/dev/null || exit 127; cd -- {base} 2>/dev/null || exit 0; "
     "export LC_ALL=C; z=--null; grep -q $z -e . /dev/null 2>/dev/null; [ $? -le 1 ] || z=; "
     "find . {left_out} -prune -o -type f -exec grep -l $z -F {words} -- {{}} + 2>/dev/null; exit 0"
 )
-"""Looks into files as ``rg`` does. Names end with a NUL where ``grep`` can do that."""
+"""Searches files as ``rg`` does. Names end with a NUL if ``grep`` supports it."""
 
 _AT_ONCE: Final = 32
 """Files that are looked at together: as many as are mostly looked into, for a host may be far away."""
 
 _INLINE: Final = 64 * 1024
-"""Bytes up to which looking through a file is cheaper than handing it to a thread."""
+"""Bytes up to which searching a file is cheaper than handing it to a thread."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +139,7 @@ def _code_point(letter: str) -> str:
 
 
 async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walked:
-    """The files that may hold the text."""
+    """The files that may contain the text."""
     if not await is_plain(workspace, below(workspace, glob.base)):
         return Walked([], complete=True)
     for named in (_named_by_rg, _named_by_grep):

@@ -1,9 +1,8 @@
-"""Keeps this process's secrets from other processes of the same user, which on Linux may read where it began.
+"""Hides this process's secrets from other processes of the same user. Linux only.
 
-What a process is started with stays for its whole life in ``/proc/PID/environ`` and ``/proc/PID/cmdline``, whatever it
-does with its own variables. So the secret values there are overwritten; Python has its own copies of them. Then the
-kernel is told that this process is not to be dumped, which closes ``environ`` and ``mem`` to all but root and leaves no
-core file. Programs that it starts are as open as ever.
+The initial variables and arguments of a process stay readable in ``/proc/PID/environ`` and ``/proc/PID/cmdline``, whatever it
+does with its own variables. So the secret values there are overwritten; Python has its own copies. Then the process is made
+not dumpable, which closes ``environ`` and ``mem`` to all but root and prevents core files. Child processes are unaffected.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _ARGUMENTS, _ENVIRONMENT = slice(44, 46), slice(46, 48)
 
 
 def hide_secrets() -> None:
-    """Overwrite the secrets that this process was started with, and keep others from reading its memory.
+    """Overwrite the secrets that this process was started with, and protect its memory.
 
-    Does what can be done: on another system than Linux nothing. ``os.environ`` and ``sys.argv`` stay as they are.
+    Best effort, and nothing outside Linux. ``os.environ`` and ``sys.argv`` are unchanged.
     """
     if sys.platform != "linux":
         return
@@ -51,7 +50,7 @@ def _overwrite() -> None:
 
 
 def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of secret variables. To the C library they become empty."""
+    """The values of secret variables; for the C library they become empty."""
     for start, entry in _entries(block):
         name, equals, value = entry.partition(b"=")
         if value and is_withheld(os.fsdecode(name)):
@@ -60,7 +59,7 @@ def _in_environment(block: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _in_arguments(block: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The values of ``--api-key``, which may be shortened to ``--api``, and addresses with passwords in them."""
+    """The values of ``--api-key``, which may be abbreviated to ``--api``, and URLs with passwords."""
     is_key = False
     for start, argument in _entries(block):
         option, equals, value = argument.partition(b"=")

@@ -1,4 +1,4 @@
-"""What tells which files a command changed: the port, whatever host the files are on."""
+"""The port of a workspace whose changes by commands can be tracked, on any host."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class TrackedWorkspace(Workspace, Protocol):
-    """A workspace right on its host, whose files can be watched."""
+    """A workspace without layers above its host, whose files can be tracked."""
 
     async def look(self, path: str, /) -> FileNode | None:
-        """What has this absolute path itself, a link not followed; None if nothing has."""
+        """The node at an absolute path, links not followed; None if there is none."""
         ...
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
@@ -28,28 +28,24 @@ class TrackedWorkspace(Workspace, Protocol):
         ...
 
     def at(self, folder: str, /) -> TrackedWorkspace:
-        """Another folder of the same host, seen likewise: an absolute path without links."""
+        """A workspace for another folder of the same host: an absolute path without links."""
         ...
 
     async def mirror(
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
     ) -> Mirror:
-        """A copy of the files below the root, on their host; empty until its first update. Of this machine, copies lie in
-        ``folder``, elsewhere in the home of the host's user. ``left_out`` are absolute paths of this machine that are not copied,
-        such as Newel's own folder.
+        """A copy of the files below the root, on their host; empty until its first update. Local copies are in ``folder``, those
+        on a host in the home of its user. ``left_out`` are absolute paths of this machine that are not copied, such as Newel's
+        own folder.
         """
         ...
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
-        """Those names in a folder, relative to the root ("": the root), that git ignores; without git, what is known to
-        be made anew.
-        """
+        """The names in a folder, relative to the root ("" is the root), that git ignores; without git, build directories."""
         ...
 
     async def files_by_git(self) -> list[str] | None:
-        """The files below the root, relative to it, without those that git ignores; None where there is no git that knows
-        the project.
-        """
+        """The files below the root, relative to it, without those that git ignores; None if there is no git repository."""
         ...
 
     def snapshots(
@@ -61,8 +57,8 @@ class TrackedWorkspace(Workspace, Protocol):
         index: Path | None = None,
         left_out: Iterable[str] = (),
     ) -> Snapshotter:
-        """Watch the files below the root. Contents go to ``blobs``; ``index``, a file beside that store, remembers which file
-        has which content until the next process, and must be deleted when contents are. ``left_out`` are absolute paths
-        of this machine that are not covered, such as where the store itself lies.
+        """Track the files below the root. ``blobs`` stores contents; ``index``, a file beside that store, records which file has
+        which content for the next process, and must be deleted when contents are. ``left_out`` are absolute paths of this
+        machine that are not covered, such as that of the store.
         """
         ...

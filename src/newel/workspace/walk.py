@@ -1,4 +1,4 @@
-"""The files below a folder of a workspace, whatever host it is on."""
+"""Lists the files below a folder of a workspace, on any host."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def in_order(path: str) -> list[str]:
 async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, limit: int) -> Walked:
     """All regular files below ``base``, a path relative to the root; at most ``limit`` of them.
 
-    Left out are what git and the system keep for themselves, names that are not UTF-8, links, folders that cannot be read,
-    and unless ``hidden`` names with a leading dot.
+    Skips files of git and the system, names that are not UTF-8, links, unreadable folders, and unless ``hidden`` names with a
+    leading dot.
     """
     if not await is_plain(workspace, below(workspace, base)):
         return Walked([], complete=True)
@@ -65,5 +65,5 @@ async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, li
 
 
 async def is_plain(workspace: Workspace, absolute: str) -> bool:
-    """Whether no part of a path is a link, nor anything else but a name."""
+    """Whether a path has no links, and no ``.`` or ``..``."""
     return await workspace.resolve(absolute) == absolute

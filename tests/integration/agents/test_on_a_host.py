@@ -52,8 +52,8 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_alone_and_can_be_
     done = newel("agent", "Make a file", *words, "--host", f"own:{project}")
     assert done.returncode == 0, done.stdout + done.stderr
     tree = host.home / ".newel" / "worktrees" / "shop-maker"
-    assert f"{tree}, on the branch newel/maker" in done.stdout
-    assert "1 changes" in done.stdout
+    assert f"{tree}, on branch newel/maker" in done.stdout
+    assert "1 uncommitted changes" in done.stdout
     assert files(project) == before
     assert files(tree) == {"a": "made\n"}
     place = f"ssh://{host.own}@own:{host.port}{tree}"

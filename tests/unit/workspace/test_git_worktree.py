@@ -76,7 +76,7 @@ async def test_what_is_not_committed_is_told(of: Open, shop: Path, tmp_path: Pat
     (shop / "new.py").touch()
     (shop / "src" / "a.py").write_text("a = 2\n")
     made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
-    assert "2 changes" in made.notice
+    assert "2 uncommitted changes" in made.notice
     assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
 
 

@@ -63,7 +63,7 @@ class ProposalSink:
         for change in changes:
             states = [state for state in (change.before, change.after) if state is not None]
             if not all(is_folder(state) for state in states):
-                self._mirror.touched(change.path)
+                self._mirror.invalidate(change.path)
             if change.before is None and is_folder(change.after) and change.path in filled:
                 continue  # the files in the folder imply it
             if not _is_proposed(change):

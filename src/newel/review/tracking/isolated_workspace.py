@@ -108,7 +108,7 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
     def _on_event(self, event: AgentEvent) -> None:
         if isinstance(event, AgentStart):
             self._is_stale = True
-            self._mirror.begin()  # while the model thinks
+            self._mirror.start()  # while the model thinks
 
     async def _target(self) -> RecordingWorkspace:
         """The copy, once it is up to date for this run."""
@@ -120,7 +120,7 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
                     project = (await self._project.recorder()).project
                     await self._mirror.update(await proposed_contents(project))
                 self._is_stale = False
-                for notice in self._mirror.told():
+                for notice in self._mirror.drain_notices():
                     await self._inner.notify(notice)
         return self._inner
 

@@ -1,14 +1,13 @@
-"""A copy of a project's folder to work in, brought up to date before each use.
+"""A copy of a project's folder to work in, updated before each use.
 
     mirror = await workspace.mirror(home / "copies")
     await mirror.update({"src/a.py": content})
     … work in mirror.root …
     mirror.close()
 
-It has all files of the project, those that git ignores too, as commands need what was installed there; and, where the project
-is in a git repository, one with the same history whose commits nobody else sees. It is bounded: of a project that is too large
-first what git ignores is left out, and after that there is no copy. It lies on the host that the project is on, and lives as
-long as its process.
+It has all files of the project, including ignored ones, as commands need installed dependencies. If the project is in a git
+repository, the copy has its own repository with the same history. If the project is too large, ignored files are left out; if
+it still is, no copy is made. The copy is on the project's host, and is removed when its process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.git import copy_repository
-from newel.workspace.mirror.port import Copied, FileContent, LeftOut, MirrorBackend, Signature
+from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, MirrorBackend, Signature
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS
 from newel.workspace.snapshots.port import Stopped
 
@@ -40,56 +39,56 @@ class MirrorLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Mirror:
     """See ``TrackedWorkspace.mirror``. Methods raise ``WorkspaceError``."""
 
-    def __init__(self, disk: MirrorBackend, limits: MirrorLimits, left_out: Iterable[str]) -> None:
+    def __init__(self, backend: MirrorBackend, limits: MirrorLimits, left_out: Iterable[str]) -> None:
         """``left_out`` are paths relative to the project."""
-        self._disk = disk
+        self._backend = backend
         self._limits = limits
-        self._project = disk.layout.project
-        self._never = LeftOut(frozenset(left_out))
-        self.root = disk.layout.root
+        self._project = backend.layout.project
+        self._always_excluded = Exclusions(frozenset(left_out))
+        self.root = backend.layout.root
         self._known: dict[str, Signature | None] = {}
-        """What was copied; None for what may have changed since, unseen."""
-        self._ignored: LeftOut | None = None
+        """Signatures of the copied files; None for those that may have changed since."""
+        self._ignored: Exclusions | None = None
         self._has_repository = False
         self._notices: list[str] = []
         self._working = threading.Lock()
-        self._has_begun = False
-        self._gone = threading.Event()
-        self.close = weakref.finalize(self, _let_go, disk, self._gone)
+        self._has_started = False
+        self._closed = threading.Event()
+        self.close = weakref.finalize(self, _release, backend, self._closed)
 
-    def begin(self) -> None:
-        """Begin to copy, beside everything else; ``update`` waits for it. What goes wrong is said there."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._disk.meanwhile(partial(_begun, weakref.ref(self), self._gone))
+    def start(self) -> None:
+        """Start copying in the background; ``update`` waits for it, and reports errors."""
+        if not self._has_started:
+            self._has_started = True
+            self._backend.run_in_background(partial(_start_update, weakref.ref(self), self._closed))
 
-    def touched(self, path: str) -> None:
-        """A file of the copy, relative to the root, is no longer what it was made: the next update makes it so again."""
+    def invalidate(self, path: str) -> None:
+        """A file of the copy, relative to the root, was changed: the next update restores it."""
         self._known[path] = None
 
     async def update(self, contents: Mapping[str, FileContent | None]) -> None:
-        """Make the copy what the project is by now, but for files that shall have other ``contents`` (None: not be there).
-        One that failed or was cancelled is made up for by the next one.
+        """Make the copy equal to the project, except for files with other ``contents`` (None: absent). After a failed or
+        cancelled update the next one completes it.
         """
         stop = threading.Event()
         try:
-            await self._disk.run_in_thread(partial(self.bring_up, contents, stop.is_set))
+            await self._backend.run_in_thread(partial(self.run_update, contents, stop.is_set))
         finally:
             stop.set()
 
-    def told(self) -> list[str]:
-        """What a person should know of the copy, once."""
+    def drain_notices(self) -> list[str]:
+        """Messages to the user about the copy, each once."""
         notices, self._notices = self._notices, []
         return notices
 
-    def bring_up(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
-        """``update``, for work within the disk's; ends early once ``stopped`` says so."""
+    def run_update(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
+        """``update`` in the backend's thread; returns early once ``stopped`` is true."""
         try:
             with (
                 self._working,
                 contextlib.suppress(Stopped),
-            ):  # one that was told to stop may not have done so yet
-                self._update_or_give_way(contents, stopped)
+            ):  # a cancelled update may still be stopping
+                self._update_or_clear(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(
                 f"The connection was lost while the copy of {self._project} was being updated. The project is unchanged, and "
@@ -100,38 +99,38 @@ class Mirror:
                 f"Cannot update the copy of {self._project} in {self.root}: {error.strerror or error}."
             ) from error
 
-    def _update_or_give_way(
+    def _update_or_clear(
         self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]
     ) -> None:
-        """Half a copy is no use, and others need the room that it takes."""
+        """Remove a copy that does not fit: half of it is useless and takes up space."""
         try:
             self._update(contents, stopped)
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
                 raise
-            self._forget()
+            self._reset()
             with contextlib.suppress(OSError, WorkspaceError):
-                self._disk.empty()
+                self._backend.clear_copy()
             raise WorkspaceError(
-                f"Not enough space for a copy of {self._project} in {self._disk.layout.place}: {error.strerror}. The partial copy was "
+                f"Not enough space for a copy of {self._project} in {self._backend.layout.place}: {error.strerror}. The partial copy was "
                 "removed, and the project is unchanged. Free some space, or approve each call instead (--approve ask)."
             ) from error
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._known = {}
         self._has_repository = False
 
     def _update(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
-        if not self._disk.hold():
-            self._forget()
+        if not self._backend.acquire():
+            self._reset()
         self._make_repository()
         self._known |= dict.fromkeys(contents)
-        found = self._found(stopped)
+        found = self._list_project(stopped)
         if stopped():
             return
         gone = self._known.keys() - found.keys() - contents.keys()
         nothing = {path for path, content in contents.items() if content is None}
-        self._disk.remove(sorted(gone | nothing))
+        self._backend.remove(sorted(gone | nothing))
         for path in gone:
             del self._known[path]
         self._copy(
@@ -143,65 +142,65 @@ class Mirror:
             stopped,
         )
         if not stopped():
-            self._disk.write({path: content for path, content in contents.items() if content is not None})
+            self._backend.write({path: content for path, content in contents.items() if content is not None})
 
     def _make_repository(self) -> None:
-        layout = self._disk.layout
+        layout = self._backend.layout
         if layout.top is None or self._has_repository:
             return
-        if not copy_repository(self._disk, layout.top, layout.copied_top, inside=layout.inside):
+        if not copy_repository(self._backend, layout.top, layout.copied_top, inside=layout.inside):
             self._notices.append("Git could not set up the repository in the copy: do not rely on git there.")
         self._has_repository = True
 
     def _copy(self, files: Mapping[str, Signature], stopped: Callable[[], bool]) -> None:
-        for path, copied in self._disk.copy(files):
-            if copied is Copied.SHUT:
+        for path, result in self._backend.copy(files):
+            if result is CopyResult.UNREADABLE:
                 self._notices.append(f"The copy lacks {path}, which is not readable.")
-            self._known[path] = None if copied is Copied.UNSURE else files[path]
+            self._known[path] = None if result is CopyResult.UNCERTAIN else files[path]
             if stopped():
                 return
 
-    def _found(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
-        """The files of the project that are to be copied. Raises ``WorkspaceError`` if they are too many."""
-        found = _FoundCopy(self._limits)
-        found.walk(self._disk.walk(self._left_out()), stopped)
-        if not found.fits and self._ignored is None:
-            self._ignored = self._asked_ignored()
-            found = _FoundCopy(self._limits)
-            found.walk(self._disk.walk(self._left_out()), stopped)
-            if found.fits:
+    def _list_project(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
+        """The project files to copy. Raises ``WorkspaceError`` if they exceed the limits."""
+        found = _ProjectListing(self._limits)
+        found.walk(self._backend.walk(self._exclusions()), stopped)
+        if not found.is_within_limits and self._ignored is None:
+            self._ignored = self._query_ignored()
+            found = _ProjectListing(self._limits)
+            found.walk(self._backend.walk(self._exclusions()), stopped)
+            if found.is_within_limits:
                 some = ", ".join(sorted({*self._ignored.paths, *self._ignored.names})[:5])
                 self._notices.append(
-                    f"The copy lacks files that git ignores ({some}), as the project has more than {self._most()}."
+                    f"The copy lacks files that git ignores ({some}), as the project has more than {self._describe_limits()}."
                 )
-        if not found.fits:
+        if not found.is_within_limits:
             raise WorkspaceError(
-                f"{self._project} is too large to copy: {found.count:,} files of {found.size >> 20:,} MiB; the limit is {self._most()}. "
+                f"{self._project} is too large to copy: {found.count:,} files of {found.size >> 20:,} MiB; the limit is {self._describe_limits()}. "
                 "Raise max_copy_files and max_copy_bytes in [review] of config.toml, or approve each call (--approve ask)."
             )
         return found.files
 
-    def _most(self) -> str:
+    def _describe_limits(self) -> str:
         return f"{self._limits.files:,} files or {self._limits.size >> 20:,} MiB"
 
-    def _left_out(self) -> LeftOut:
-        ignored = self._ignored or LeftOut()
-        return LeftOut(frozenset({*self._never.paths, *ignored.paths}), ignored.names)
+    def _exclusions(self) -> Exclusions:
+        ignored = self._ignored or Exclusions()
+        return Exclusions(frozenset({*self._always_excluded.paths, *ignored.paths}), ignored.names)
 
-    def _asked_ignored(self) -> LeftOut:
-        """What can be made anew, as far as it is a whole folder or file; never all of the project."""
+    def _query_ignored(self) -> Exclusions:
+        """Ignored files and folders, but never the whole project; without git, build directories."""
         answer = None
-        if self._disk.layout.top is not None:
-            words = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
-            answer = self._disk.ask_git(self._project, *words)
+        if self._backend.layout.top is not None:
+            args = ("ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z")
+            answer = self._backend.run_git(self._project, *args)
         if answer is None:
-            return LeftOut(names=BUILD_DIRS)
+            return Exclusions(names=BUILD_DIRS)
         names = (name.rstrip(b"/") for name in answer.split(b"\0")[:-1])
-        return LeftOut(frozenset(os.fsdecode(name) for name in names if name != b"."))
+        return Exclusions(frozenset(os.fsdecode(name) for name in names if name != b"."))
 
 
-class _FoundCopy:
-    """The files of a walk, as long as they are not too many."""
+class _ProjectListing:
+    """The files of a project, within the limits."""
 
     def __init__(self, limits: MirrorLimits) -> None:
         self._limits = limits
@@ -210,7 +209,7 @@ class _FoundCopy:
         self.size = 0
 
     @property
-    def fits(self) -> bool:
+    def is_within_limits(self) -> bool:
         return self.count <= self._limits.files and self.size <= self._limits.size
 
     def walk(self, walk: Iterable[tuple[str, Signature]], stopped: Callable[[], bool]) -> None:
@@ -223,12 +222,12 @@ class _FoundCopy:
                 return
 
 
-def _begun(mirror: weakref.ref[Mirror], gone: threading.Event) -> None:
+def _start_update(mirror: weakref.ref[Mirror], gone: threading.Event) -> None:
     with contextlib.suppress(WorkspaceError):
-        if (there := mirror()) is not None:
-            there.bring_up({}, gone.is_set)
+        if (alive := mirror()) is not None:
+            alive.run_update({}, gone.is_set)
 
 
-def _let_go(disk: MirrorBackend, gone: threading.Event) -> None:
+def _release(backend: MirrorBackend, gone: threading.Event) -> None:
     gone.set()
-    disk.let_go()
+    backend.release()

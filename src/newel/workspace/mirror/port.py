@@ -1,4 +1,4 @@
-"""The disk that a project and its copy lie on, this machine's or a host's. What a mirror decides, it decides the same for both."""
+"""The port to the disk of a project and its copy, on this machine or a host."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol, Self, TypeVar
 
-from newel.workspace.git import Repositories
+from newel.workspace.git import GitBackend
 from newel.workspace.snapshots.tree import FileStat
 
 T = TypeVar("T")
 
 
 class FileContent(NamedTuple):
-    """A file as it shall be, whatever the project has; ``mode`` are its permission bits. Of a symbolic link it has the bits
-    of its kind, and ``data`` is the target.
+    """The content of a file in the copy. ``mode`` has the permission bits; for a symbolic link it has the file type bits, and
+    ``data`` is the target.
     """
 
     data: bytes
@@ -23,7 +23,7 @@ class FileContent(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What tells that a file was written since it was copied."""
+    """Differs if a file was written since it was copied."""
 
     modified: int
     changed: int
@@ -36,30 +36,30 @@ class Signature(NamedTuple):
         return cls(seen.st_mtime_ns, seen.st_ctime_ns, seen.st_size, seen.st_mode, seen.st_ino)
 
 
-class Copied(Enum):
-    """What became of a file that was to be copied. ``UNSURE``: it may have been written since, or is gone."""
+class CopyResult(Enum):
+    """The outcome for one file. ``UNCERTAIN``: it may have changed since, or was deleted."""
 
-    SURE = "sure"
-    UNSURE = "unsure"
-    SHUT = "may not be read"
+    COPIED = "copied"
+    UNCERTAIN = "uncertain"
+    UNREADABLE = "unreadable"
 
 
-class LeftOut(NamedTuple):
-    """What of a project is not copied: ``paths``, relative to it, and all of some ``names``, with what is below them."""
+class Exclusions(NamedTuple):
+    """The parts of a project that are not copied: ``paths``, relative to it, and all of certain ``names``."""
 
     paths: Collection[str] = frozenset()
     names: Collection[str] = frozenset()
 
-    def holds(self, path: str, name: str, *, is_folder: bool) -> bool:
+    def matches(self, path: str, name: str, *, is_folder: bool) -> bool:
         if name == ".git":
-            # The root's own is made anew; one that is a file leads into another repository.
+            # The root's own is created for the copy; a `.git` file leads into another repository.
             return path == ".git" or not is_folder
         return path in self.paths or name in self.names
 
 
 class Layout(NamedTuple):
-    """``place`` is the folder of one copy alone. In it lies the copy of what is ``top``, the folder of the repository that
-    the project is in, None for none: of that there is the project, where it is there.
+    """``place`` is the folder for one copy. In it is a copy of ``top``, the folder of the project's repository, with the project
+    at the same relative path; ``top`` is None without a repository.
     """
 
     project: str
@@ -68,7 +68,7 @@ class Layout(NamedTuple):
 
     @property
     def inside(self) -> str:
-        """Where in the repository the project is; empty for all of it."""
+        """The project's path within the repository; empty if they are the same."""
         return posixpath.relpath(self.project, self.top) if self.top not in {None, self.project} else ""
 
     @property
@@ -81,48 +81,48 @@ class Layout(NamedTuple):
         return posixpath.join(self.copied_top, self.inside).rstrip("/")
 
 
-class MirrorBackend(Repositories, Protocol):
-    """A project and its copy. Paths are relative to both; no link in the copy leads a change out of it.
+class MirrorBackend(GitBackend, Protocol):
+    """A project and its copy. Paths are relative to either; no link in the copy redirects a write out of it.
 
-    Methods other than ``within``, ``meanwhile`` and ``let_go`` block, and are for work within either of these. They raise ``OSError``,
-    ``WorkspaceError``, and ``Stopped`` where nobody waits for the work any more.
+    Methods other than ``run_in_thread``, ``run_in_background`` and ``release`` block, and must run within one of the first two.
+    They raise ``OSError``, ``WorkspaceError``, and ``Stopped`` after a cancellation.
     """
 
     @property
     def layout(self) -> Layout: ...
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
+        """Run work in a thread and return its result. If this is cancelled, the work continues until it notices."""
         ...
 
-    def meanwhile(self, work: Callable[[], None]) -> None:
-        """Do work beside everything else; nobody waits for it."""
+    def run_in_background(self, work: Callable[[], None]) -> None:
+        """Start work without waiting for it."""
         ...
 
-    def hold(self) -> bool:
-        """Say that the copy is in use. False if it was not there any more: then there is an empty one."""
+    def acquire(self) -> bool:
+        """Mark the copy as in use. False if it had been removed: then it is a new, empty one."""
         ...
 
-    def walk(self, left_out: LeftOut) -> Iterator[tuple[str, Signature]]:
+    def walk(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
         """The regular files and the links of the project."""
         ...
 
-    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, Copied]]:
-        """Copy files of the project that were seen so, whatever lies in their place."""
+    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, CopyResult]]:
+        """Copy project files with these signatures, replacing what is in the copy."""
         ...
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Have nothing at these paths of the copy. A folder's path comes before those in it."""
+        """Remove these paths from the copy. A folder comes before the paths in it."""
         ...
 
     def write(self, contents: Mapping[str, FileContent]) -> None:
-        """Have these contents in the copy. A file that is like that already stays as it is."""
+        """Write these contents into the copy. Files that already have them are left alone."""
         ...
 
-    def empty(self) -> None:
-        """Have nothing in the copy, so that its room is others'. It is used again after the next ``hold``."""
+    def clear_copy(self) -> None:
+        """Remove all files of the copy to free the space. The next ``acquire`` starts with an empty copy."""
         ...
 
-    def let_go(self) -> None:
-        """Have the copy removed soon. For any thread, and for the end of the process."""
+    def release(self) -> None:
+        """Have the copy removed soon. Thread-safe; also for the end of the process."""
         ...

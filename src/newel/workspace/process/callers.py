@@ -1,7 +1,7 @@
-"""Whose process is at the other end of a connection to this machine: whether a part of an agent's command, on Linux.
+"""Detects whether a local connection comes from an agent's command. Linux only.
 
-A server's token lies in a file that such a command can read. So where a person decides over a connection, a caller is looked
-at as ``newel keep`` looks at its own parents. Elsewhere than on Linux the system does not tell.
+Such a command can read the file with the server's token. So before a user's decision is accepted over a connection, its caller
+is checked, as ``newel keep`` checks its own parents.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from newel.workspace.process import process_mark
 
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NONE: Final = "0"
-"""The inode of a socket that its process has closed."""
+"""The inode of a closed socket."""
 
 
 class Callers:
-    """The callers of a port. In a server that itself runs below an agent nobody is refused: all of it is the agent's."""
+    """The callers of a port. A server that itself runs below an agent refuses nobody."""
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._is_ours = process_mark.rights_above() is None
+        self._is_ours = process_mark.inherited_rights() is None
 
     def is_agent(self, host: str, port: int) -> bool:
-        """Whether an agent's command is at this other end, or has been and left no trace of itself."""
+        """Whether the peer is an agent's command, or a local process that has already gone."""
         if not self._is_ours:
             return False
         sockets = self._sockets(port) or self._sockets(
             port
-        )  # a table that changes while it is read may leave a row out
+        )  # a table that changes while it is read may lack a row
         if sockets is None:
             return False
         if not sockets:
-            return _is_loopback(host)  # else it is another machine
-        agents = process_mark.of_agents()
+            return _is_loopback(host)  # otherwise another machine
+        agents = process_mark.agent_processes()
         return any(_is_held(socket, agents) for socket in sockets)
 
     def _sockets(self, port: int) -> set[str] | None:
-        """The inodes of the sockets that are connected from ``port`` to ours; None where the system does not tell."""
+        """The inodes of the sockets connected from ``port`` to ours; None if the system does not report them."""
         mark = f":{port:04X} "
         found: set[str] = set()
         tables = 0
         for table in _TABLES:
             try:
-                with open(table, encoding="ascii") as file:  # noqa: PTH123 — as in origins
+                with open(table, encoding="ascii") as file:  # noqa: PTH123 — as in process_mark
                     rows = [line.split() for line in file if mark in line]
             except (OSError, UnicodeDecodeError):
                 continue

@@ -1,4 +1,4 @@
-"""What a command that the agent runs finds in its environment."""
+"""The environment of the agent's commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SENSITIVE: Final = (
     "|_(KEYS?|PAT|AUTH|PASS|PWD|JWT|COOKIE|AUTH_CONFIG)$|(^|_)KEY_ID$"
     "|(API|ACCESS|AUTH|PRIVATE|SECRET|SIGNING|ENCRYPTION)_?KEYS?[0-9]*(_|$)|(TOKEN|SECRET|SSHPASS|BINDPW)$"
 )
-"""Is found in the names of secrets, once these are in capitals. An extended regular expression, of POSIX as of Python."""
+"""Matches names of secrets in upper case. Valid as a POSIX extended and as a Python regular expression."""
 
 DROPPED: Final = frozenset(
     {
@@ -23,10 +23,10 @@ DROPPED: Final = frozenset(
         "CLICOLOR_FORCE",
     }
 )
-"""Variables that would have a command run another's file, or colour what nobody sees."""
+"""Variables that make a shell run another file first, or force colours."""
 
 _OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
-"""How the variables begin by which the agent itself finds its model: addresses with passwords in them, keys."""
+"""Prefixes of the variables that configure the agent's own model: keys, and URLs with passwords."""
 
 UNATTENDED: Final = {
     "TERM": "dumb",
@@ -34,11 +34,11 @@ UNATTENDED: Final = {
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
 }
-"""Makes programs fit for a run without a terminal."""
+"""Configures programs to run without a terminal."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds, by custom, something that opens a door.
+    """Whether a variable of this name usually holds a secret.
 
     ``OPENAI_API_KEY``, ``GH_TOKEN``, ``AWS_ACCESS_KEY_ID``, ``PGPASSWORD`` do; ``AWS_REGION``,
     ``SSH_AUTH_SOCK``, ``TOKENIZERS_PARALLELISM``, ``PWD`` do not.
@@ -74,7 +74,7 @@ def child_env(
 
 
 _BY_UV: Final = frozenset({"UV", "UV_RUN_RECURSION_DEPTH"})
-"""What `uv run` tells the program about itself."""
+"""Variables that `uv run` sets for the program."""
 
 
 def without_own_python(

@@ -1,4 +1,4 @@
-"""What a command prints, in bounded memory: kept for the result, spilled to a file, shown as it comes."""
+"""A command's output in bounded memory: captured for the result, spilled to a file, shown live."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ PREFIX: Final = "newel-output-"
 SUFFIX: Final = ".txt"
 
 KEPT: Final = 7 * 24 * 60 * 60
-"""Seconds after which the file of a long output is removed, when another one is made."""
+"""Seconds to keep the file of a long output; older ones are removed when another is created."""
 
 TOGETHER: Final = 512 * 1024 * 1024
-"""Bytes that all these files may have; the oldest are removed first."""
+"""Bytes of all these files; the oldest are removed first."""
 
 ON_HOST: Final = ".newel/outputs"
-"""The folder for such files in the home of a host's user."""
+"""The folder for these files in the home of a host's user."""
 
 FEW: Final = 50
-"""Such files on a host; none has more than one result."""
+"""Files on a host; each has one result."""
 
 LOOKED_THROUGH: Final = 10_000
-"""Names in a folder among which such files are looked for."""
+"""Names of a folder to check for these files."""
 
 
 class OutputSink(Protocol):
@@ -43,14 +43,14 @@ class OutputSink(Protocol):
     def add(self, stream: str, chunk: bytes, /) -> None: ...
 
     async def flush(self, now: float, /, *, final: bool = False) -> None:
-        """Tell the readers what they are to be told by now; ``final`` all that there is."""
+        """Pass on output that is due; ``final``: all of it."""
         ...
 
     def close(self) -> None: ...
 
 
 class Capture:
-    """One stream: all of it up to ``limit`` bytes, beyond that its head and its tail of half that each."""
+    """One stream: all of it up to ``limit`` bytes, beyond that its head and tail of half that each."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -72,11 +72,11 @@ class Capture:
             del self._tail[: -self._half]
 
     def text(self, where: str) -> str:
-        """The stream as text; ``where`` ends the note that stands in place of what was left out."""
+        """The stream as text; ``where`` ends the note in place of the omitted part."""
         if not self.truncated:
             return self._head.decode(errors="replace")
         tail = (self._head + self._tail)[-self._half :]
-        # The decoder keeps back a character that the cut went through; the tail's rest of one is skipped.
+        # The decoder holds back a character that the cut split; its rest at the start of the tail is skipped.
         head = codecs.getincrementaldecoder("utf-8")("replace").decode(self._head[: self._half])
         start = next((index for index in range(min(4, len(tail))) if tail[index] & 0xC0 != 0x80), 0)
         left_out = self.size - 2 * self._half
@@ -84,10 +84,10 @@ class Capture:
 
 
 class Spill:
-    """Both streams in the order in which they came: in memory until ``open``, then in a file of at most
-    ``cap`` bytes that only its owner can read.
+    """Both streams in order of arrival: in memory until ``open``, then in a file of at most ``cap`` bytes that only its owner
+    can read.
 
-    A disk that is full costs the rest of the file, never the command.
+    A full disk truncates the file, but never fails the command.
     """
 
     def __init__(self, directory: str | None, cap: int) -> None:
@@ -101,7 +101,7 @@ class Spill:
 
     @property
     def where(self) -> str:
-        """Where to find the whole output, or how much of it, and why no more."""
+        """Where the whole output is, or how much of it, and why not all."""
         if self.path is None:
             return f"the whole output could not be saved: {self._problem}"
         if self._problem:
@@ -115,7 +115,7 @@ class Spill:
             self._early += chunk
 
     def open(self) -> None:
-        """Begin the file with all that came until now. Does nothing the second time."""
+        """Create the file with the output so far. Idempotent."""
         if self._file is not None or self._problem:
             return
         import tempfile
@@ -150,14 +150,14 @@ class Spill:
 
 
 def spill_folder() -> str:
-    """The folder for these files where none is given: in that for temporary files, and this user's alone."""
+    """The default folder for these files: a private one in the system's temporary folder."""
     import tempfile
 
     return os.path.join(tempfile.gettempdir(), f"newel-{os.geteuid()}")  # noqa: PTH118 — a text for the system
 
 
 def keep(text: str, directory: str | None = None) -> str:
-    """Put a text into such a file, and return its path. The same text has the same file. Raises ``OSError``."""
+    """Save a text in such a file, and return its path; the same for the same text. Raises ``OSError``."""
     import hashlib
     import tempfile
 
@@ -176,7 +176,7 @@ def keep(text: str, directory: str | None = None) -> str:
 
 
 async def keep_there(workspace: Workspace, folder: str, text: str) -> str:
-    """The same in a folder of a host. Of such files the ``FEW`` newest stay. Raises ``WorkspaceError``."""
+    """As ``keep``, in a folder of a host, where the ``FEW`` newest files stay. Raises ``WorkspaceError``."""
     import hashlib
 
     data = text.encode(errors="replace")
@@ -191,7 +191,7 @@ async def keep_there(workspace: Workspace, folder: str, text: str) -> str:
 
 
 def _prepared(directory: str | None) -> str:
-    """A folder for these files that nobody else can put anything into, with room for one more."""
+    """Create the folder, writable by this user only, and remove old files from it."""
     folder = Path(directory or spill_folder())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
@@ -204,9 +204,7 @@ def _prepared(directory: str | None) -> str:
 
 
 def purge(directory: str) -> None:
-    """Remove the outputs that are more than a week old, and the oldest beyond what all may have together. What cannot be
-    looked at or removed stays, without a word.
-    """
+    """Remove outputs older than a week, and the oldest ones above the total size. Errors are ignored."""
     found: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in islice(entries, LOOKED_THROUGH):
@@ -225,8 +223,8 @@ def purge(directory: str) -> None:
 
 
 class Live:
-    """Passes output on while a command runs: at most ten pieces a second of at most 64 KiB each, so that a
-    command that floods its output is neither slowed by its readers nor floods them.
+    """Passes output on while a command runs: at most ten pieces a second of at most 64 KiB each, so that a flood of output
+    neither slows the command nor swamps its readers.
     """
 
     interval = 0.1
@@ -256,7 +254,7 @@ class Live:
         self.due = self._last + self.interval
 
     async def flush(self, now: float, *, final: bool = False) -> None:
-        """Pass on what has gathered; ``final`` also what looked like the beginning of a character."""
+        """Pass on the pending output; ``final``: also an incomplete character."""
         if final:
             self._pieces += [decoder.decode(b"", final=True) for decoder in self._decoders.values()]
         text = "".join(self._pieces)
@@ -270,7 +268,7 @@ class Live:
 
 
 class Output:
-    """Everything that a command prints on its way to the result, the file and the screens."""
+    """Distributes a command's output to the result, the file and the screens."""
 
     def __init__(self, *, limit: int, directory: str | None, cap: int, on_output: OnOutput | None) -> None:
         self.stdout = Capture(limit)
@@ -296,11 +294,11 @@ class Output:
             await self.live.flush(now, final=final)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # a network disk may report a full disk only here
+        with contextlib.suppress(OSError):  # a network file system may report a full disk only here
             self.spill.close()
 
 
 def is_spill(folder: str, path: str) -> bool:
-    """Whether a real path is that of a file which holds a long output; ``folder`` is where they lie."""
+    """Whether a real path is a file with a long output in ``folder``."""
     place, _, name = path.rpartition("/")
     return name.startswith(PREFIX) and name.endswith(SUFFIX) and place == folder

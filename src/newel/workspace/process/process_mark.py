@@ -1,10 +1,10 @@
-"""Finding all processes that a command has started, so that they can be ended.
+"""Finds all processes that a command has started, so that they can be ended.
 
-They are known by their session, and those that have left it (``setsid``, a daemon) by the number that the kernel hands
-down (``newel.workspace.process.lineage``) or the mark in the environment that they began with. Where there is no ``/proc``, as
-on macOS, only the first process group of the session can be seen.
+They are identified by their session; those that left it (``setsid``, daemons) by a number that the kernel passes on to children
+(``newel.workspace.process.lineage``), or by the mark in their initial environment. Without ``/proc``, as on macOS, only the
+first process group of the session is found.
 
-Needs the standard library only, for the watchdog does without anything else.
+Standard library only, as the watchdog imports nothing else.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import Final, NamedTuple
 from newel.workspace.process import lineage
 
 MARK: Final = "NEWEL_RUN"
-"""The variable that names the commands to which a process belongs: a command may be another agent, with its own."""
+"""The variable with the marks of a process's commands: several if a command is an agent with commands of its own."""
 
 _NAMES_MARK: Final = f"\0{MARK}=".encode()
 
 FEW: Final = 500
-"""Up to so many process numbers are tried one by one, which is quicker than to list all processes."""
+"""Process IDs to try one by one, which is faster than listing all processes."""
 
-MOST_ANCESTORS: Final = 100
+MAX_ANCESTORS: Final = 100
 
-SHOWN: Final = 100
-"""Characters of a process's command line that are shown."""
+MAX_SHOWN: Final = 100
+"""Characters of a process's command line to show."""
 
-LINE: Final = 64
-"""Bytes of an origin as a line of the watchdog's table: 32 digits, two numbers, and spaces to the end."""
+LINE_BYTES: Final = 64
+"""A line of the watchdog's table: 32 digits, two numbers, padded with spaces."""
 
 
 class ProcessMark(NamedTuple):
-    """What a command's processes are known by: its mark, and its first process, whose session they share.
+    """Identifies a command's processes: by its mark, and by its first process, whose session they share.
 
-    ``began`` tells that process from a later one with the same number, where the system says. Both numbers are 0 as
-    long as the process has not started.
+    ``began``, the start time, distinguishes that process from a later one with the same ID. Both numbers are 0 until the
+    process has started.
     """
 
     mark: str
@@ -45,7 +45,7 @@ class ProcessMark(NamedTuple):
     began: int = 0
 
     def line(self) -> bytes:
-        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE)
+        return f"{self.mark} {self.session} {self.began}".encode().ljust(LINE_BYTES)
 
     @classmethod
     def read(cls, line: bytes) -> ProcessMark:
@@ -53,59 +53,57 @@ class ProcessMark(NamedTuple):
         return cls(mark, int(session), int(began))
 
 
-def live(origins: Collection[ProcessMark]) -> bool:
-    """Whether anything of these commands runs."""
+def is_running(origins: Collection[ProcessMark]) -> bool:
+    """Whether any process of these commands runs."""
     return bool(_targets(origins))
 
 
 def signal(origins: Collection[ProcessMark], number: int) -> None:
-    """Send a signal to all that runs of these commands."""
+    """Send a signal to all processes of these commands."""
     for target in _targets(origins):
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone by now, or another user's
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or is another user's
             os.kill(target, number)
 
 
-def left(origin: ProcessMark) -> list[str]:
-    """What still runs of a command whose first process has ended: ``sleep 600 (pid 123)``, ….
+def find_recent(origin: ProcessMark) -> list[str]:
+    """Describe the processes that a command left running, such as ``sleep 600 (pid 123)``.
 
-    Only what the command can have started is looked at, so that it costs next to nothing where that is little.
+    Checks only processes that started after the command's first one, which is usually cheap.
     """
-    return [_described(pid) for pid in _begun_since(origin.session) if _is_of(pid, origin)]
+    return [_describe(pid) for pid in _pids_since(origin.session) if _belongs_to(pid, origin)]
 
 
-def remaining(origin: ProcessMark) -> list[str]:
-    """The same, of all processes."""
-    return [_described(pid) for pid, process in _processes().items() if _is_of(pid, origin, process)]
+def find_all(origin: ProcessMark) -> list[str]:
+    """As ``find_recent``, but checks all processes."""
+    return [_describe(pid) for pid, process in _processes().items() if _belongs_to(pid, origin, process)]
 
 
-def rights_above() -> str | None:
-    """What the agent may do of whose command this process is a part, one of ``lineage.RIGHTS``, if of several the one that may
-    do least; None if it is part of none.
+def inherited_rights() -> str | None:
+    """The rights of the agent whose command this process is part of, one of ``lineage.RIGHTS``; the fewest of several agents',
+    None without one.
     """
     marks = os.environ.get(MARK, "").split()
     numbers = [lineage.read("self")]
     pid = os.getppid()
-    for _ in range(MOST_ANCESTORS):
-        process = _look_at(str(pid))
+    for _ in range(MAX_ANCESTORS):
+        process = _inspect(str(pid))
         if process is None:
             break
         numbers.append(lineage.read(pid))
         marks += [mark.decode(errors="replace") for mark in _marks(pid)]
         pid = process.parent
-    rights = [lineage.rights_of(mark) for mark in marks]
-    rights += [lineage.rights_in(number) for number in numbers if number is not None]
+    rights = [lineage.rights_of_mark(mark) for mark in marks]
+    rights += [lineage.rights_of_number(number) for number in numbers if number is not None]
     return min(rights, key=lineage.RIGHTS.index, default=None)
 
 
-def of_agents() -> set[int]:
-    """All processes that are, or descend from, a part of an agent's command."""
+def agent_processes() -> set[int]:
+    """All processes of agents' commands, and their descendants."""
     processes = _processes()
     found = {pid for pid in processes if lineage.read(pid) is not None or _marks(pid)}
     for pid in processes:
         above = [pid]
-        while (
-            above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MOST_ANCESTORS
-        ):
+        while above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MAX_ANCESTORS:
             above.append(process.parent)
         if above[-1] in found:
             found.update(above)
@@ -113,15 +111,15 @@ def of_agents() -> set[int]:
 
 
 def start_time(pid: int) -> int:
-    """When a process began, in a unit of the system's own; 0 where it does not say."""
-    found = _look_at(str(pid))
+    """When a process started, in clock ticks since boot; 0 if unknown."""
+    found = _inspect(str(pid))
     return found.began if found else 0
 
 
 def _targets(origins: Collection[ProcessMark]) -> set[int]:
-    """What ``kill`` takes: groups of the sessions as negative numbers, processes outside of them.
+    """Targets for ``kill``: groups of the sessions as negative numbers, and processes outside of them.
 
-    A shell with job control gives each job a group of its own, so that the first group is not all.
+    A shell with job control gives each job its own group, so the first group is not enough.
     """
     processes = _processes()
     if not processes:
@@ -129,11 +127,11 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     sessions = {
         session
         for _, session, began in origins
-        # A number is given to another process only when nothing is left of its session.
+        # The kernel reuses an ID only when no process is left in its session.
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
     marks = {origin.mark.encode() for origin in origins}
-    numbers = {lineage.number_of(origin.mark) for origin in origins}
+    numbers = {lineage.number_of_mark(origin.mark) for origin in origins}
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
@@ -143,12 +141,12 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     return targets
 
 
-def _is_of(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
-    """Whether a process runs and belongs to a command; a thread of one does not count."""
-    process = process or _look_at(str(pid))
+def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
+    """Whether a process runs and belongs to a command; threads do not count."""
+    process = process or _inspect(str(pid))
     if process is None or not (
         process.session == origin.session
-        or lineage.read(pid) == lineage.number_of(origin.mark)
+        or lineage.read(pid) == lineage.number_of_mark(origin.mark)
         or origin.mark.encode() in _marks(pid)
     ):
         return False
@@ -158,8 +156,8 @@ def _is_of(pid: int, origin: ProcessMark, process: _Process | None = None) -> bo
         return False
 
 
-def _begun_since(first: int) -> Iterable[int]:
-    """The numbers of the processes that began after one, and perhaps of others."""
+def _pids_since(first: int) -> Iterable[int]:
+    """The IDs of the processes that started after one, and perhaps others."""
     if not first:
         return ()
     try:
@@ -171,8 +169,8 @@ def _begun_since(first: int) -> Iterable[int]:
         return ()
 
 
-def _described(pid: int) -> str:
-    """A process in a line: its command line and its number."""
+def _describe(pid: int) -> str:
+    """A process's command line and ID, on one line."""
     try:
         words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
     except OSError:
@@ -180,7 +178,7 @@ def _described(pid: int) -> str:
     line = " ".join(
         "".join(each if each.isprintable() else " " for each in words.decode(errors="replace")).split()
     )
-    return f"{line[:SHOWN]}{'…' if len(line) > SHOWN else ''} (pid {pid})"
+    return f"{line[:MAX_SHOWN]}{'…' if len(line) > MAX_SHOWN else ''} (pid {pid})"
 
 
 def _is_group(number: int) -> bool:
@@ -199,7 +197,7 @@ class _Process(NamedTuple):
 
 
 def _processes() -> dict[int, _Process]:
-    """All that run, by their numbers. Empty where there is no ``/proc``: we at least do run."""
+    """All processes by ID; empty without ``/proc``."""
     try:
         entries = os.scandir("/proc")
     except OSError:
@@ -208,30 +206,30 @@ def _processes() -> dict[int, _Process]:
         return {
             int(entry.name): process
             for entry in entries
-            if entry.name.isdigit() and (process := _look_at(entry.name))
+            if entry.name.isdigit() and (process := _inspect(entry.name))
         }
 
 
-def _look_at(name: str) -> _Process | None:
-    """A process that is more than a zombie, by its name in ``/proc``."""
+def _inspect(name: str) -> _Process | None:
+    """Read a process by its name in ``/proc``; None for a zombie or if it ended."""
     try:
-        # The name of the program, in parentheses, may hold anything, parentheses too.
+        # The program's name, in parentheses, may contain anything, parentheses too.
         fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
         state, parent, group, session, began = *fields[:4], fields[19]
     except (OSError, IndexError):
-        return None  # it ended meanwhile
+        return None  # it ended in the meantime
     return None if state in b"ZX" else _Process(int(parent), int(group), int(session), int(began))
 
 
 def _marks(pid: int) -> list[bytes]:
-    """The marks that a process began with."""
+    """The marks in a process's initial environment."""
     try:
         environ = _read(f"/proc/{pid}/environ")
     except OSError:
-        return []  # it ended meanwhile, or is another user's
+        return []  # it ended, or is another user's
     return (b"\0" + environ).partition(_NAMES_MARK)[2].partition(b"\0")[0].split()
 
 
 def _read(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slower to import than all the rest
+    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
         return file.read()

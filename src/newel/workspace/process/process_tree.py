@@ -1,4 +1,4 @@
-"""A command with all that it starts: begun under watch, and ended as a whole."""
+"""A command and all processes that it starts, watched from the start and ended together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from newel.workspace.process import process_mark
-from newel.workspace.process.lineage import handed_down, new_mark
+from newel.workspace.process.lineage import inherit_number, new_mark
 from newel.workspace.process.process_mark import MARK, ProcessMark
 from newel.workspace.process.watchdog import WATCHDOG
 
@@ -37,7 +37,7 @@ class ProcessTree:
         """Start the first of them. Raises what ``Popen`` raises; then there is nothing to forget."""
         try:
             WATCHDOG.watch(self._origin)  # by its mark, from the first moment
-            with handed_down(self._origin.mark):
+            with inherit_number(self._origin.mark):
                 process = subprocess.Popen(
                     argv,
                     cwd=cwd,
@@ -55,14 +55,14 @@ class ProcessTree:
         WATCHDOG.update(self._origin)
         return process
 
-    def live(self) -> bool:
-        return process_mark.live([self._origin])
+    def is_running(self) -> bool:
+        return process_mark.is_running([self._origin])
 
-    def left(self, *, all_of_them: bool) -> list[str]:
-        """What still runs, one by one in words. With ``all_of_them`` every process is looked at, else those only that can have begun
-        since the first.
+    def find_remaining(self, *, all_of_them: bool) -> list[str]:
+        """Describe the processes that still run. With ``all_of_them`` every process of the system is checked, else only those that
+        may have started after the first.
         """
-        return process_mark.remaining(self._origin) if all_of_them else process_mark.left(self._origin)
+        return process_mark.find_all(self._origin) if all_of_them else process_mark.find_recent(self._origin)
 
     def signal(self, number: signal.Signals) -> None:
         process_mark.signal([self._origin], number)

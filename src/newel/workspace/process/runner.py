@@ -1,4 +1,4 @@
-"""Runs one command to its end: no thread and no second task, nothing left alive, memory bounded.
+"""Runs one command to its end, without threads or further tasks, leaving no process behind, in bounded memory.
 
 A single selector watches both pipes and the process itself; the event loop watches the selector.
 """
@@ -26,14 +26,14 @@ from newel.workspace.process.process_tree import ProcessTree
 
 BLOCK: Final = 65_536
 BLOCKS_AT_ONCE: Final = 32
-"""How many blocks of one pipe are read before the event loop gets its turn."""
+"""Blocks to read from one pipe before the event loop gets its turn."""
 
 KILL_GRACE: Final = 2.0
 """Seconds between TERM and KILL."""
 
 
 LEAVING: Final = 0.05
-"""Seconds that what a command has started gets to end after it, before it counts as left running."""
+"""Seconds for a command's processes to end after it, before they count as left running."""
 
 
 class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +57,12 @@ async def run_process(
 ) -> Completed:
     """Run a program in a session of its own, without input, until it ends.
 
-    On timeout (seconds) it and all that it started (see ``ProcessTree``) is sent TERM, and KILL to what
-    remains, and the output until then is returned; on cancellation the same happens and the cancellation
-    goes on. Raises ``WorkspaceError`` if the program cannot be started.
+    On timeout (seconds) the program and all its processes (see ``ProcessTree``) get TERM, then KILL, and the output so far is
+    returned. On cancellation the same happens, and the cancellation propagates. Raises ``WorkspaceError`` if the program
+    cannot be started.
     """
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
-    return completed(output, await attend(ChildProcess(argv, cwd, env, output), timeout))
+    return to_completed(output, await wait_for_exit(ChildProcess(argv, cwd, env, output), timeout))
 
 
 class ExitInfo(NamedTuple):
@@ -75,8 +75,8 @@ class ExitInfo(NamedTuple):
     left_running: Sequence[str] = ()
 
 
-async def attend(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
-    """See a process to its end, on timeout or cancellation to the one that is made for it."""
+async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
+    """Wait until a process has ended; end it on timeout or cancellation."""
     began = anyio.current_time()
     try:
         ended = await child.wait(began + timeout if timeout is not None else float("inf"))
@@ -98,7 +98,7 @@ async def attend(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noq
     )
 
 
-def completed(output: Output, ending: ExitInfo) -> Completed:
+def to_completed(output: Output, ending: ExitInfo) -> Completed:
     return Completed(
         stdout=output.stdout.text(output.spill.where),
         stderr=output.stderr.text(output.spill.where),
@@ -110,13 +110,13 @@ def completed(output: Output, ending: ExitInfo) -> Completed:
 
 
 class ChildProcess:
-    """A process with its pipes. ``ended`` is true once it has been waited for.
+    """A process with its pipes. ``ended`` is true once it has been reaped.
 
-    Its standard input is ``given`` and what is sent later, until ``close_input``; with None it is empty.
+    Its standard input is ``given`` and the data of later ``send`` calls, until ``close_input``; it is empty if None.
     """
 
     pipe_grace = 0.1
-    """Seconds that the pipes are still read after it is over, if others hold them open."""
+    """Seconds to read the pipes after the process is over, if others hold them open."""
 
     def __init__(
         self,
@@ -129,18 +129,20 @@ class ChildProcess:
     ) -> None:
         self.output = output
         self.ended = False
-        self._all = ProcessTree(env)
+        self._processes = ProcessTree(env)
         self._unsent = bytearray()
-        self.process, self._input, self._pipes = _spawn(argv, cwd, self._all, with_input=given is not None)
+        self.process, self._input, self._pipes = _spawn(
+            argv, cwd, self._processes, with_input=given is not None
+        )
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
-        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+        except OSError as error:  # out of descriptors: a process that cannot be monitored must not run
             with self.process:
                 self.process.kill()
             for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
                 os.close(pipe)
-            self._all.forget()
+            self._processes.forget()
             raise WorkspaceError(
                 f"The command could not be monitored and was stopped: {error.strerror}."
             ) from error
@@ -154,7 +156,7 @@ class ChildProcess:
 
     @property
     def exit_code(self) -> int:
-        """As shells count: 128 + N for signal N, also for one that even KILL has not ended yet."""
+        """As in shells: 128 + N for signal N, also while even KILL has not ended it yet."""
         code = self.process.returncode
         if code is None:
             return 128 + signal.SIGKILL
@@ -162,7 +164,7 @@ class ChildProcess:
 
     @property
     def over(self) -> bool:
-        """Whether it has done what it was started for."""
+        """Whether its work is done."""
         return self.ended
 
     async def wait(self, deadline: float) -> bool:
@@ -182,35 +184,35 @@ class ChildProcess:
         return bool(self._pipes)
 
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
-        """What runs on of all that it started, in words. What is just about to end is given a moment to."""
+        """Describe the processes that it left running, after a moment for those that are about to end."""
         until = anyio.current_time() + LEAVING
-        while (left := self._all.left(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — nobody tells
+        while (left := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
             await anyio.sleep(LEAVING / 5)
         return left
 
     async def stop(self) -> None:
-        """End the process and all that it started, and read on until then: a process that waits to write
-        cannot end well.
+        """End the process and all that it started. Keep reading until then, as a process that blocks on a write cannot exit
+        cleanly.
         """
-        self._all.signal(signal.SIGTERM)
+        self._processes.signal(signal.SIGTERM)
         until = anyio.current_time() + KILL_GRACE
         pause = 0.005
         while self._lives() and anyio.current_time() < until:
             await anyio.sleep(pause)
             pause = min(2 * pause, 0.05)
         while self._lives() and anyio.current_time() < until + KILL_GRACE:
-            self._all.signal(signal.SIGKILL)
+            self._processes.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
     def send(self, data: bytes) -> None:
-        """Write to its standard input, now or as soon as it reads. Nothing is written to one that is closed."""
+        """Write to its standard input as soon as it reads; dropped if that is closed."""
         if self._input is not None and data:
             if not self._unsent:
                 self._selector.register(self._input, selectors.EVENT_WRITE, "stdin")
             self._unsent += data
 
     def close_input(self) -> None:
-        """The end of its standard input; what it has not read by now it never will."""
+        """Close its standard input; unsent data is dropped."""
         if self._input is not None:
             if self._unsent:
                 self._selector.unregister(self._input)
@@ -224,10 +226,10 @@ class ChildProcess:
             self._close(pipe)
         self._selector.close()
         os.close(self._exit)
-        self._all.forget()
+        self._processes.forget()
 
     async def _read_until(self, done: Callable[[], bool], seconds: float) -> None:
-        """Read on, and tell nobody, until ``done`` or for so long."""
+        """Read without flushing until ``done``, or for so many seconds."""
         until = anyio.current_time() + seconds
         self._drain()
         while not done() and anyio.current_time() < until:
@@ -237,10 +239,10 @@ class ChildProcess:
 
     def _lives(self) -> bool:
         self._drain()
-        return not self.ended or self._all.live()
+        return not self.ended or self._processes.is_running()
 
     def _drain(self) -> bool:
-        """Read and write what can be without waiting; True if it is over."""
+        """Read and write without blocking; True if the process is over."""
         for key, _ in self._selector.select(0):
             if key.data is None:
                 self._selector.unregister(self._exit)
@@ -259,7 +261,7 @@ class ChildProcess:
             written = os.write(self._input, memoryview(self._unsent)[:BLOCK])
         except BlockingIOError:
             return
-        except OSError:  # it reads no more
+        except OSError:  # it has closed its input
             self.close_input()
             return
         del self._unsent[:written]
@@ -287,10 +289,9 @@ class ChildProcess:
 def _spawn(
     argv: Sequence[str], cwd: str, descendants: ProcessTree, *, with_input: bool
 ) -> tuple[subprocess.Popen[bytes], int | None, dict[str, int]]:
-    """Start it; returns the process and our ends of its input, if it has one, and its outputs.
+    """Start a process; returns it and our ends of its input, if any, and its outputs.
 
-    The pipes are made here and not by ``Popen``: CPython 3.11.2 loses the ones it has made when there are no
-    descriptors for the rest.
+    The pipes are created here, not by ``Popen``: CPython 3.11.2 leaks some of them when it runs out of descriptors.
     """
     ours: list[int] = []
     theirs: list[int] = []
@@ -310,15 +311,15 @@ def _spawn(
         process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
         no_longer_wanted = []
     except (OSError, ValueError) as error:
-        raise not_started(cwd, error, argv) from error
+        raise start_error(cwd, error, argv) from error
     finally:
         for descriptor in (*no_longer_wanted, *theirs):
             os.close(descriptor)
     return process, ours[2] if with_input else None, {"stdout": ours[0], "stderr": ours[1]}
 
 
-def not_started(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
-    """What to raise for a command that the system did not take."""
+def start_error(folder: str, error: OSError | ValueError, argv: Sequence[str]) -> WorkspaceError:
+    """The error for a command that could not be started."""
     return WorkspaceError(f"The command could not be started in {folder}: {_reason(error, argv)}")
 
 
@@ -334,7 +335,7 @@ def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
 
 
 def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
-    """A descriptor of ours that becomes readable when the process has ended."""
+    """A descriptor that becomes readable when the process has ended."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # an old kernel, or a container that forbids it
             return os.pidfd_open(process.pid)
@@ -342,7 +343,7 @@ def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
 
 
 def exit_descriptor_by_thread(process: subprocess.Popen[bytes]) -> int:
-    """The same where the system has no such descriptor: a thread waits and closes the end of a pipe."""
+    """The same without pidfd: a thread waits and closes the end of a pipe."""
     reader, writer = os.pipe()
 
     def wait() -> None:

@@ -1,9 +1,9 @@
-"""Sees to it that what runs ends with Newel, also if Newel is killed.
+"""Ends running commands when Newel ends, even if it is killed.
 
-One small process (``watchdog_main``) stands beside each Newel that has started a command. It waits for the end of a
-pipe whose other end only Newel holds, and which the system closes however Newel ends. What runs then stands in a table
-that both share: Newel writes each command down before it starts and strikes it out when it has ended. Nobody is woken
-by that, so that a command costs two or three short writes into memory.
+Each Newel that has started a command has one small process (``watchdog_main``) beside it. It waits for end-of-file on a pipe
+that only Newel holds open, and which the system closes however Newel ends. The running commands are in a shared table: Newel
+adds each before it starts, and removes it when it has ended. That wakes nobody, so a command costs two or three short writes
+to memory.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Final
 
 from newel.workspace.process.environment import child_env
-from newel.workspace.process.process_mark import LINE, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 _NONE: Final = -1
 
 _PROGRAM: Final = (
     "import sys; sys.path.append(sys.argv[1]); from newel.workspace.process.watchdog_main import main; main()"
 )
-"""Looks for modules in the standard library and where this one was found, nowhere else."""
+"""Imports from the standard library and from Newel's own folder only."""
 
 
 class Watchdog:
-    """Our end of it, for all threads. The process starts with the first command, and anew if somebody killed it."""
+    """The client, thread-safe. The process starts with the first command, and again if it was killed."""
 
     def __init__(self) -> None:
         self._begin()
@@ -39,42 +39,42 @@ class Watchdog:
         self._process = self._pipe = self._table = _NONE
 
     def watch(self, origin: ProcessMark) -> None:
-        """Write a command down before it starts. Raises ``OSError`` if no watch can be kept."""
+        """Add a command before it starts. Raises ``OSError`` if the watchdog cannot run."""
         with self._lock:
             if not self._lives():
                 self._start()
-            # Each line is either taken or free: where none is free, the next one is new.
+            # Each line is either used or free; if none is free, append one.
             self._lines[origin.mark] = self._free.pop() if self._free else len(self._lines)
             self._write(self._lines[origin.mark], origin.line())
 
     def update(self, origin: ProcessMark) -> None:
-        """Write down what is known by now of a command that is watched."""
+        """Update the entry of a watched command."""
         with self._lock:
             self._write(self._lines[origin.mark], origin.line())
 
     def forget(self, origin: ProcessMark) -> None:
-        """Strike a command out: what it has left running may stay."""
+        """Remove a command: processes that it left running may stay."""
         with self._lock:
             if (line := self._lines.pop(origin.mark, None)) is not None:
                 self._free.append(line)
-                self._write(line, b" " * LINE)
+                self._write(line, b" " * LINE_BYTES)
 
     def leave_to_parent(self) -> None:
-        """In a copy of this process (``os.fork``), which must neither hold the pipe open nor use the table."""
+        """After a fork, in the child: it must neither hold the pipe open nor use the table."""
         for descriptor in (self._pipe, self._table):
             if descriptor != _NONE:
                 os.close(descriptor)
         self._begin()
 
     def _write(self, line: int, text: bytes) -> None:
-        os.pwrite(self._table, text, line * LINE)
+        os.pwrite(self._table, text, line * LINE_BYTES)
 
     def _lives(self) -> bool:
         if self._process == _NONE:
             return False
         try:
             return os.waitpid(self._process, os.WNOHANG) == (0, 0)
-        except ChildProcessError:  # somebody else has waited for it
+        except ChildProcessError:  # it was reaped elsewhere
             return False
 
     def _start(self) -> None:
@@ -100,11 +100,11 @@ class Watchdog:
         finally:
             os.close(end)
         self._process, self._pipe = process.pid, pipe
-        process.returncode = 0  # it ends after us, so that waiting for it would hold up our own end
+        process.returncode = 0  # it ends after us, so nothing may wait for it
 
 
 def _make_table() -> int:
-    """A file in memory; elsewhere one without a name."""
+    """A file in memory, or an unlinked one where the system has no memfd."""
     if sys.platform == "linux":
         return os.memfd_create("newel-commands")
     import tempfile
@@ -115,6 +115,6 @@ def _make_table() -> int:
 
 
 WATCHDOG: Final = Watchdog()
-"""The one of this process."""
+"""This process's watchdog."""
 
 os.register_at_fork(after_in_child=WATCHDOG.leave_to_parent)

@@ -1,7 +1,7 @@
-"""The watchdog's own process: waits for the end of Newel, then ends what stands in the table.
+"""The watchdog's process: waits for the end of Newel, then ends the commands in the table.
 
-Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as it
-can, so as to be there at once and to cost little beside a Newel that lives for days.
+Its standard input is the pipe that only Newel holds open, its standard output the table. It imports as little as possible, to
+start fast and to cost little beside a Newel that runs for days.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from typing import Final
 
 from newel.workspace.process import process_mark
-from newel.workspace.process.process_mark import LINE, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 GRACE: Final = 1.0
-"""Seconds between TERM and KILL, and for which KILL is repeated."""
+"""Seconds between TERM and KILL, and of repeating KILL."""
 
 PAUSE: Final = 0.02
-"""Seconds from one look at what is left to the next."""
+"""Seconds between two checks of the remaining processes."""
 
 
 def main() -> None:
@@ -29,14 +29,14 @@ def main() -> None:
     left = _read_table()
     process_mark.signal(left, signal.SIGTERM)
     until = time.monotonic() + GRACE
-    while process_mark.live(left) and time.monotonic() < until:
+    while process_mark.is_running(left) and time.monotonic() < until:
         time.sleep(PAUSE)
-    while process_mark.live(left) and time.monotonic() < until + GRACE:
+    while process_mark.is_running(left) and time.monotonic() < until + GRACE:
         process_mark.signal(left, signal.SIGKILL)
         time.sleep(PAUSE)
 
 
 def _read_table() -> list[ProcessMark]:
     table = os.pread(1, os.fstat(1).st_size, 0)
-    lines = (table[start : start + LINE] for start in range(0, len(table), LINE))
+    lines = (table[start : start + LINE_BYTES] for start in range(0, len(table), LINE_BYTES))
     return [ProcessMark.read(line) for line in lines if line.strip()]

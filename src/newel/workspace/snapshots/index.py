@@ -1,7 +1,7 @@
-"""What is known of a project's files, kept in a file: for the next process, and for whoever finds out what a killed one did.
+"""The snapshot index: records of a project's files, for the next process and for recovery after a crash.
 
-It is a block with the records of all files, perhaps followed by blocks with those that became others. Each begins with its
-length and its sum, so that one that was cut off is found out.
+A block with the records of all files may be followed by blocks with changed ones. Each starts with its length and checksum, so
+that a truncated block is detected.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from newel.workspace.snapshots.tree import FileTree, folder_record, join, split,
 _VERSION: Final = 3
 _HEAD: Final = struct.Struct("<Q32s")
 _GONE: Final = b""
-"""In the place of a record."""
+"""The record of a deleted file."""
 
 Records = dict[str, dict[str, bytes]]
 """By directory and name."""
 
 _Packed = dict[bytes, dict[bytes, bytes]]
-"""Names may be no UTF-8."""
+"""In bytes, as names need not be UTF-8."""
 
 
 def pack_all(root: str, tree: FileTree, unsettled: set[str]) -> bytes:
-    """A block with the records of all files and folders; those of ``unsettled`` ones with a signature that no file has."""
+    """A block with the records of all files and folders; ``unsettled`` files get a signature that never matches."""
     return _block(
         root,
         {
@@ -48,7 +48,7 @@ def pack_all(root: str, tree: FileTree, unsettled: set[str]) -> bytes:
 
 
 def pack_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
-    """A block with the records of some files, to be put behind others."""
+    """A block with the records of some files, to be appended to others."""
     some: Records = {}
     for path in paths:
         folder, name = split(path)
@@ -60,7 +60,7 @@ def pack_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
 
 
 def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
-    """Keep the records for the next process, which is to read the ``unsettled`` files again. Raises ``WorkspaceError``."""
+    """Save the records; the next process reads the ``unsettled`` files again. Raises ``WorkspaceError``."""
     data = pack_all(root, tree, unsettled)
     try:
         replace_file(index, data)
@@ -69,7 +69,7 @@ def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
 
 
 def load(index: Path, root: str) -> Records | None:
-    """The records that were kept; None if none were for this root, or none are whole."""
+    """The saved records; None if there are none for this root, or the file is damaged."""
     with contextlib.suppress(OSError):
         found = _read(read_regular(index, None), os.fsencode(root))
         if found is not None:
@@ -81,7 +81,7 @@ def load(index: Path, root: str) -> Records | None:
 
 
 def referenced_blobs(index: Path) -> set[str]:
-    """The contents that whoever reads an index takes to be in the store, by their hashes. Raises ``OSError``."""
+    """The hashes of all contents that an index refers to. Raises ``OSError``."""
     return {
         state_of(made).blob
         for _, folders in _blocks(read_regular(index, None))
@@ -101,7 +101,7 @@ def _block(root: str, folders: Mapping[str, Mapping[str, bytes]]) -> bytes:
 
 
 def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
-    """Whose records they are, and the records; up to what is not whole."""
+    """The root and the records of each block, up to the first damaged one."""
     at = 0
     with contextlib.suppress(struct.error, msgspec.MsgspecError):
         while at < len(data):

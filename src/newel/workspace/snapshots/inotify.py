@@ -1,4 +1,4 @@
-"""Learns from the system which files were touched, so that nobody has to look at all of them. Linux only."""
+"""Reports which files were touched, by inotify, so that a scan need not visit all of them. Linux only."""
 
 from __future__ import annotations
 
@@ -27,42 +27,41 @@ _WATCHED: Final = (
 )
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_MOST: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+_MAX_USER_WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
-LOCAL: Final = frozenset(
+LOCAL_FILESYSTEMS: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}
 )
-"""File systems on which nothing changes unless this kernel does it, with times to a hundredth of a second."""
+"""File systems that only this kernel changes, with times accurate to a hundredth of a second."""
 
 _BLOCK: Final = 1 << 16
 
 
 class InotifyWatches:
-    """Watches directories with inotify. A *change* is a name in a directory, of whatever kind.
+    """Watches directories. A *change* is a name in a directory, of whatever kind.
 
-    Its word is good for what this machine's programs did under the names that are watched. ``changes`` answers None
-    whenever that may not be all.
+    It sees changes by this machine's programs under the watched names. ``changes`` returns None if it may have missed some.
     """
 
-    def __init__(self, descriptor: int, libc: Any, most: int, mounts: IO[bytes]) -> None:
+    def __init__(self, descriptor: int, libc: Any, max_watches: int, mounts: IO[bytes]) -> None:
         self._descriptor = descriptor
         self._libc = libc
-        self._most = most
+        self._max_watches = max_watches
         self._mounts = mounts
-        self._remounted = False
-        self._news = select.poll()
-        self._news.register(descriptor, select.POLLIN)
-        self._news.register(mounts, select.POLLPRI)  # tells once of what came or went since it was opened
+        self._mounts_changed = False
+        self._poller = select.poll()
+        self._poller.register(descriptor, select.POLLIN)
+        self._poller.register(mounts, select.POLLPRI)  # reports mounts and unmounts since it was opened, once
         self._path_of: dict[int, str] = {}
         self._watch_of: dict[str, int] = {}
 
     @classmethod
     def open(cls, root: str) -> InotifyWatches | None:
-        """None where its word would not be good."""
+        """None if inotify would not be reliable."""
         if sys.platform != "linux":
             return None
         with contextlib.suppress(OSError, AttributeError, ValueError):
-            most = int(_MOST.read_text()) // 2  # the editor of the user needs some, too
+            max_watches = int(_MAX_USER_WATCHES.read_text()) // 2  # leave some for the user's editor
             libc = ctypes.CDLL(None, use_errno=True)
             with contextlib.ExitStack() as on_failure:
                 mounts = on_failure.enter_context(_MOUNTS.open("rb"))
@@ -72,12 +71,12 @@ class InotifyWatches:
                 if descriptor < 0:
                     return None
                 on_failure.pop_all()
-                return cls(descriptor, libc, most, mounts)
+                return cls(descriptor, libc, max_watches, mounts)
         return None
 
     def add(self, path: str, descriptor: int) -> bool:
-        """Watch an open directory from now on, under this name. False if the system takes no more."""
-        if len(self._path_of) >= self._most and path not in self._watch_of:
+        """Watch an open directory under this name. False if the system's limit is reached."""
+        if len(self._path_of) >= self._max_watches and path not in self._watch_of:
             return False
         name = b"/proc/self/fd/%d" % descriptor
         watch: int = self._libc.inotify_add_watch(self._descriptor, name, _WATCHED | _ONLYDIR)
@@ -85,8 +84,8 @@ class InotifyWatches:
             return False
         before = self._watch_of.get(path)
         if before is not None and before != watch:
-            self.remove(path)  # another directory has that name now
-        # One that was moved here keeps its watch, under its new name.
+            self.remove(path)  # another directory has this name now
+        # A directory that was moved here keeps its watch, under its new name.
         self._path_of[watch] = path
         self._watch_of[path] = watch
         return True
@@ -98,13 +97,13 @@ class InotifyWatches:
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def changes(self) -> dict[str, set[str]] | None:
-        """The names that were touched since the last call, by directory; None if all have to be looked at."""
+        """The names touched since the last call, by directory; None if everything must be scanned."""
         found: defaultdict[str, set[str]] = defaultdict(set)
         known = True
-        waiting = self._waiting()
-        while waiting > 0:  # and not what comes meanwhile, or a busy writer would hold us for ever
+        pending = self._pending_bytes()
+        while pending > 0:  # not the events that arrive meanwhile: a busy writer would keep us here for ever
             block = os.read(self._descriptor, _BLOCK)
-            waiting -= len(block)
+            pending -= len(block)
             at = 0
             while at < len(block):
                 watch, mask, _, size = _EVENT.unpack_from(block, at)
@@ -118,21 +117,21 @@ class InotifyWatches:
                     known = False
                 elif path is not None and name:
                     found[path].add(os.fsdecode(name))
-        self._hear()
-        return found if known and not self._remounted else None
+        self._poll()
+        return found if known and not self._mounts_changed else None
 
     def is_quiet(self) -> bool:
-        """Whether ``changes`` would answer that there are none."""
-        return not self._hear() and not self._remounted
+        """Whether ``changes`` would be empty."""
+        return not self._poll() and not self._mounts_changed
 
-    def _hear(self) -> bool:
-        """Whether there is news. That of the mounts is kept, for it is told once only."""
-        news = self._news.poll(0)
-        self._remounted |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
+    def _poll(self) -> bool:
+        """Whether there are events. A change of mounts is remembered, as it is reported only once."""
+        news = self._poller.poll(0)
+        self._mounts_changed |= any(descriptor == self._mounts.fileno() for descriptor, _ in news)
         return bool(news)
 
-    def _waiting(self) -> int:
-        """Bytes of events that were not read."""
+    def _pending_bytes(self) -> int:
+        """Bytes of unread events."""
         return _SIZE.unpack(fcntl.ioctl(self._descriptor, termios.FIONREAD, bytes(_SIZE.size)))[0]
 
     def close(self) -> None:
@@ -141,17 +140,19 @@ class InotifyWatches:
 
 
 def _is_local(root: str, mounts: bytes) -> bool:
-    """Whether the root, and all that is mounted below it, lies on local file systems."""
+    """Whether the root and everything mounted below it is on local file systems."""
     wanted, here, kind = os.fsencode(root), b"", ""
     for line in mounts.split(b"\n")[:-1]:
         fields, _, rest = line.partition(b" - ")
         place = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields.split(b" ")[4])
         below = rest.split(b" ")[0].decode()
-        if _is_within(place, wanted) and below not in LOCAL:
+        if _is_within(place, wanted) and below not in LOCAL_FILESYSTEMS:
             return False
-        if _is_within(wanted, place) and len(place) >= len(here):  # of several on one place the last is seen
+        if _is_within(wanted, place) and len(place) >= len(
+            here
+        ):  # of several mounts on one place the last is visible
             here, kind = place, below
-    return kind in LOCAL
+    return kind in LOCAL_FILESYSTEMS
 
 
 def _is_within(path: bytes, folder: bytes) -> bool:

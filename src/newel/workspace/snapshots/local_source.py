@@ -1,4 +1,4 @@
-"""A project's directories and files on this machine, opened step by step so that no link leads out of the project meanwhile."""
+"""Snapshot source for a project on this machine. Paths are opened name by name, so that no link leads out of the project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import anyio.to_thread
 
-from newel.workspace.git import ask_git, top_of
+from newel.workspace.git import find_repository, run_git
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.inotify import InotifyWatches
 from newel.workspace.snapshots.port import Entries, Reading, Touched
@@ -26,22 +26,22 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES: Final = 3
 
-_SLACK_LOCAL: Final = 100_000_000
-SLACK: Final = 2_000_000_000
-"""Nanoseconds: more than the steps in which file systems count time, local ones and all. So old must a file be for its
-times to tell of any later write.
+_LOCAL_CLOCK_SLACK_NS: Final = 100_000_000
+CLOCK_SLACK_NS: Final = 2_000_000_000
+"""More than the resolution of timestamps, of local and of all file systems. Only of files that are older do the times reveal
+any later write.
 """
 
 
-_PASSING: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+_TRANSIENT_ERRORS: Final = frozenset({errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
-def again(work: Callable[[], T]) -> T:
-    """The result of ``work``, which is done twice if it fails of what may be gone by then. Raises ``OSError``."""
+def retry_once(work: Callable[[], T]) -> T:
+    """Run ``work`` again if it fails with a transient error. Raises ``OSError``."""
     try:
         return work()
     except OSError as error:
-        if error.errno not in _PASSING:
+        if error.errno not in _TRANSIENT_ERRORS:
             raise
         return work()
 
@@ -51,7 +51,7 @@ def open_root(root: str) -> int:
 
 
 def open_folder(root: int, path: str) -> int:
-    """A descriptor of the directory ``path`` below the directory ``root``. Raises ``OSError``."""
+    """Open the directory ``path`` below the open directory ``root``. Raises ``OSError``."""
     here = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
         try:
@@ -68,7 +68,7 @@ class LocalSnapshotSource:
     def __init__(self, root: str, *, excluded: Iterable[str] = (), watch: bool = True) -> None:
         self.root = os.path.realpath(root)
         self.excluded = frozenset(os.path.relpath(os.path.realpath(path), self.root) for path in excluded)
-        self.rules = IgnoreRules(self.root, ask_git, top_of)
+        self.rules = IgnoreRules(self.root, run_git, find_repository)
         self._may_watch = watch
         self._watches: InotifyWatches | None = None
         self._root = -1
@@ -79,7 +79,7 @@ class LocalSnapshotSource:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def cancel(self) -> None:
-        """No work waits for anything."""
+        """Nothing to cancel: no work waits for the event loop."""
 
     # -- where to look ------------------------------------------------------------------------------
 
@@ -109,7 +109,9 @@ class LocalSnapshotSource:
             told = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
             if told is not None:
                 return int(told[1], 8)
-        umask = os.umask(0o077)  # another thread could make something meanwhile; it is closed, not open, then
+        umask = os.umask(
+            0o077
+        )  # a file that another thread creates meanwhile gets too few permissions, not too many
         os.umask(umask)
         return umask
 
@@ -136,22 +138,20 @@ class LocalSnapshotSource:
         if self._root >= 0:
             os.close(self._root)
             self._root = -1
-        if not self._may_watch:  # the system takes no more, and some would not do
+        if not self._may_watch:  # the limit is reached, and partial watches are no use
             self._unwatch()
 
     def prefetch(self, paths: Iterable[str]) -> None:
-        """Nothing is far away."""
+        """Nothing to prefetch."""
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
-        descriptor = again(lambda: open_folder(self._root, path))
+        descriptor = retry_once(lambda: open_folder(self._root, path))
         try:
             if names is not None:
-                yield from _some(descriptor, names)
+                yield from _stat_names(descriptor, names)
             else:
-                self._watch(
-                    path, descriptor
-                )  # before it is listed, or what is made meanwhile would be missed
-                yield from _all(descriptor)
+                self._watch(path, descriptor)  # before listing, or new files would be missed
+                yield from _list_all(descriptor)
         finally:
             os.close(descriptor)
 
@@ -160,13 +160,13 @@ class LocalSnapshotSource:
     def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         for path, _ in wanted:
             try:
-                yield path, again(lambda path=path: self._read(path, limit))
+                yield path, retry_once(lambda path=path: self._read(path, limit))
             except OSError as error:
                 yield path, error
 
     def _read(self, path: str, limit: int) -> Reading:
-        """Quickest for the files of one directory one after the other. Raises ``OSError``."""
-        slack = SLACK if self._watches is None else _SLACK_LOCAL
+        """Fastest if the files of one directory follow each other. Raises ``OSError``."""
+        slack = CLOCK_SLACK_NS if self._watches is None else _LOCAL_CLOCK_SLACK_NS
         aged = time.time_ns() - slack
         folder, name = split(path)
         if self._folder < 0 or folder != self._path:
@@ -177,7 +177,7 @@ class LocalSnapshotSource:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            return _target(self._folder, name, aged)
+            return _read_link(self._folder, name, aged)
         try:
             return _read(descriptor, limit, aged)
         finally:
@@ -189,7 +189,7 @@ class LocalSnapshotSource:
             self._folder = -1
 
 
-def _all(descriptor: int) -> Entries:
+def _list_all(descriptor: int) -> Entries:
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
@@ -198,7 +198,7 @@ def _all(descriptor: int) -> Entries:
                 continue
 
 
-def _some(descriptor: int, names: Iterable[str]) -> Entries:
+def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
     for name in names:
         try:
             found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -213,26 +213,26 @@ def _read(descriptor: int, limit: int, aged: int) -> Reading:
     for _ in range(_TRIES):
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
             return Reading(None, found, fresh=False)
-        data = _bytes(descriptor, found.st_size, limit)
-        again = os.fstat(descriptor)
-        if signature(again) == signature(found) and len(data) == found.st_size:
+        data = _read_bytes(descriptor, found.st_size, limit)
+        retry_once = os.fstat(descriptor)
+        if signature(retry_once) == signature(found) and len(data) == found.st_size:
             return Reading(data, found, fresh=found.st_ctime_ns > aged)
-        found = again
+        found = retry_once
     return Reading(data if len(data) <= limit else None, found, fresh=True)
 
 
-def _target(folder: int, name: str, aged: int) -> Reading:
-    """Where a link leads. Raises ``OSError`` if it is none by now."""
+def _read_link(folder: int, name: str, aged: int) -> Reading:
+    """Read a link's target. Raises ``OSError`` if it was replaced."""
     target = os.readlink(os.fsencode(name), dir_fd=folder)
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    again_ = os.readlink(os.fsencode(name), dir_fd=folder)
-    if not stat.S_ISLNK(found.st_mode) or again_ != target:
-        return Reading(again_, found, fresh=True)
+    target_again = os.readlink(os.fsencode(name), dir_fd=folder)
+    if not stat.S_ISLNK(found.st_mode) or target_again != target:
+        return Reading(target_again, found, fresh=True)
     return Reading(target, found, fresh=found.st_ctime_ns > aged)
 
 
-def _bytes(descriptor: int, size: int, limit: int) -> bytes:
-    """To the end, but at most one byte more than ``limit``."""
+def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
+    """Read to the end, but at most one byte more than ``limit``."""
     pieces: list[bytes] = []
     offset = 0
     while offset <= limit:

@@ -1,4 +1,4 @@
-"""Where the files lie that are looked at: on this machine or on a host. What a look decides, it decides the same for both."""
+"""Ports of snapshots: the source of files, on this machine or a host, the store of contents, and the snapshots themselves."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from newel.workspace.snapshots.tree import FileSnapshot, FileStat
 T = TypeVar("T")
 
 GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""What a source raises where a directory or file was and is no longer, or a link is now."""
+"""Errors for a directory or file that was deleted or replaced by a link."""
 
 
 class Stopped(Exception):
-    """The look was not wanted any more."""
+    """The scan was cancelled."""
 
 
 class Reading(NamedTuple):
-    """A file's bytes or a link's target, None if it is longer than allowed, or neither. ``fresh``: it was written so shortly before,
-    or meanwhile, that its times do not tell whether it was written again.
+    """A file's content or a link's target; None if it is too long, or neither. ``fresh``: it was written so recently that its
+    times cannot reveal another write.
     """
 
     data: bytes | None
@@ -32,10 +32,10 @@ class Reading(NamedTuple):
 
 
 Entries = Iterable[tuple[str, FileStat]]
-"""Names in a directory, with what they are; of a directory only its mode may be known."""
+"""Names in a directory with their stat; of a directory only the mode need be valid."""
 
 Touched = dict[str, set[str]]
-"""The names that were touched, by directory."""
+"""Touched names by directory."""
 
 
 class SnapshotSource(Protocol):
@@ -50,64 +50,64 @@ class SnapshotSource(Protocol):
 
     @property
     def excluded(self) -> Collection[str]:
-        """Paths that are not covered, such as where the store itself lies."""
+        """Paths that are never covered, such as that of the store."""
         ...
 
     @property
     def rules(self) -> IgnoreRules: ...
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """What work returns or raises that is done in a thread. If this is cancelled, the work goes on until it finds out."""
+        """Run work in a thread and return its result. If this is cancelled, the work continues until it notices."""
         ...
 
     def cancel(self) -> None:
-        """Have no work wait for what only the thread of the event loop can bring, which calls this. It raises ``Stopped``."""
+        """Make work that waits for the event loop raise ``Stopped``. Called from the event loop's thread."""
         ...
 
     def touched(self, linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
-        """Begin to look, and say where to: at what was touched since this was last asked, and at the files ``linked`` if
-        it might not know of those. None for everywhere, always if that is asked for.
+        """The names touched since the last call, and the files ``linked`` if changes under their other names go unnoticed. None
+        means everything, as always with ``everywhere``.
         """
         ...
 
     def start(self) -> None:
-        """Be ready for what follows, until ``end``. Raises ``OSError`` if the root is not there."""
+        """Prepare a scan, until ``finish``. Raises ``OSError`` if the root does not exist."""
         ...
 
     def prefetch(self, paths: Iterable[str]) -> None:
-        """All of these directories will be asked for: what is far away is fetched at once."""
+        """These directories will be requested: fetch them in one go if they are remote."""
         ...
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
-        """What is in a directory: all of it, or some names. Asked for all of it, it counts as looked at from then on."""
+        """The entries of a directory: all, or some names. A directory that is listed whole is watched from then on."""
         ...
 
     def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
-        """The contents of files, each with its expected size, as they were at one moment if their writers let that be.
-        ``wanted`` is asked for as late as possible.
+        """Contents of files, each ``wanted`` with its expected size; consistent unless a writer prevents it. ``wanted`` is
+        consumed as late as possible.
         """
         ...
 
     def unwatch(self, path: str) -> None:
-        """A directory is gone."""
+        """A directory was deleted."""
         ...
 
     def finish(self) -> None: ...
 
     def is_quiet(self) -> bool:
-        """Whether ``touched`` would say that nothing was, as far as can be told at once."""
+        """Whether ``touched`` would be empty, if that is known without waiting."""
         ...
 
     def umask(self) -> int:
-        """The permission bits that new folders do not get."""
+        """Permission bits that new files and folders lack."""
         ...
 
     def clock_offset_ns(self) -> int:
-        """The least by which the clock that these files' times are of is ahead of ours, in nanoseconds."""
+        """A lower bound for the clock of the files' times minus this machine's, in nanoseconds."""
         ...
 
     def close(self) -> None:
-        """Let the system forget what was watched. The source can be used again."""
+        """Release the watches. The source can be used again."""
         ...
 
 
@@ -122,7 +122,7 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class WorkspaceChanges(msgspec.Struct, frozen=True):
-    """``folders`` are those that came into being; ``notices`` tell a user what else there is to know, once each."""
+    """``folders`` are new; ``notices`` are messages for the user, each delivered once."""
 
     files: list[FileChange]
     folders: list[str]
@@ -130,8 +130,8 @@ class WorkspaceChanges(msgspec.Struct, frozen=True):
 
 
 class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``file`` is the most bytes of a file that is covered, ``total`` of all copies that are made, ``files`` how many are
-    covered. ``recheck_s``: seconds after which all files are looked at, whatever the system says was touched.
+    """``file`` bounds the bytes of a covered file, ``total`` those of all copies, ``files`` the number of files. Every
+    ``recheck_s`` seconds all files are scanned, whatever the system reports.
     """
 
     file: int = 32 << 20
@@ -141,7 +141,7 @@ class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobStore(Protocol):
-    """Where contents are kept. Any thread may call it."""
+    """Stores contents. Thread-safe."""
 
     def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
 
@@ -149,10 +149,10 @@ class BlobStore(Protocol):
 
 
 class Snapshotter(Protocol):
-    """Knows the files below a root. One look runs at a time; others wait.
+    """Tracks the files below a root. Scans run one at a time; others wait.
 
-    Looks raise ``WorkspaceError`` if the root is not there or its host cannot be reached, and what the store raises. One
-    that failed or was cancelled has done no harm: the next one makes up for it.
+    Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
+    a failed or cancelled scan the next one reports the same changes.
     """
 
     @property
@@ -161,29 +161,27 @@ class Snapshotter(Protocol):
         ...
 
     async def take(self) -> list[str]:
-        """Know all files as they are now, their contents in the store; returns what a user should be told."""
+        """Take a snapshot of all files, with their contents in the store; returns notices for the user."""
         ...
 
     async def changes(self) -> WorkspaceChanges:
-        """What differs from the last ``take`` or ``changes``; from now on that counts as known."""
+        """The changes since the last ``take`` or ``changes``, and a new snapshot."""
         ...
 
     def acknowledge(self, path: str, state: FileSnapshot | None, /) -> None:
-        """A file, relative to the root, that Newel itself wrote or removed and has accounted for: as long as it is
-        like that, it is no change.
-        """
+        """Do not report that a file, relative to the root, is in this state: Newel itself wrote or removed it."""
         ...
 
     async def export_index(self, *, whole: bool) -> bytes:
-        """What the last look knew of all files, as ``snapshot_index`` packs it, or what of that became another since this was
-        last asked: nothing if nothing did. It is ``whole`` that must be asked for first.
+        """The last snapshot in the format of ``snapshots.index``: ``whole``, which must come first, or only what changed since
+        the last export; empty if nothing did.
         """
         ...
 
     async def modified_since(self, since_ns: int, /) -> list[str]:
-        """The covered files that were written, or given other permission bits, since a moment on this machine's clock."""
+        """The covered files whose content or permission bits changed since a moment on this machine's clock."""
         ...
 
     def close(self) -> None:
-        """Keep what is known for the next process, and let go. May block for as long as that takes."""
+        """Save the index for the next process, and release the watches. May block."""
         ...

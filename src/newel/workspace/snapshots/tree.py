@@ -1,6 +1,6 @@
-"""What is known of a project's files: a signature that tells whether one was touched, and the hash of its content.
+"""The tree of a project's files: for each a signature, which reveals a change, and the hash of its content.
 
-Symbolic links and named pipes are files here: a link's content is its target, a pipe has none. A folder has its mode.
+Symbolic links and named pipes are files, too: a link's content is its target, a pipe has none. A folder has its mode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 
 
 class FileStat(Protocol):
-    """What ``os.stat_result`` tells of a name, links not followed."""
+    """The part of ``os.stat_result`` that scans use, links not followed."""
 
     @property
     def st_mode(self) -> int: ...
@@ -40,8 +40,8 @@ class FileStat(Protocol):
 
 
 class FileSnapshot(msgspec.Struct, frozen=True):
-    """A file's content, by the SHA-256 of its bytes in hexadecimal, and its mode: permission bits with those of set-user-id
-    and the like, and of what is no regular file also the bits of its kind.
+    """A file's content, as the SHA-256 in hexadecimal, and its mode: permission bits with set-user-ID and the like; with the
+    file type bits unless it is a regular file.
     """
 
     blob: str
@@ -49,7 +49,7 @@ class FileSnapshot(msgspec.Struct, frozen=True):
 
 
 class ExclusionReason(Enum):
-    """Why something is not covered, as a notice says it."""
+    """Why a name is not covered, as shown in notices."""
 
     IGNORED = "ignored"
     LARGE = "too large to record"
@@ -59,8 +59,8 @@ class ExclusionReason(Enum):
 
 
 class FolderState:
-    """One directory. ``files`` holds records (see ``record``), ``excluded`` the names that are known and not covered.
-    ``repository`` is the directory, relative to the root, whose ``.git`` rules here; ``mode`` is its own.
+    """One directory. ``files`` has records (see ``record``), ``excluded`` the names that are not covered. ``repository`` is the
+    directory, relative to the root, whose Git repository applies here.
     """
 
     __slots__ = ("excluded", "files", "folders", "mode", "repository")
@@ -77,17 +77,17 @@ class FolderState:
 
 
 class FileTree:
-    """All covered directories by their path, relative to the root; the root's own is empty."""
+    """All covered directories by path, relative to the root, whose own path is empty."""
 
     def __init__(self) -> None:
         self.folders: dict[str, FolderState] = {}
         self.count = 0
         """Of files."""
         self.changed_paths: set[str] | None = None
-        """The files and folders whose records became others, if somebody wants to know."""
+        """Files and folders whose records changed since they were last exported; None if they never were."""
 
     def state(self, path: str) -> FileSnapshot | None:
-        """Of a file or a folder; that of the root is not covered."""
+        """The state of a file or folder; None for the root."""
         made = self.record(path)
         if made is not None:
             return state_of(made)
@@ -95,7 +95,7 @@ class FileTree:
         return None if folder is None else FileSnapshot(EMPTY, folder.mode)
 
     def record(self, path: str) -> bytes | None:
-        """Of a file."""
+        """The record of a file."""
         folder, name = split(path)
         there = self.folders.get(folder)
         return there.files.get(name) if there else None
@@ -126,7 +126,7 @@ class FileTree:
             self.changed_paths.add(path)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """A folder has another mode."""
+        """Set a folder's mode."""
         self.folders[path].mode = mode
         if self.changed_paths is not None:
             self.changed_paths.add(path)
@@ -140,7 +140,7 @@ class FileTree:
             self.changed_paths.add(path)
 
     def below(self, path: str) -> Iterator[str]:
-        """The directory and all below it, those deepest last."""
+        """The directory and all below it, parents first."""
         waiting = [path]
         while waiting:
             path = waiting.pop()
@@ -160,12 +160,12 @@ def split(path: str) -> tuple[str, str]:
 
 
 def signature(found: FileStat) -> bytes:
-    """What is another whenever the file was written, replaced, or given other permission bits since.
+    """Differs whenever the file was written, replaced, or given other permission bits.
 
-    A program can set a file's time of modification, but not ``ctime``.
+    A program can set the modification time, but not ``ctime``.
     """
     return _SIGNATURE.pack(
-        found.st_mtime_ns & _WORD,  # a file may be of any year, if somebody says so
+        found.st_mtime_ns & _WORD,  # times may be negative or huge, as programs can set any
         found.st_ctime_ns & _WORD,
         found.st_size & _WORD,
         found.st_ino & _WORD,
@@ -174,7 +174,7 @@ def signature(found: FileStat) -> bytes:
 
 
 def record(found: FileStat, sha256: bytes) -> bytes:
-    """A signature and a content's hash in 68 bytes: there may be 200,000 of them."""
+    """A signature and a hash in 68 bytes, as there may be 200,000 records."""
     return signature(found) + sha256
 
 
@@ -183,7 +183,7 @@ def signed(made: bytes) -> bytes:
 
 
 def without_times(made: bytes) -> bytes:
-    """A record with a signature that no file has."""
+    """A record with a signature that never matches."""
     return bytes(_TIMES) + made[_TIMES:]
 
 
@@ -193,17 +193,17 @@ def state_of(made: bytes) -> FileSnapshot:
 
 
 def state_mode(mode: int) -> int:
-    """As a state has it: of a regular file only the bits, of a link only its kind."""
+    """The mode for ``FileSnapshot``: of a regular file the permission bits, of a link the file type."""
     if stat.S_ISREG(mode):
         return stat.S_IMODE(mode)
     return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
 
 
 def folder_record(mode: int) -> bytes:
-    """A folder's record in an index: nobody asks for its times."""
+    """A folder's record in an index, without times."""
     return _SIGNATURE.pack(0, 0, 0, 0, mode & 0xFFFFFFFF) + bytes.fromhex(EMPTY)
 
 
 def is_kept(mode: int) -> bool:
-    """Whether what has this mode is covered, beside folders: sockets and devices are not."""
+    """Whether a non-folder of this mode is covered: sockets and devices are not."""
     return stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISFIFO(mode)

@@ -1,4 +1,4 @@
-"""What a host prints around a program's output, so that its beginning and its end are known, and taken out again."""
+"""Removes the frame that ``run.sh`` prints around a program's output to mark its start and end."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 from newel.workspace.process.output import OutputSink
 
 NOISE: Final = 4_096
-"""Bytes that are kept of what came before the frame: start-up files that print, or ssh's reason to fail."""
+"""Bytes to keep of the output before the frame: of start-up files, or ssh's error."""
 
 _RARE: Final = b"\x1e"
-"""Begins and ends what is printed around the output: hardly ever is something held back because it might be that."""
+"""Delimits the frame. It is rare in output, so that output is hardly ever held back as a possible frame."""
 
 
 class Frame:
-    """One stream: after whatever noise the nonce, the output, and the nonce with three digits.
+    """One stream: noise, the nonce, the output, and the nonce with three digits.
 
-    ``code`` is the number, once it has come.
+    ``code`` is that number, once it has arrived.
     """
 
     def __init__(self, nonce: bytes) -> None:
@@ -30,11 +30,11 @@ class Frame:
 
     @property
     def noise(self) -> bytes:
-        """What was not framed."""
+        """The data before the frame, as long as no frame has started."""
         return b"" if self._began else self._held
 
     def add(self, chunk: bytes) -> bytes:
-        """The output in what has come, but for an end of it that may be the beginning of the last line."""
+        """The output in the chunk, except for a tail that may be the start of the end marker."""
         data = self._held + chunk if self._held else chunk
         if not self._began:
             _, found, rest = data.partition(self._head)
@@ -63,7 +63,7 @@ class Frame:
 
 
 class Framed:
-    """Both streams of a host, on their way to a sink that is to see the program's output only."""
+    """Both streams of a session, unframed on their way to a sink."""
 
     def __init__(self, sink: OutputSink, nonce: bytes) -> None:
         self._frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
@@ -71,13 +71,13 @@ class Framed:
 
     @property
     def code(self) -> int | None:
-        """The number at the end of both streams, when both have come to it."""
+        """The code at the end of the streams, once both have ended."""
         codes = [frame.code for frame in self._frames.values()]
         return codes[0] if None not in codes else None
 
     @property
     def noise(self) -> bytes:
-        """What came on standard error without ever a frame."""
+        """Standard error, if no frame has started there."""
         return self._frames["stderr"].noise
 
     @property

@@ -1,12 +1,12 @@
-# The host's side of a connection: evaluated once, as a whole, in an sh whose locale is C; what follows comes over its
-# standard input. Needs sh, head and cat, and for all of the work ls, cp, mv, ln, rm, mkdir, chmod, find, readlink, stat
-# and one program for SHA-256. Names begin with newel_, so that nothing else is hidden by them. A function in () has its
-# own variables, working directory and traps. Text that a function prints when it fails ends with the system's reason.
+# The host's side of a connection. sh evaluates this text once, in the C locale; requests follow on its standard input.
+# Needs sh, head and cat, and for files ls, cp, mv, ln, rm, mkdir, chmod, find, readlink, stat and one program for SHA-256.
+# Names start with newel_, so that they hide no others. A function in () has its own variables, working directory and traps.
+# The error message of a failed function ends with the system's reason.
 #
-# What functions answer beside 0 (done) and 1 (failed, with the reason):
-#   10 it is a directory            13 it is not what was expected; what it is instead is printed
-#   11 it is not a regular file     14 it may not be read or written
-#   12 a link stands in the way     15 what was given could not be taken whole: this shell is out of step
+# Statuses besides 0 (done) and 1 (failed, with the reason):
+#   10 a directory                  13 not the expected state; prints the actual one
+#   11 not a regular file           14 permission denied
+#   12 a link is in the path        15 not all of the input was read: this shell is out of step
 unset CDPATH GLOBIGNORE
 IFS=' 	
 '
@@ -14,11 +14,11 @@ n='
 '
 exec 2>/dev/null
 
-newel_why() { # path: the system's reason why it cannot be looked at
+newel_why() { # path: prints the system's reason why it cannot be accessed
   ls -- "$1" 2>&1 >/dev/null
 }
 
-newel_link() { # paths, each the beginning of the next: the number of the first that is a link, and where it leads
+newel_link() { # paths, each a prefix of the next: prints the number of the first link, and its target
   newel_i=0
   for newel_f; do
     newel_i=$((newel_i + 1))
@@ -30,7 +30,7 @@ newel_link() { # paths, each the beginning of the next: the number of the first 
   done
 }
 
-newel_list() { # folder, how many at most, nofollow if no link may lead there: kind/name/ of each; the kind is d, f or o, of what a link leads to after an l
+newel_list() { # folder, limit, nofollow or empty: prints kind/name/ of each entry; kind is d, f or o, with an l before it for a link (then of its target)
   if ! cd ${3:+-P} -- "$1" || ! [ -r . ]; then
     cd /
     newel_why "$1/."
@@ -49,7 +49,7 @@ newel_list() { # folder, how many at most, nofollow if no link may lead there: k
     elif [ -e "$newel_f" ] || [ -L "$newel_f" ]; then
       newel_k=o
     else
-      continue # a pattern that nothing fits
+      continue # a pattern without a match
     fi
     [ -L "$newel_f" ] && newel_k=l$newel_k
     newel_o="$newel_o$newel_k/$newel_f/"
@@ -65,7 +65,7 @@ newel_list() { # folder, how many at most, nofollow if no link may lead there: k
   printf %s "$newel_o"
 }
 
-newel_read() { # path, first byte counted from 1, how many at most or - for all
+newel_read() { # path, first byte (from 1), limit or - for all
   if ! [ -f "$1" ]; then
     [ -d "$1" ] && return 10
     [ -e "$1" ] && return 11
@@ -81,7 +81,7 @@ newel_read() { # path, first byte counted from 1, how many at most or - for all
   esac
 }
 
-newel_read_there() ( # name, first byte, how many at most or -, folder, its parts: newel_read, and no link may lead there
+newel_read_there() ( # name, first byte, limit or -, folder, its parts: as newel_read, but fails if a link is in the path
   f=./$1 first=$2 most=$3 resolved=1 make=
   shift 3
   newel_enter "$@" || exit
@@ -89,12 +89,12 @@ newel_read_there() ( # name, first byte, how many at most or -, folder, its part
   newel_read "$f" "$first" "$most"
 )
 
-newel_take() { # how many: that many bytes of what is given
+newel_take() { # count: prints that many bytes of the input
   [ "$1" = 0 ] || head -c "$1"
 }
 
-newel_sweep() { # removes what killed processes of this user left here: half a file to which nothing came for ten minutes
-  # If the process of one of them lives after all, its write fails, whole: nobody can tell.
+newel_sweep() { # removes temporary files of this user's killed processes: those without a write for ten minutes
+  # There is no way to tell a killed process from a slow one; the write of a slow one then fails cleanly.
   newel_x='[0-9a-f][0-9a-f][0-9a-f][0-9a-f]'
   for newel_f in .newel-$newel_x$newel_x$newel_x$newel_x.tmp; do
     [ -f "$newel_f" ] && find "./$newel_f" -prune -type f -user "$(id -u)" -mmin +10 -exec rm -f -- {} \;
@@ -102,7 +102,7 @@ newel_sweep() { # removes what killed processes of this user left here: half a f
   return 0
 }
 
-newel_enter() { # folder, its parts, each a word: into it; $resolved: no link may lead there; $make: what is missing is made
+newel_enter() { # folder, its parts: enters it. $resolved: fails if a link is in the path; $make: creates missing folders
   newel_d=$1
   shift
   if ! cd -P -- "$newel_d"; then
@@ -122,7 +122,7 @@ newel_enter() { # folder, its parts, each a word: into it; $resolved: no link ma
   [ -z "$resolved" ] || [ "$PWD" = "$newel_d" ] || return 12
 }
 
-newel_may_write() { # name: nothing is there, or a regular file that may be written
+newel_may_write() { # name: succeeds for a writable regular file, or if nothing exists
   [ -z "$resolved" ] || ! [ -L "$1" ] || return 12
   if [ -e "$1" ]; then
     [ -d "$1" ] && return 10
@@ -131,7 +131,7 @@ newel_may_write() { # name: nothing is there, or a regular file that may be writ
   fi
 }
 
-newel_is() { # SHA-256 or absent, name: whether it is that; if not, what it is
+newel_is() { # SHA-256 or absent, name: checks the state; prints the actual one if it differs
   newel_s=absent
   if [ -e "$2" ] || [ -L "$2" ]; then
     newel_s=$(newel_sums "$2")
@@ -143,7 +143,7 @@ newel_is() { # SHA-256 or absent, name: whether it is that; if not, what it is
   return 13
 }
 
-newel_are() { # SHA-256, a name of ours, SHA-256, name: whether they are that; one process, which looks at the second last
+newel_are() { # SHA-256, temporary file, SHA-256, name: checks both in one process, the target last
   case $3 in any | absent) return 1 ;; esac
   newel_o=$(newel_sums "$2" "$4")
   case $newel_o in *"$n"*) ;; *) return 1 ;; esac
@@ -152,7 +152,7 @@ newel_are() { # SHA-256, a name of ours, SHA-256, name: whether they are that; o
   case ${newel_o#\\}. in "$3"[!0-9a-f]*) ;; *) return 1 ;; esac
 }
 
-newel_write() ( # name, name beside it, how many bytes are given, their SHA-256, what is expected, mode or -, folder, parts
+newel_write() ( # name, temporary name, bytes of input, their SHA-256, expected SHA-256, mode or -, folder, parts
   f=./$1 t=./$2 size=$3 sum=$4 expect=$5 mode=$6
   shift 6
   resolved= make=
@@ -164,7 +164,7 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
     if [ -f "$f" ]; then
       umask 077
       { true >"$t"; } 2>&1 || return 1
-      # Its time stays now: it is not one that was left.
+      # With the current time, or newel_sweep would take it for a stale file.
       cp --attributes-only --preserve=all --no-preserve=timestamps -- "$f" "$t" || cp -p -- "$f" "$t" 2>&1 || return 1
     else
       { true >"$t"; } 2>&1 || return 1
@@ -201,7 +201,7 @@ newel_write() ( # name, name beside it, how many bytes are given, their SHA-256,
   newel_sync .
 )
 
-newel_remove() ( # name, what is expected, folder, parts
+newel_remove() ( # name, expected SHA-256, folder, parts
   f=./$1 expect=$2 resolved=1 make=
   shift 2
   newel_enter "$@" && newel_sweep && newel_may_write "$f" || exit
@@ -218,7 +218,7 @@ newel_remove_folder() ( # ./name, its folder
   cd -P -- "$2" && [ "$PWD" = "$2" ] && ! [ -L "$1" ] && rmdir -- "$1"
 )
 
-newel_thing() ( # name, folder, parts: the mode of what has the name, in hexadecimal, and where it leads; nothing for nothing
+newel_thing() ( # name, folder, parts: prints the mode in hexadecimal, and a link's target; nothing if it does not exist
   f=./$1 resolved=1 make=
   shift
   newel_enter "$@" || exit
@@ -227,7 +227,7 @@ newel_thing() ( # name, folder, parts: the mode of what has the name, in hexadec
   if [ -L "$f" ]; then readlink -n -- "$f"; fi
 )
 
-newel_become() ( # name, mode in hexadecimal (- for nothing) and target that are expected, and to be, its bits, folder, parts
+newel_become() ( # name, expected mode (hexadecimal, - for absent) and target, new mode and target, permission bits, folder, parts
   f=./$1 was=$2 led=$3 mode=$4 to=$5 bits=$6 resolved=1 make= now=- leads=
   [ "$was" != - ] || make=1
   shift 6
@@ -246,7 +246,7 @@ newel_become() ( # name, mode in hexadecimal (- for nothing) and target that are
     exit 0
     ;;
   esac
-  case $was,$mode in 8???,* | *,8???) exit 11 ;; esac # files are written and removed by their content
+  case $was,$mode in 8???,* | *,8???) exit 11 ;; esac # regular files: see newel_write and newel_remove, which compare contents
   case $was in
     -) ;;
     4???) rmdir -- "$f" 2>&1 || exit 1 ;;
@@ -282,7 +282,7 @@ else
   newel_has_stat=
 fi
 
-newel_stats() { # paths: which of them are there, as a row of 0 and 1, then a line of newel_stat for each that is
+newel_stats() { # paths: prints a row of 0 and 1 for those that exist, then a line of newel_stat for each of these
   for newel_f; do
     shift
     if [ -e "$newel_f" ]; then
@@ -296,13 +296,13 @@ newel_stats() { # paths: which of them are there, as a row of 0 and 1, then a li
   [ $# -eq 0 ] || newel_stat "$@"
 }
 
-newel_fill() { # how many bytes, file: puts what is given there, and flushes it where that can be done
+newel_fill() { # bytes of input, file: writes them, and flushes the file if possible
   { newel_take "$1" >"$2"; } 2>&1
 }
-newel_sync() { :; } # folder: makes its names durable, where that can be done
+newel_sync() { :; } # folder: makes its entries durable, if possible
 newel_system=$(uname -s)
 if [ "$newel_system" = Linux ]; then
-  case $(sync --version) in *coreutils*) # others would flush all that the host holds
+  case $(sync --version) in *coreutils*) # other implementations flush all file systems
     newel_fill() {
       dd bs=65536 count="$1" iflag=fullblock,count_bytes of="$2" conv=notrunc,nocreat,fsync status=none 2>&1
     }
@@ -311,7 +311,7 @@ if [ "$newel_system" = Linux ]; then
   esac
 fi
 
-newel_facts() { # the path to work in
+newel_facts() { # path: prints facts about the host and the path
   cd -P -- "${HOME:-/}" || cd /
   printf 'system=%s\0user=%s\0home=%s\0' "$newel_system" "$(id -un)" "$PWD"
   if cd -P -- "$1"; then
@@ -329,7 +329,7 @@ newel_facts() { # the path to work in
   printf 'clock=%s\0' "$(date +%s)"
 }
 
-newel_serve() { # a line with a key and perhaps a +, a line of sh text, and after a + what it is given; then the answer
+newel_serve() { # Request: a line with a key, with a + if input follows; a line of sh text; the input. The answer ends with the key and status
   while IFS= read -r newel_key && IFS= read -r newel_line; do
     case $newel_key in
       *+)

@@ -1,4 +1,4 @@
-"""Where a path on a host leads: links are looked for there, many parts of the path in one request."""
+"""Resolves paths on a host. One request checks many parts of a path for links."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from newel.workspace.ssh import protocol
 from newel.workspace.ssh.port import RemoteHostPort, quote
 
 MOST_LINKS: Final = 40
-"""Links that are followed in one path, as systems count."""
+"""Links to follow in one path, as on Linux."""
 
 LONGEST: Final = 16_384
-"""Characters of a path, with those of the links that it goes through: more than any system takes."""
+"""Characters of a path, including the targets of its links: more than any system accepts."""
 
 AT_ONCE: Final = 32
-"""Parts of a path that are looked at in one request."""
+"""Parts of a path to check in one request."""
 
 _OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
 
 
 async def resolved(host: RemoteHostPort, path: str) -> str:
-    """The absolute path of the file that an absolute one names, links followed. The file need not be there.
+    """The absolute path with all links followed. The file need not exist.
 
-    One that leads to itself comes back as it is: the system then says so. Raises ``WorkspaceError``.
+    A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
     """
     found, sought = "", parts(path)
     for _ in range(MOST_LINKS):
@@ -40,7 +40,7 @@ async def resolved(host: RemoteHostPort, path: str) -> str:
 
 
 async def expanded(host: RemoteHostPort, path: str, home: str) -> str:
-    """With the home of whom a leading ``~`` names; a ``~name`` of no user is a file's name."""
+    """Expand a leading ``~`` or ``~user``; ``~name`` of no user is a file's name."""
     first, slash, rest = path.partition("/")
     if not _OF_A_USER.fullmatch(first):
         return path
@@ -53,9 +53,9 @@ def parts(path: str) -> list[str]:
 
 
 async def _followed(host: RemoteHostPort, found: str, sought: list[str]) -> tuple[str, list[str]]:
-    """Go on from a path without links to where the next link leads, or to the end."""
+    """Continue from a path without links to the target of the next link, or to the end."""
     while sought:
-        if sought[0] == "..":  # what is before it is no link, so that it leads back
+        if sought[0] == "..":  # the part before it is not a link, so that `..` is its parent
             found, sought = found.rpartition("/")[0], sought[1:]
             continue
         plain = sought[: sought.index("..")] if ".." in sought else sought

@@ -1,9 +1,9 @@
-"""Runs one program on a host, over a channel of its own, and sees to it that it ends there when it should.
+"""Runs a program on a host in its own SSH session, and makes sure that it ends there.
 
-``run.sh`` is the other half. It goes to the host's sh together with the program, its folder and its environment. What it
-holds on to is its standard input: as long as that is open, and a line comes now and then, somebody wants the program.
-Its end, or silence, ends everything that the program has started. What the host prints is framed by a number nobody can
-guess, and only from its end, with the program's exit code, do we know that the program has ended.
+``run.sh`` is the host's side; it is sent to sh together with the program, its folder and its environment. The program may
+run as long as standard input stays open and receives heartbeats. End of input, or silence, ends all processes that the
+program started. The output is framed by an unguessable nonce; only its end, with the exit code, proves that the program
+has ended.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ import msgspec
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
-from newel.workspace.process.lineage import new_mark, number_of
+from newel.workspace.process.lineage import new_mark, number_of_mark
 from newel.workspace.process.output import Capture, Output, OutputSink
 from newel.workspace.process.runner import (
     ChildProcess,
     ExitInfo,
     OutputLimits,
-    attend,
-    completed,
-    not_started,
+    start_error,
+    to_completed,
+    wait_for_exit,
 )
 from newel.workspace.ssh.framing import Framed
 from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 
 LEAVE_GRACE: Final = 0.5
-"""Seconds that the connection has to say that nobody holds the outputs, after the program has ended."""
+"""Seconds for ssh to exit after the program has ended; it does so once no process holds the outputs."""
 
 LAST_WORDS: Final = 2_000
-"""Characters of its output that are told of a command whose end is unknown."""
+"""Characters of output that an error quotes if the outcome of a command is unknown."""
 
 MOST_UNREAD: Final = 1 << 24
-"""Bytes that wait to be passed on. It comes to that only while a program is ended, and nobody is told any more."""
+"""Bytes of output to buffer. Reached only while a program is being ended and its output is no longer passed on."""
 
 BUSY: Final = 60.0
-"""Seconds for which a command without a timeout waits until the host has a channel for it."""
+"""Seconds that a command without a timeout waits for a free session on the host."""
 
 _REFUSED: Final = b"Session open refused by peer"
-"""What ssh says when the server opens no more sessions on a connection: it has not even seen the command."""
+"""Printed by ssh when the server refuses a session: the command was not started."""
 
 LONGEST: Final = 128 * 1024
-"""Bytes from which on one argument is too long for Linux."""
+"""Bytes: Linux does not accept an argument of this length."""
 
 _NOT_ENTERED: Final = {301: errno.ENOENT, 302: errno.ENOTDIR, 303: errno.EACCES}
-"""What ``run.sh`` says instead of an exit code when it cannot go to the folder."""
+"""Codes of ``run.sh`` in place of an exit code, when it cannot enter the folder."""
 
 GLANCE: Final = 0.1
-"""Seconds between two looks whether a host that is to end a program still answers."""
+"""Seconds between checks whether a host that is to end a program still responds."""
 
 _NOT_RECEIVED: Final = 304
 _ENDED_FOR_SILENCE: Final = 305
@@ -71,9 +71,9 @@ OnData = Callable[[bytes], Awaitable[None]]
 
 
 class ProcessTimeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds. A sign of life goes to the host every ``beat``; after ``silence`` without one it ends the program, as
-    it does at once when the connection is closed. ``grace`` lies between TERM and KILL. ``answer`` is how long the order
-    to end, and the word that it is done, may take besides the ending itself.
+    """In seconds. A heartbeat is sent every ``beat``; after ``silence`` without one the host ends the program, as it does at
+    once when the connection is closed. ``grace`` is the time between TERM and KILL. ``answer`` allows for the round trip
+    of the order to end the program.
     """
 
     beat: float = 10
@@ -97,7 +97,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteExit(msgspec.Struct, frozen=True):
-    """How a program ended whose output was passed on. ``stderr`` is cut in its middle where it was too long."""
+    """How a program ended. ``stderr`` is shortened in the middle if it was too long."""
 
     exit_code: int
     stderr: str
@@ -116,12 +116,12 @@ async def run_on_host(
 ) -> Completed:
     """Run a shell command in a folder of the host, as the port's ``run`` does.
 
-    Raises ``ConnectionLost`` where nothing is known of its end, and ``WorkspaceError`` if it was not started.
+    Raises ``ConnectionLost`` if the outcome is unknown, and ``WorkspaceError`` if it was not started.
     """
     output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
     order = _Order(words=[command], by_shell=True, root=root, env=env or {})
     try:
-        return completed(output, await _run(client, order, output, timeout))
+        return to_completed(output, await _run(client, order, output, timeout))
     except ConnectionLost as lost:
         said = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
@@ -140,10 +140,10 @@ async def run_program_on_host(
     timeout: float | None = None,  # noqa: ASYNC109 — as above
     env: Mapping[str, str] | None = None,
 ) -> RemoteExit:
-    """Run a program with ``given`` as its standard input and pass on what it prints as it comes, whole.
+    """Run a program with ``given`` as its standard input, and pass on all of its output as it arrives.
 
-    Without a ``root`` it runs in the user's home. While ``on_stdout`` waits, no more is read, and no sign of life is sent:
-    it must not wait for as long as a silence. What it raises ends the program, as a cancellation does. Raises as
+    Without a ``root`` it runs in the user's home. While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it
+    must return within ``ProcessTimeouts.silence``. An exception from it ends the program, as cancellation does. Raises as
     ``run_on_host`` does.
     """
     passed = _PassedOn(on_stdout, stderr_limit)
@@ -153,7 +153,7 @@ async def run_program_on_host(
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run: ``words``, or if ``by_shell`` the one that is a shell's command."""
+    """The program ``words``, or if ``by_shell`` one shell command."""
 
     words: Sequence[str]
     by_shell: bool
@@ -167,16 +167,16 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     try:
         line = encode_line(_script(order, nonce, client.timing))
     except ValueError as error:
-        raise not_started(order.root, error, order.words) from error
+        raise start_error(order.root, error, order.words) from error
     if max(len(os.fsencode(word)) for word in order.words) >= LONGEST:
-        raise not_started(order.root, _system_error(errno.E2BIG), order.words)
+        raise start_error(order.root, _system_error(errno.E2BIG), order.words)
     until = anyio.current_time() + (BUSY if timeout is None else timeout)
     pause = 0.05
     while True:
         framed = Framed(sink, nonce.encode())
         left = None if timeout is None else until - anyio.current_time()
         with client.busy():
-            ending = await attend(_Channel(client, framed, line + order.given), left)
+            ending = await wait_for_exit(_Channel(client, framed, line + order.given), left)
         if framed.code is not None:
             return _checked(client, order, ending._replace(exit_code=framed.code))
         if _REFUSED not in framed.noise:
@@ -194,16 +194,16 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
 
 
 def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
-    """Raises what ``run.sh`` says instead of an exit code."""
+    """Raise the error that a code of ``run.sh`` stands for."""
     if ending.exit_code == _ENDED_FOR_SILENCE:
         raise _lost(
             f"Newel sent no heartbeat for {client.timing.silence:g} seconds, perhaps because it was suspended, so "
             f"{client.host} ended the command."
         )
     if reason := _NOT_ENTERED.get(ending.exit_code):
-        raise not_started(order.root, _system_error(reason), order.words)
+        raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
-        if ending.timed_out:  # before all was there
+        if ending.timed_out:  # before all of the input had arrived
             return ending._replace(exit_code=128 + signal.SIGTERM)
         raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
     return ending
@@ -214,7 +214,7 @@ def _system_error(number: int) -> OSError:
 
 
 class _Channel(ChildProcess):
-    """The client of one program on a host. Over when the host says so, though it be that others hold its outputs."""
+    """The ssh process of one program on a host. Over once the host reports the end, even if other processes hold its outputs."""
 
     pipe_grace = LEAVE_GRACE
 
@@ -246,14 +246,14 @@ class _Channel(ChildProcess):
 
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
         del stopped
-        return ()  # of the client, nothing; what runs on the host is not known here
+        return ()  # the client leaves nothing; processes on the host are unknown here
 
     async def stop(self) -> None:
-        """Have the host end the program, and then the client, whether or not the host has said that it is done.
+        """Have the host end the program; then end the client, whether or not the host has confirmed.
 
-        Its word is worth waiting for: then nothing of the program changes a file any more. A program that does not want to
-        end takes twice the grace, and the host is given as long as ``answer`` besides. Only where it is known to be silent
-        there is nothing to wait for: the order is on its way, and what the client leaves behind ends without it.
+        Waiting for the confirmation guarantees that the program no longer changes files. A stubborn program takes twice the
+        grace, and the host gets ``answer`` more. A host that is known to be silent is not waited for: the order is on its way,
+        and ``run.sh`` ends the program without the client, too.
         """
         self.close_input()
         until = anyio.current_time() + 2 * self._timing.grace + self._timing.answer
@@ -263,7 +263,7 @@ class _Channel(ChildProcess):
 
 
 class _PassedOn:
-    """A sink that passes standard output on and keeps standard error."""
+    """A sink that passes standard output on and captures standard error."""
 
     def __init__(self, on_stdout: OnData, stderr_limit: int) -> None:
         self.stderr = Capture(stderr_limit)
@@ -280,7 +280,7 @@ class _PassedOn:
         elif len(self._unread) < MOST_UNREAD:
             self._unread += chunk
 
-    async def flush(self, _now: float, *, final: bool = False) -> None:  # noqa: ARG002 — it always tells all
+    async def flush(self, _now: float, *, final: bool = False) -> None:  # noqa: ARG002 — it always flushes everything
         if self._unread:
             data, self._unread = bytes(self._unread), bytearray()
             await self._on_stdout(data)
@@ -290,12 +290,12 @@ class _PassedOn:
 
 
 def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
-    """The text for the host's sh. Raises ``ValueError`` for what cannot be a word of it."""
+    """The text for the host's sh. Raises ``ValueError`` for a string that sh cannot represent."""
     environ = {**UNATTENDED, **order.env}
     for name in environ:
         if not _NAME.fullmatch(name):
             raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
-    dress = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
+    exports = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
     words = " ".join(map(_quoted, order.words))
     if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
         words = f'"$@" -c -- {words}'
@@ -304,9 +304,9 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         shell = ""
     mark = new_mark()
     return f"""
-nonce={nonce} mark={mark} number={number_of(mark)} size={len(order.given)} root={_quoted(order.root)}
+nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.given)} root={_quoted(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
-dress() {{ {dress}; }}
+export_variables() {{ {exports}; }}
 {shell}
 set -- {words}
 {_text()}"""

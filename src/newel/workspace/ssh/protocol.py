@@ -96,7 +96,7 @@ def infos(data: bytes) -> list[FileInfo | None] | None:
     return [info(next(found)) if each == ord("1") else None for each in there]
 
 
-def thing(data: bytes) -> FileNode | None:
+def node(data: bytes) -> FileNode | None:
     """Parse ``newel_thing``."""
     if not data:
         return None

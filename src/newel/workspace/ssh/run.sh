@@ -1,25 +1,33 @@
-# Runs one program on a host and ends it when nobody is there any more. POSIX sh, and nothing but what a bare system has.
+# Runs a program on a host and ends it when Newel is gone. POSIX sh, with only the utilities of a minimal system.
 #
-# Set before: `nonce` frames what is printed, `mark` names the program's processes, and so does `number` where Linux hands it down, `root` is the folder to run in (or
-# empty), `size` counts the bytes that are for the program's standard input, `silence` is how many seconds may pass
-# without a sign of life, `grace` how many twentieths of a second lie between TERM and KILL, `dropped` and
-# `sensitive` tell what variables the program must not see, by name and by what is found in their names; `dress` is a
-# function that sets others, and "$@" is the program. Standard input: the line with all this, `size` bytes, then
-# lines as signs of life until its end, which is the order to end everything.
+# Parameters, set before this text:
+#   nonce      frames the output
+#   mark       identifies the program's processes by their environment
+#   number     the same by a resource limit that processes inherit, on Linux
+#   root       the folder to run in, or empty
+#   size       bytes of standard input that are for the program
+#   silence    seconds without a heartbeat until the program is ended
+#   grace      twentieths of a second between TERM and KILL
+#   dropped    names of variables that the program must not see
+#   sensitive  a regular expression for names of more such variables
+#   export_variables  a function that sets other variables
+#   "$@"       the program
+#
+# Standard input: the line with all this, `size` bytes, then one line per heartbeat. Its end is the order to end the program.
 
-# --- finding and ending ---
+# --- finding and ending processes ---
 
-# Sets state, group and session of a process by its folder in /proc. The name before them may hold anything.
-look() {
+# Sets state, group and session of a process, given its folder in /proc. The name before these fields may contain anything.
+read_stat() {
     IFS= read -r line <"$1/stat" || return
     set -- ${line##*) }
     state=$1 group=$3 session=$4
 }
 
-# Prints where in /proc the mark is found, or the number.
-marked() {
+# Prints the files in /proc that contain the mark or the number.
+find_marked() {
     grep -lsE "^Max realtime timeout +$number " /proc/[0-9]*/limits
-    if [ ! "$blind" ]; then
+    if [ ! "$stops_at_nul" ]; then
         grep -ls "$mark" /proc/[0-9]*/environ
         return
     fi
@@ -29,14 +37,14 @@ marked() {
         done
 }
 
-# Sets targets: what `kill` takes. A session in which the mark is found belongs to the program as a whole, even to those
-# in it that have put off the mark; what has left for a session of its own still carries it.
+# Sets `targets` for `kill`. A session with a marked process belongs to the program as a whole, including processes that have
+# dropped the mark; a process that has left for its own session still carries it.
 find_in_proc() {
     targets=
-    look /proc/$$ && own=$session
-    for each in $(marked); do
+    read_stat /proc/$$ && own=$session
+    for each in $(find_marked); do
         each=${each%/*} session=
-        look "$each"
+        read_stat "$each"
         case $session in
         '' | *[!0-9]* | "$own") targets="$targets ${each#/proc/}" ;;
         *) case "|$sessions|" in *"|$session|"*) ;; *) sessions="$sessions${sessions:+|}$session" ;; esac ;;
@@ -44,14 +52,14 @@ find_in_proc() {
     done
     [ "$sessions" ] || return
     for each in $(grep -lsE "\) [^ZX] -?[0-9]+ [0-9]+ ($sessions) " /proc/[0-9]*/stat); do
-        look "${each%/stat}" || continue
+        read_stat "${each%/stat}" || continue
         case "|$sessions|" in
         *"|$session|"*) case "$targets " in *" -$group "*) ;; *) targets="$targets -$group" ;; esac ;;
         esac
     done
 }
 
-# The same where there is no /proc: by the environments that ps shows, by parents, and by groups found before.
+# The same without /proc: by the environments that ps shows, by parents, and by groups found before.
 find_by_ps() {
     targets=$({
         echo "$mark $$ $sessions"
@@ -72,23 +80,23 @@ find_by_ps() {
     for each in $targets; do case $each in -*) sessions="$sessions $each" ;; esac; done
 }
 
-# Ends what is there until nothing is and the program is over, of which TERM tells: it may be about to begin only now.
+# Ends processes until none is left and the program is over, which TERM reports: the program may only be starting now.
 end_all() {
     trap '' USR1
     trap 'over=1' TERM
-    over= told= own= sessions= tick=0 rounds=0 blind=1 LC_ALL=C
-    printf 'a\0b\n' | grep -q b && blind= # some greps see no further than the first NUL
+    over= term_sent= own= sessions= tick=0 rounds=0 stops_at_nul=1 LC_ALL=C
+    printf 'a\0b\n' | grep -q b && stops_at_nul= # some greps read a line only up to the first NUL
     while [ $rounds -lt 20 ]; do
         if [ -r /proc/$$/environ ]; then find_in_proc; else find_by_ps; fi
         if [ ! "$targets" ]; then
             [ ! "$over" ] || return
         elif [ $tick -ge $grace ]; then
             kill -s KILL -- $targets
-        elif [ ! "$told" ]; then
+        elif [ ! "$term_sent" ]; then
             kill -s TERM -- $targets
-            told=1
+            term_sent=1
         fi
-        # Looking is work, so it is done often at first and once KILL has been sent, and seldom in between.
+        # A search is expensive: do it often at first and after KILL, and seldom in between.
         pause=0.05 ticks=1
         if [ $tick -ge $grace ]; then rounds=$((rounds + 1)); elif [ $tick -ge 5 ]; then pause=0.25 ticks=5; fi
         sleep $pause || { sleep 1 && ticks=20; }
@@ -96,50 +104,50 @@ end_all() {
     done
 }
 
-# --- watching ---
+# --- watching for silence ---
 
-# Reads signs of life until there is an end of them.
-read_beats() {
-    while IFS= read -r beat <&3; do kill -s USR1 $timer; done
+# Reads heartbeats until end of input.
+read_heartbeats() {
+    while IFS= read -r heartbeat <&3; do kill -s USR1 $timer; done
     end_all
-    kill $timer # in case that nobody else is left to do it
+    kill $timer # in case the main shell is gone
 }
 
-# Ends the sleep of `keep_time`. Before there is one, some shells name process 0, which would be everybody here.
-wake() {
+# Ends the sleep of `watch_silence`. Before there is one, $! is 0 in some shells, which would kill the whole process group.
+end_sleep() {
     [ "$!" = 0 ] || kill $!
 }
 
-# Waits until there has been none for too long: from a connection that has vanished no end comes. Each one ends a sleep.
-# Its status then is 77: who was only suspended must not take what comes of that for the program's own end.
-keep_time() {
+# Ends the program when no heartbeat has come for too long, as a vanished connection sends no end of input. Each heartbeat ends a
+# sleep. Status 77 means silence, so that a Newel that was only suspended does not mistake it for the program's own end.
+watch_silence() {
     exec 3<&- 4>&- >/dev/null
-    trap wake USR1
-    trap 'wake; exit 0' TERM
+    trap end_sleep USR1
+    trap 'end_sleep; exit 0' TERM
     silent=
     while
         sleep $silence &
         [ ! "$silent" ]
     do wait $! && silent=1; done
-    wake
+    end_sleep
     end_all
     exit 77
 }
 
-# --- running ---
+# --- running the program ---
 
-# What is given becomes standard input, by way of a file that has no name any more when it is written: a program may
-# read as slowly as it likes, and what comes after this are signs of life.
+# Turns the given bytes into standard input, through a file that is unlinked before it is written: the program may read slowly,
+# while heartbeats follow on the connection.
 receive() {
     file=${TMPDIR:-/tmp}/.newel-$mark
     (umask 077 && set -C && : >"$file") || return
     exec 5<"$file" 6>>"$file" 7<"$file"
     rm -f -- "$file" && head -c $size <&3 >&6 || return
-    [ $(wc -c <&7) -eq $size ] || return # less than all of it is not what was meant
+    [ $(wc -c <&7) -eq $size ] || return # never run a program on truncated input
     exec <&5 5<&- 6>&- 7<&-
 }
 
-# Prints the names of the variables that hold secrets, in any case; names within the lines of a value do no harm.
+# Prints the names of variables with secrets, in upper or lower case. Names within multi-line values do no harm.
 secret_names() {
     for each in env sed grep; do command -v $each >/dev/null || return 2; done
     LC_ALL=C # bytes that are not UTF-8 would end a line early
@@ -154,25 +162,25 @@ run() (
         exit 126
     fi
     unset $dropped $secrets
-    dress
+    export_variables
     export NEWEL_RUN="${NEWEL_RUN:+$NEWEL_RUN }$mark"
     if prlimit --rttime=$number: true </dev/null; then set -- prlimit --rttime=$number: "$@"; fi
     exec "$@" 2>&4 3<&- 4>&-
 )
 
-print_twice() {
+print_both() {
     printf "$@"
     printf "$@" >&4
 }
 
 finish() {
-    print_twice '\036%s %03d\036' $nonce $1
+    print_both '\036%s %03d\036' $nonce $1
     exit
 }
 
-# What this shell and its helpers complain of, such as a program that was killed, is nobody's business.
+# Discard messages of this shell itself, such as "Killed".
 exec 3<&0 4>&2 </dev/null 2>/dev/null
-print_twice '\036%s\036' $nonce
+print_both '\036%s\036' $nonce
 if [ "$root" ] && ! cd -P -- "$root"; then
     [ -e "$root" ] || finish 301
     [ -d "$root" ] || finish 302
@@ -184,13 +192,13 @@ if command -v setsid >/dev/null; then
 elif command -v perl >/dev/null; then
     set -- perl -MPOSIX -e 'POSIX::setsid(); exec { $ARGV[0] } @ARGV; exit 127' -- "$@"
 fi
-trap '' USR1 # lost before `keep_time` is ready for it, it does no harm
-keep_time &
+trap '' USR1 # an early heartbeat must not kill `watch_silence` before it sets its own trap
+watch_silence &
 timer=$!
 trap - USR1
-read_beats >/dev/null 4>&- &
+read_heartbeats >/dev/null 4>&- &
 reader=$!
-# In the foreground: a program in the background of such a shell could not be interrupted by SIGINT ever after.
+# In the foreground: a non-interactive shell starts background programs with SIGINT ignored.
 run "$@"
 code=$?
 kill $reader $timer

@@ -1,6 +1,7 @@
-"""Lets a thread ask a host, while the task that waits for the thread does the asking.
+"""Lets a thread send requests to a host through the task that waits for the thread.
 
-So a task that is cancelled leaves no thread behind that waits for an answer, and nobody asks in the name of who is gone.
+A cancelled task therefore leaves no thread behind that waits for an answer, and no request is sent on its behalf. Unlike
+``anyio.from_thread``, the event loop's thread can also cut the work off without running the loop (``cancel``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class _BridgedCall(NamedTuple):
 
 
 class _BridgeServer:
-    """Where a thread leaves its questions, one after the other, and None at the end of its work."""
+    """Queue for the calls of one thread, with None at the end of its work."""
 
     def __init__(self) -> None:
         self.left: SimpleQueue[_BridgedCall | None] = SimpleQueue()
@@ -53,7 +54,7 @@ class _BridgeServer:
             question.answer.set_result(answer)
 
     def close(self) -> None:
-        """Who asks, or was not answered yet, is told that nobody is there any more."""
+        """Make pending and later calls raise ``Stopped``."""
         with self._lock:
             self._closed = True
             if self._waiting is not None and not self._waiting.done():
@@ -61,7 +62,7 @@ class _BridgeServer:
 
 
 class ThreadBridge:
-    """Asks ``host``."""
+    """Sends requests to ``host``."""
 
     def __init__(self, host: RemoteHostPort) -> None:
         self._host = host
@@ -69,7 +70,7 @@ class ThreadBridge:
         self._open: set[_BridgeServer] = set()
 
     def ask(self, text: str, given: bytes = b"") -> HostAnswer:
-        """See ``RemoteHostPort.ask``. For work ``within``; raises ``Stopped`` if nobody waits for that, and what the host raises."""
+        """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``Stopped`` if its caller is gone, and what the host raises."""
         desk: _BridgeServer = self._desk.at
         return desk.ask(text, given, changes=False)
 
@@ -79,7 +80,7 @@ class ThreadBridge:
         return desk.ask(text, given, changes=True)
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """What the work returns or raises, which is done in a thread. If this is cancelled, it gets no more answers."""
+        """Run work in a thread and return its result. If this is cancelled, its requests raise ``Stopped``."""
         outcome: Future[T] = Future()
         desk = _BridgeServer()
 
@@ -87,7 +88,7 @@ class ThreadBridge:
             self._desk.at = desk
             try:
                 outcome.set_result(work())
-            except BaseException as error:  # noqa: BLE001 — raised again by whoever waits
+            except BaseException as error:  # noqa: BLE001 — raised again in the caller
                 outcome.set_exception(error)
             desk.left.put(None)
 
@@ -98,7 +99,7 @@ class ThreadBridge:
                 try:
                     put = self._host.change if question.changes else self._host.ask
                     answer = await put(question.text, given=question.given)
-                except Exception as error:  # noqa: BLE001 — raised again by who asked
+                except Exception as error:  # noqa: BLE001 — raised again in the thread
                     desk.answer(question, error)
                 else:
                     desk.answer(question, answer)
@@ -108,6 +109,6 @@ class ThreadBridge:
             desk.close()
 
     def cancel(self) -> None:
-        """No work gets an answer any more. For the thread of the event loop."""
+        """Make all requests raise ``Stopped``. For the event loop's thread."""
         for desk in self._open:
             desk.close()

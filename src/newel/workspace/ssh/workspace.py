@@ -1,4 +1,4 @@
-"""The workspace on a host: the port over one connection. ``host.sh`` is its other half."""
+"""The workspace on a host, over one connection. ``host.sh`` is the host's side."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"
-"""Stands for every content where ``host.sh`` is told what to expect."""
+"""Tells ``host.sh`` to expect any content."""
 
 AT_ONCE: Final = 256
-"""Paths that are looked at in one request."""
+"""Paths to stat in one request."""
 
 _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
 
 
 class Refused(IntEnum):
-    """What the functions of ``host.sh`` answer when they do not do what they were asked."""
+    """Exit statuses of the functions of ``host.sh`` for a refused request."""
 
     DIRECTORY = 10
     NOT_REGULAR = 11
@@ -51,10 +51,8 @@ class Refused(IntEnum):
 
 
 class SshWorkspace:
-    """Files and processes of a host, seen from the directory that its target names.
-
-    ``root`` is another directory than that, as ``resolve`` returns it: one connection may carry several. ``limits`` bound
-    the output of commands; long ones are kept on this machine.
+    """Files and processes of a host, relative to the target's directory, or to ``root``: one connection can serve several
+    workspaces. ``limits`` bound the output of commands; long outputs are stored on this machine.
     """
 
     def __init__(
@@ -104,13 +102,13 @@ class SshWorkspace:
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
     ) -> bytes:
-        # Not every `head` can be asked for nothing.
+        # Not every `head` accepts a count of 0.
         most = "-" if size is None else str(max(1, size))
-        words = ["newel_read", path, str(start + 1), most]
+        args = ["newel_read", path, str(start + 1), most]
         if nofollow:
             folder, name = posixpath.split(path)
-            words = ["newel_read_there", name or ".", *words[2:], folder, *paths.parts(folder)]
-        answer = await self._ask(*words)
+            args = ["newel_read_there", name or ".", *args[2:], folder, *paths.parts(folder)]
+        answer = await self._ask(*args)
         self._check("read", path, answer)
         return answer.data[:size]
 
@@ -119,14 +117,14 @@ class SshWorkspace:
     ) -> WriteResult:
         sha256, beside = hashlib.sha256(data).hexdigest(), beside_name()
         folder, name = posixpath.split(path)
-        words = (
+        args = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
             *("-" if mode is None else f"{mode & 0o777:04o}", folder, *paths.parts(folder)),
         )
         try:
-            answer = await self.connection.change(_script(words), given=data)
+            answer = await self.connection.change(_script(args), given=data)
         except ConnectionLost as lost:
-            # Without the file beside it nothing can take the file's place any more: what is there now, stays.
+            # Once its temporary file is removed, the write can no longer take effect: the current content is final.
             removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
             if await self._came_true(f"{removed}; {_script(('newel_is', sha256, path))}"):
                 return WriteResult(sha256)
@@ -136,9 +134,9 @@ class SshWorkspace:
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         folder, name = posixpath.split(path)
-        words = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
+        args = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
         try:
-            answer = await self.connection.change(_script(words))
+            answer = await self.connection.change(_script(args))
         except ConnectionLost as lost:
             if await self._came_true(_script(("newel_is", ABSENT, path))):
                 return
@@ -155,21 +153,29 @@ class SshWorkspace:
         if answer.status == 1 and protocol.reason(answer) in _NOT_THERE:
             return None
         self._check("look at", path, answer)
-        return protocol.thing(answer.data)
+        return protocol.node(answer.data)
 
-    async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
+    async def become(self, path: str, node: FileNode | None, /, *, expect: FileNode | None) -> None:
         folder, name = posixpath.split(path)
-        bits = f"{stat.S_IMODE(thing.mode if thing else 0):05o}"  # five digits: fewer leave a folder its group's bit
-        words = ("newel_become", name, *_words(expect), *_words(thing), bits, folder, *paths.parts(folder))
+        bits = f"{stat.S_IMODE(node.mode if node else 0):05o}"  # five digits: with fewer, GNU chmod keeps a folder's set-group-ID bit
+        args = (
+            "newel_become",
+            name,
+            *_node_args(expect),
+            *_node_args(node),
+            bits,
+            folder,
+            *paths.parts(folder),
+        )
         try:
-            answer = await self.connection.change(_script(words))
+            answer = await self.connection.change(_script(args))
         except ConnectionLost as lost:
-            if await self.look(path) == thing:
+            if await self.look(path) == node:
                 return
             raise self._undone("changed", path) from lost
         if answer.status == Refused.NOT_EXPECTED:
             raise StaleFile(f"{path} was replaced by something else in the meantime.")
-        self._check("remove" if thing is None else "write", path, answer)
+        self._check("remove" if node is None else "write", path, answer)
 
     async def run(
         self,
@@ -189,7 +195,9 @@ class SshWorkspace:
             on_output=on_output,
             env=env,
         )
-        return msgspec.structs.replace(done, whole="")  # the file of a long output is here, not on the host
+        return msgspec.structs.replace(
+            done, whole=""
+        )  # the stored output is on this machine, not on the host
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         asking, git = self._git()
@@ -211,7 +219,7 @@ class SshWorkspace:
         from newel.workspace.snapshots.manager import SnapshotManager
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
-        own = f"{self.connection.info.home}/.newel"  # copies of projects lie there
+        own = f"{self.connection.info.home}/.newel"  # contains copies of projects
         files = SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
         return SnapshotManager(files, blobs, limits=limits, index=index)
 
@@ -227,7 +235,7 @@ class SshWorkspace:
         connection, home = self.connection, self.connection.info.home
         disk = await SshMirrorBackend.open(connection, self._root, home, connection.attach)
         connection.attach(partial(disk.keep, lambda: connection.state.is_connected))
-        # The host may be this machine.
+        # The host may be this machine, so exclude local paths, too.
         away = (f"{home}/.newel", f"{home}/.newel/copies", str(folder), *left_out)
         relative = [posixpath.relpath(path, self._root) for path in away]
         return Mirror(disk, limits or MirrorLimits(), relative)
@@ -239,13 +247,13 @@ class SshWorkspace:
 
         asking = ThreadBridge(self.connection)
         git = HostGit(RootedShell(asking, self._root))
-        return asking, GitView(self._root, git.ask, git.top_of)
+        return asking, GitView(self._root, git.ask, git.find_repository)
 
-    async def _ask(self, *words: str) -> HostAnswer:
-        return await self.connection.ask(_script(words))
+    async def _ask(self, *args: str) -> HostAnswer:
+        return await self.connection.ask(_script(args))
 
     async def _came_true(self, script: str) -> bool:
-        """What the host says once it is back; before that, nothing is known, and the error says so."""
+        """Ask the host once it is back whether a change was made; raises if it does not come back."""
         return (await self.connection.ask(script)).status == 0
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
@@ -260,7 +268,7 @@ class SshWorkspace:
             return None
 
     def _check(self, doing: Doing, path: str, answer: HostAnswer, expect: str | None = None) -> None:
-        """Raise what a function of ``host.sh`` refused, in the port's words."""
+        """Raise the port's error for a status of ``host.sh``."""
         match answer.status:
             case 0:
                 return
@@ -276,15 +284,15 @@ class SshWorkspace:
                 raise cannot(doing, path, "Permission denied")
             case _:
                 reason = protocol.reason(answer)
-                if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder is gone
+                if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder was deleted
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)
 
 
-def _words(thing: FileNode | None) -> tuple[str, str]:
-    """As ``newel_become`` takes it."""
-    return (f"{thing.mode:x}", os.fsdecode(thing.target)) if thing else ("-", "")
+def _node_args(node: FileNode | None) -> tuple[str, str]:
+    """Arguments for ``newel_become``."""
+    return (f"{node.mode:x}", os.fsdecode(node.target)) if node else ("-", "")
 
 
-def _script(words: Iterable[str]) -> str:
-    return " ".join(map(quote, words))
+def _script(args: Iterable[str]) -> str:
+    return " ".join(map(quote, args))

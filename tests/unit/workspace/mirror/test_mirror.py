@@ -119,7 +119,7 @@ async def _live_through(disk: str, folder: Path, rounds: list[Round]) -> None:
                 put(project / name, text)
             for name, text in by_agent:
                 put(Path(mirror.root, name), text)
-                mirror.touched(name)
+                mirror.invalidate(name)
             for name in linked:
                 _link(mirror, name, outside)
             contents = {
@@ -138,7 +138,7 @@ def _link(mirror: Mirror, name: str, outside: Path) -> None:
     """What a command may do; the files that are gone by it are known, and so is the name itself."""
     place = Path(mirror.root, name)
     for path in [place, *place.rglob("*")]:
-        mirror.touched(str(path.relative_to(mirror.root)))
+        mirror.invalidate(str(path.relative_to(mirror.root)))
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     place.unlink(missing_ok=True)
@@ -193,7 +193,7 @@ async def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out
     shutil.rmtree(f"{mirror.root}/src")
     (copy_in(mirror) / "src").symlink_to(outside)
     for name in ("src", "src/a.py", "src/b.py"):
-        mirror.touched(name)
+        mirror.invalidate(name)
     (project / "src" / "b.py").unlink()
     await update(mirror, src__new=FileContent(b"new\n", 0o644), src__a=None)
     assert {path.name: path.read_text() for path in outside.iterdir()} == {
@@ -214,7 +214,7 @@ async def test_a_link_that_an_agent_put_in_place_of_a_file_is_not_written_throug
     for name in ("copied", "proposed"):
         (copy_in(mirror) / name).unlink()
         (copy_in(mirror) / name).symlink_to(tmp_path / name)
-        mirror.touched(name)
+        mirror.invalidate(name)
     await update(mirror, proposed=FileContent(b"new\n", 0o644))
     assert [(tmp_path / name).read_text() for name in ("copied", "proposed")] == ["precious\n"] * 2
     assert tree(mirror.root) == {"copied": (0o644, b"mine\n"), "proposed": (0o644, b"new\n")}
@@ -305,8 +305,8 @@ async def test_what_git_ignores_is_left_out_of_a_project_that_is_too_large_and_t
     mirror = await mirrored(project, size=4000)
     await update(mirror)
     assert tree(mirror.root).keys() == {".gitignore", "a"}
-    assert ["node_modules" in words for words in mirror.told()] == [True]
-    assert mirror.told() == []
+    assert ["node_modules" in words for words in mirror.drain_notices()] == [True]
+    assert mirror.drain_notices() == []
 
 
 async def test_a_project_that_is_too_large_all_the_same_is_not_copied(project: Path, mirrored: Disks) -> None:
@@ -395,8 +395,8 @@ async def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Pat
     for number in range(300):
         (project / f"{number}").write_text(f"{number}")
     mirror = await mirrored(project)
-    mirror.begin()
-    mirror.begin()
+    mirror.start()
+    mirror.start()
     await update(mirror)
     assert tree(mirror.root) == tree(project)
 
@@ -406,7 +406,7 @@ def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, t
         (project / f"{number}").write_text(f"{number}")
     words = (
         "import sys, anyio; from pathlib import Path; from newel.workspace.local import LocalWorkspace\n"
-        "m = anyio.run(LocalWorkspace(sys.argv[2]).mirror, Path(sys.argv[1])); m.begin()"
+        "m = anyio.run(LocalWorkspace(sys.argv[2]).mirror, Path(sys.argv[1])); m.start()"
     )
     for _ in range(3):
         done = subprocess.run(
@@ -437,7 +437,7 @@ async def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mi
     (project / ".git" / "refs" / "heads" / "broken").write_text(f"{'1' * 40}\n")
     mirror = await mirrored(project)
     await update(mirror)
-    assert ["do not rely on git" in words for words in mirror.told()] == [True]
+    assert ["do not rely on git" in words for words in mirror.drain_notices()] == [True]
     assert tree(mirror.root) == {"a": (0o644, b"one\n")}
 
 
@@ -471,7 +471,7 @@ async def main():
             for each in ("deep/new/more", "deep/new", "deep", ""):
                 (shut / each).chmod(bits)
             for each in ("sub/a", "sub/deep/b", "sub/deep/new/more/file"):
-                mirror.touched(each)
+                mirror.invalidate(each)
             await mirror.update({"sub/deep/new": FileContent(b"wanted", 0o644)})
             print(contents(mirror.root) == contents(project) | {"sub/deep/new": "wanted"})
         for each in ("deep", ""):

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.workspace.process import process_mark
-from newel.workspace.process.process_mark import LINE, ProcessMark
+from newel.workspace.process.process_mark import LINE_BYTES, ProcessMark
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
 
@@ -39,33 +39,35 @@ def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
 
 def test_a_process_is_known_by_any_of_its_marks() -> None:
     with running(THEIRS.mark, OURS.mark):
-        assert process_mark.live([OURS])
-        assert process_mark.live([THEIRS])
-    assert not process_mark.live([OURS, THEIRS])
+        assert process_mark.is_running([OURS])
+        assert process_mark.is_running([THEIRS])
+    assert not process_mark.is_running([OURS, THEIRS])
 
 
 def test_a_mark_in_another_variable_is_none() -> None:
     """An agent that prints its environment into a variable makes no relatives by it."""
     with running(other=OURS.mark):
-        assert not process_mark.live([OURS])
+        assert not process_mark.is_running([OURS])
 
 
 def test_a_process_is_known_by_its_session() -> None:
     with running() as process:
-        assert process_mark.live([ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid))])
+        assert process_mark.is_running(
+            [ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid))]
+        )
 
 
 def test_a_number_that_was_given_to_another_process_is_spared() -> None:
     with running() as process:
         recycled = ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid) - 1)
         process_mark.signal([recycled], signal.SIGKILL)
-        assert not process_mark.live([recycled])
+        assert not process_mark.is_running([recycled])
         assert process.poll() is None
 
 
 def test_a_command_that_has_not_started_is_nobody_s() -> None:
     """Threads of the kernel have the session 0."""
-    assert not process_mark.live([OURS])
+    assert not process_mark.is_running([OURS])
 
 
 def test_only_the_commands_that_are_named_are_ended() -> None:
@@ -78,5 +80,5 @@ def test_only_the_commands_that_are_named_are_ended() -> None:
 @given(st.integers(0, 2**31 - 1), st.integers(0, 10**15))
 def test_a_line_of_the_table_tells_all(session: int, began: int) -> None:
     origin = ProcessMark(os.urandom(16).hex(), session, began)
-    assert len(origin.line()) == LINE
+    assert len(origin.line()) == LINE_BYTES
     assert ProcessMark.read(origin.line()) == origin

@@ -48,7 +48,7 @@ WITHOUT_PROC = "s,/proc,/none,g"
 WITHOUT_ENVIRONMENTS = f"{WITHOUT_PROC}; s/^ps -AEww/echo 0 0 0 S kernel; ps -Aww/; s/axeww/axww/"
 """As on macOS, which shows nothing of the environments of its own programs; and a process is its own parent."""
 
-SLOW_TO_BEGIN = "s/^dress$/sleep 0.5; dress/"
+SLOW_TO_BEGIN = "s/^export_variables$/sleep 0.5; export_variables/"
 
 BLIND_GREP = """#!/bin/sh
 # As grep in a busybox made without GNU's regular expressions, which sees of each line what comes before the first NUL:
@@ -223,7 +223,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
         with_shell(tmp_path / "bin", shell), timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2)
     )
     command = f"trap '{ends}' TERM; echo begun; sleep 1000 & wait"
-    with pytest.raises(ConnectionLost, match="outcome is unknown, and it was not run again") as error:
+    with pytest.raises(ConnectionLost, match="outcome is unknown and it was not run again") as error:
         await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
     assert re.search(
         "sent no heartbeat .* suspended.*Its output so far:\nbegun\n", str(error.value), re.DOTALL

@@ -74,7 +74,7 @@ async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_updat
             mirror = await mirror_on(connection, project)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_drop_while_copying, server)
-                with pytest.raises(ConnectionLost, match="Nothing of the project was touched"):
+                with pytest.raises(ConnectionLost, match="The project is unchanged"):
                     await mirror.update({})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(mirror.update, {"new": FileContent(b"new\n", 0o644)})
@@ -137,10 +137,10 @@ async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
     async with connected(Target("host", path=str(project)), config=str(sshd.config)) as connection:
         mirror = await SshWorkspace(connection).mirror(tmp_path)
         await mirror.update({})
-        assert mirror.told() == ["The copy lacks secret, which is not readable."]
+        assert mirror.drain_notices() == ["The copy lacks secret, which is not readable."]
         assert contents(mirror.root) == {"a": b"a", "z": b"z"}
         await mirror.update({})
-        assert mirror.told() == []
+        assert mirror.drain_notices() == []
 
 
 async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd
         )
         assert done.exit_code == 0
         for name in ("kept/below/a", "gone/below/a"):
-            mirror.touched(name)
+            mirror.invalidate(name)
         shutil.rmtree(project / "gone")
         (project / "gone").write_text("now a file")
         await mirror.update({})

@@ -17,7 +17,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import WorkspaceChanges
 from newel.workspace.ssh.port import HostAnswer
-from newel.workspace.ssh.snapshots.scripts import FLAVOURS, means, records
+from newel.workspace.ssh.snapshots.scripts import STAT_VARIANTS, parse_capabilities, records
 from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 from newel.workspace.ssh.target import Target
 from tests.needed import needed
@@ -101,7 +101,7 @@ async def test_who_works_over_too_many_files_is_told_what_to_do(
     await anyio.run_process(
         [needed("git"), "init", "-q", str(root)]
     )  # so that nothing is left out for its name
-    with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a folder further down"):
+    with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a subfolder"):
         await SnapshotManager(SshSnapshotSource(host, str(root), ledger, listing=8192), ledger).take()
     looked = SnapshotManager(SshSnapshotSource(host, str(root / "shop"), ledger, listing=8192), ledger)
     await looked.take()
@@ -314,13 +314,13 @@ def test_the_facts_of_each_kind_of_stat_are_read_to_the_nanosecond() -> None:
         "stat": b"81ed 5 1700000000 1700000001 77 2",
         "bsd": b"81ED 5 1700000000.123456789 1700000001.500000000 77 2",
     }
-    seen = {name: FLAVOURS[name].seen(facts) for name, facts in of.items()}
+    seen = {name: STAT_VARIANTS[name].seen(facts) for name, facts in of.items()}
     assert {each.st_mode for each in seen.values()} == {0o100755}
     assert seen["find"] == seen["bsd"]
     assert seen["bsd"].st_mtime_ns == 1_700_000_000_123_456_789
     assert seen["stat"].st_ctime_ns == 1_700_000_001_000_000_000
     said = b"41ed 5 1 1 1 2 .//.\nbsd .//\nsums shasum -a 256 .//\ngzip .//\nxargs a .//\n"
-    assert means(said, "/") == ("bsd", "shasum -a 256", True, 0o22)
+    assert parse_capabilities(said, "/") == ("bsd", "shasum -a 256", True, 0o22)
 
 
 async def test_a_file_of_an_impossible_year_is_a_file_like_others(

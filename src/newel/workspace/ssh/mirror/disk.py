@@ -1,8 +1,8 @@
-"""A project and its copy on a host: the copy lies in the home of the host's user, and is made there, many files at a request.
+"""Mirror backend for a project on a host. The copy is in the home of the host's user and is made there, many files a request.
 
-Nobody can be told there that a process here has ended, and there are no locks that any system has. So a copy has a lease: a
-file whose time is set anew, as long as its process lives and has a connection. A copy whose lease is old, by the clock of the
-file system that it is on, is removed by whoever makes the next one. One that was removed while its process slept is made again.
+The host cannot notice that a process on this machine has ended, and portable locks do not exist. So a copy has a lease: a file
+whose time is renewed as long as its process is alive and connected. A copy with a stale lease, by the clock of its file system,
+is removed by the next process that makes one. A copy that was removed while its process slept is made again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import anyio
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import new_id
-from newel.workspace.mirror.port import Copied, FileContent, Layout, LeftOut, Signature
-from newel.workspace.snapshots.local_source import SLACK
+from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, Layout, Signature
+from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.ssh import protocol
 from newel.workspace.ssh.mirror.scripts import MirrorScripts
 from newel.workspace.ssh.mirror.walk import MirrorWalk
@@ -35,33 +35,33 @@ from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
 Attach = Callable[[Callable[[], Coroutine[Any, Any, object]]], object]
-"""Has work done beside everything else, as long as there is a connection."""
+"""Runs work in the background until the connection is closed."""
 
-RENEWED: Final = 300.0
-"""Seconds between one sign that a copy is in use and the next."""
+RENEW_INTERVAL_S: Final = 300.0
+"""Between two renewals of a lease."""
 
-STALE: Final = 3_600 * 1_000_000_000
-"""Nanoseconds after which a copy whose lease was not renewed is nobody's: far more than a connection is away for."""
+STALE_NS: Final = 3_600 * 1_000_000_000
+"""The age at which a lease is stale: far longer than a connection is interrupted."""
 
-_LOOK: Final = 1.0
-_LAST: Final = 8.0
-"""Seconds: how often is looked whether a copy was let go of, and for how long its removal may hold up the end: longer than a
-request that is cancelled may take to come to its own."""
+_POLL_INTERVAL_S: Final = 1.0
+_RELEASE_TIMEOUT_S: Final = 8.0
+"""How often to check whether a copy was released, and how long its removal may delay the end: longer than a cancelled request
+takes to settle."""
 
 _BUSY: Final = 60.0
-_PAUSE: Final = 0.1
-"""Seconds: for how long an update that nobody waits for is waited for, and between one look at that and the next."""
+_BUSY_PAUSE_S: Final = 0.1
+"""Seconds to wait for an abandoned update to end, and between two checks."""
 
 _FILES: Final = 2000
 _SIZE: Final = 64 << 20
 _SENT: Final = 4 << 20
-"""Files, bytes to copy, and bytes to send, of one request: others wait for it."""
+"""Files, bytes to copy, and bytes to send in one request; other requests wait for it."""
 
 _NO_ROOM: Final = {"No space left on device": errno.ENOSPC, "Disk quota exceeded": errno.EDQUOT}
-"""What a host says of a full disk, in its words and in ours: what has to be done is the same here and there."""
+"""The host's messages for a full disk, handled as the local errors."""
 
 _FACTS: Final = 256
-"""Bytes that the facts of a file take, at most."""
+"""Upper bound of bytes for the facts of a file."""
 
 
 class SshMirrorBackend:
@@ -70,7 +70,7 @@ class SshMirrorBackend:
     def __init__(
         self, host: RemoteHostPort, layout: Layout, asking: ThreadBridge, shell: RootedShell, attach: Attach
     ) -> None:
-        """For work within ``asking``, whose ``shell`` is that of the project."""
+        """``shell`` is rooted in the project, and belongs to ``asking``."""
         self.layout = layout
         self._host = host
         self._asking = asking
@@ -79,23 +79,25 @@ class SshMirrorBackend:
         self._copy_shell = RootedShell(asking, layout.root)
         self._git = HostGit(shell, changes=True)
         self._walk = MirrorWalk(shell)
-        self._words = MirrorScripts(layout, shell.words.looks())
+        self._scripts = MirrorScripts(layout, shell.scripts.looks())
         self._clock = 0
-        """The time of the host's file system at the beginning of an update, in nanoseconds."""
+        """The host's file system time at the start of an update, in nanoseconds."""
         self._unused = threading.Event()
 
     @classmethod
     async def open(cls, host: RemoteHostPort, project: str, home: str, attach: Attach) -> Self:
-        """An empty copy of the project in Newel's folder of ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
+        """Create an empty copy of ``project`` in Newel's folder in ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
         asking = ThreadBridge(host)
 
         def make() -> Self:
             shell = RootedShell(asking, project)
-            copies = os.fsdecode(_checked(shell.change(_folder(f"{home}/.newel/copies"))).data)
+            copies = os.fsdecode(_check_answer(shell.change(_folder(f"{home}/.newel/copies"))).data)
             name = posixpath.basename(project).lstrip(".") or "files"
-            layout = Layout(project, HostGit(shell).top_of(project), f"{copies}/{name}-{new_id()[:8]}")
+            layout = Layout(
+                project, HostGit(shell).find_repository(project), f"{copies}/{name}-{new_id()[:8]}"
+            )
             disk = cls(host, layout, asking, shell, attach)
-            disk.hold()
+            disk.acquire()
             disk.sweep()
             return disk
 
@@ -111,117 +113,120 @@ class SshMirrorBackend:
             ) from error
 
     async def keep(self, is_up: Callable[[], bool]) -> None:
-        """Until the copy is let go of, show the host now and then that it is in use; then, or when this is cancelled, have it
-        removed. ``is_up``: whether there is a connection, which nothing here is to make.
+        """Renew the lease until the copy is released; then, or when this is cancelled, remove the copy. ``is_up`` tells whether
+        there is a connection, as nothing here may open one.
         """
         renewed = anyio.current_time()
         try:
             while not self._unused.is_set():
-                await anyio.sleep(_LOOK)  # it may be let go of in any thread
-                if is_up() and anyio.current_time() - renewed >= RENEWED:
+                await anyio.sleep(_POLL_INTERVAL_S)  # any thread may release it
+                if is_up() and anyio.current_time() - renewed >= RENEW_INTERVAL_S:
                     renewed = anyio.current_time()
                     with contextlib.suppress(WorkspaceError):
-                        await self._host.change(self._words.renew())
+                        await self._host.change(self._scripts.renew())
         finally:
             if is_up():
-                with anyio.move_on_after(_LAST, shield=True), contextlib.suppress(WorkspaceError):
-                    await self._host.change(self._words.let_go())
+                with (
+                    anyio.move_on_after(_RELEASE_TIMEOUT_S, shield=True),
+                    contextlib.suppress(WorkspaceError),
+                ):
+                    await self._host.change(self._scripts.release())
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await self._asking.run_in_thread(work)
 
-    def meanwhile(self, work: Callable[[], None]) -> None:
+    def run_in_background(self, work: Callable[[], None]) -> None:
         self._attach(partial(self._asking.run_in_thread, work))
 
-    def empty(self) -> None:
-        self._change(self._words.let_go())  # the next one that holds it makes it anew
+    def clear_copy(self) -> None:
+        self._change(self._scripts.release())  # the next `acquire` creates it again
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._unused.set()
 
-    def hold(self) -> bool:
+    def acquire(self) -> bool:
         until = time.monotonic() + _BUSY
-        while (said := [facts for facts, _ in records(self._change(self._words.hold()))]) == [b"busy"]:
+        while (said := [facts for facts, _ in records(self._change(self._scripts.acquire()))]) == [b"busy"]:
             if time.monotonic() > until:
                 raise WorkspaceError(
                     f"An earlier update of {self.layout.root} is still running on the host after its connection was lost. Try again."
                 )
-            time.sleep(_PAUSE)
+            time.sleep(_BUSY_PAUSE_S)
         *made, lease = [b"", *said]
-        self._clock = self._shell.words.seen(lease).st_mtime_ns
+        self._clock = self._shell.scripts.seen(lease).st_mtime_ns
         return b"made" not in made
 
     def sweep(self) -> None:
-        """Remove the copies that nobody uses."""
-        seen = records(self._change(self._words.leases()))
+        """Remove copies with stale leases."""
+        seen = records(self._change(self._scripts.leases()))
         stale = [
             (posixpath.dirname(os.fsdecode(path)), facts.decode(errors="replace"))
             for facts, path in seen
-            if self._shell.words.seen(facts).st_mtime_ns < self._clock - STALE
+            if self._shell.scripts.seen(facts).st_mtime_ns < self._clock - STALE_NS
         ]
         if stale:
-            self._shell.change(self._words.sweep(stale))
+            self._shell.change(self._scripts.sweep(stale))
 
-    def walk(self, left_out: LeftOut) -> Iterator[tuple[str, Signature]]:
+    def walk(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
         return self._walk.files(left_out)
 
-    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, Copied]]:
+    def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, CopyResult]]:
         for batch in _batches(sorted(files, key=posixpath.split), lambda path: files[path].size, _SIZE):
-            answer = self._change(self._words.copy(batch))
+            answer = self._change(self._scripts.copy(batch))
             shut = {path for facts, path in records(answer) if facts == b"shut"}
-            now = self._looked(batch)
+            now = self._signatures(batch)
             for path in batch:
                 if os.fsencode(path) in shut:
-                    yield path, Copied.SHUT
+                    yield path, CopyResult.UNREADABLE
                     continue
-                is_sure = now.get(path) == files[path] and files[path].changed < self._clock - SLACK
-                yield path, Copied.SURE if is_sure else Copied.UNSURE
+                is_sure = now.get(path) == files[path] and files[path].changed < self._clock - CLOCK_SLACK_NS
+                yield path, CopyResult.COPIED if is_sure else CopyResult.UNCERTAIN
 
     def remove(self, paths: Iterable[str]) -> None:
         for batch in _batches(paths, lambda _: 0, _SIZE):
-            self._change(self._words.remove(batch))
+            self._change(self._scripts.remove(batch))
 
     def write(self, contents: Mapping[str, FileContent]) -> None:
         paths = sorted(contents, key=posixpath.split)
         for batch in _batches(paths, lambda path: len(contents[path].data), _SENT):
-            self._change(self._words.clear(batch))
-            alike = self._alike(batch, contents)
+            self._change(self._scripts.clear(batch))
+            alike = self._find_unchanged(batch, contents)
             others = {path: contents[path] for path in batch if path not in alike}
             if others:
-                self._put(self._words.given, b"".join(content.data for content in others.values()))
-                self._change(self._words.write(others))
+                self._put(self._scripts.given, b"".join(content.data for content in others.values()))
+                self._change(self._scripts.write(others))
 
-    def ask_git(
-        self, folder: str, *words: str, given: bytes = b"", good: Collection[int] = (0,)
+    def run_git(
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
     ) -> bytes | None:
-        return self._git.ask(folder, *words, given=given, good=good)
+        return self._git.ask(folder, *args, given=given, ok_codes=ok_codes)
 
-    def bytes_of(self, path: str, /) -> bytes | None:
+    def read_file(self, path: str, /) -> bytes | None:
         answer = self._shell.ask(f"[ -f {quote(path)} ] && cat -- {quote(path)}")
         return answer.data if answer.status == 0 else None
 
-    def put_bytes(self, path: str, data: bytes, /) -> None:
+    def write_file(self, path: str, data: bytes, /) -> None:
         self._change(f"mkdir -p -- {quote(posixpath.dirname(path))} 2>&1")
         self._put(path, data)
 
     def _put(self, path: str, data: bytes) -> None:
-        _checked(self._shell.change_in("/", f"cat 2>&1 >{quote(path)}", data))
+        _check_answer(self._shell.change_in("/", f"cat 2>&1 >{quote(path)}", data))
 
     def _change(self, text: str) -> bytes:
-        return _checked(self._shell.change(text)).data
+        return _check_answer(self._shell.change(text)).data
 
-    def _looked(self, paths: list[str]) -> dict[str, Signature]:
-        """How files of the project are now."""
-        words = self._shell.words
+    def _signatures(self, paths: list[str]) -> dict[str, Signature]:
+        """The current signatures of project files."""
+        scripts = self._shell.scripts
         raw = [os.fsencode(path) for path in paths]
-        answer = self._shell.ask_of(raw, f"{words.looks()}; :", sum(len(path) + _FACTS for path in raw))
-        return {os.fsdecode(path): Signature.of(words.seen(facts)) for facts, path in records(answer)}
+        answer = self._shell.ask_of(raw, f"{scripts.looks()}; :", sum(len(path) + _FACTS for path in raw))
+        return {os.fsdecode(path): Signature.of(scripts.seen(facts)) for facts, path in records(answer)}
 
-    def _alike(self, paths: list[str], contents: Mapping[str, FileContent]) -> set[str]:
-        """Those files of the copy that have these contents already."""
-        words = self._copy_shell.words
+    def _find_unchanged(self, paths: list[str], contents: Mapping[str, FileContent]) -> set[str]:
+        """The files of the copy that already have these contents."""
+        scripts = self._copy_shell.scripts
         raw = [os.fsencode(path) for path in paths]
-        text = f"{words.looks()}; {words.sums()}; :"
+        text = f"{scripts.looks()}; {scripts.sums()}; :"
         modes: dict[str, int] = {}
         sums: dict[str, str] = {}
         for facts, name in records(
@@ -231,7 +236,7 @@ class SshMirrorBackend:
             if (sum_ := sum_of(facts, name)) is not None:
                 sums[path] = sum_
             else:
-                modes[path] = words.seen(facts).st_mode
+                modes[path] = scripts.seen(facts).st_mode
         return {
             path
             for path, (data, mode) in ((path, contents[path]) for path in paths)
@@ -240,12 +245,12 @@ class SshMirrorBackend:
 
 
 def _folder(path: str) -> str:
-    """Make a folder that only this user can enter, and print where it really is."""
+    """Create a folder that only this user can enter, and print its physical path."""
     word = quote(path)
     return f'(umask 077; mkdir -p -- {word}) 2>&1 && cd -P -- {word} 2>&1 && [ -w . ] && printf %s "$PWD"'
 
 
-def _checked(answer: HostAnswer) -> HostAnswer:
+def _check_answer(answer: HostAnswer) -> HostAnswer:
     if answer.status != 0:
         reason = protocol.reason(answer)
         if number := _NO_ROOM.get(reason):

@@ -1,4 +1,4 @@
-"""What a host is told to do with a copy of a project, as sh text."""
+"""Shell scripts that manage a copy of a project on a host."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from newel.workspace.mirror.port import FileContent, Layout
 from newel.workspace.ssh.port import quote
 
 LEASE: Final = ".newel-lease"
-"""The file in the folder of a copy whose time tells when it was last known to be in use."""
+"""The file in a copy's folder whose time is the last sign of use."""
 
 GONE: Final = ".gone"
 _GIVEN: Final = ".newel-given"
 _BUSY: Final = ".newel-busy"
-"""Holds the number of the process that works in the copy; without the file, or with another number in it, that stops."""
+"""Contains the ID of the process that updates the copy; that stops if the file is gone or has another ID."""
 _ENDING: Final = ".newel-ending"
-"""The same of one that was told to stop."""
+"""The same, for a process that was told to stop."""
 
 _WORDS: Final = 64_000
-"""Bytes of names that one program is given: no system takes less."""
+"""Bytes of names to pass to one program, which every system accepts."""
 
 _PRELUDE: Final = """\
 newel_me=$(exec sh -c 'echo "$PPID"')
 { echo "$newel_me" >"$place/.newel-busy"; } 2>&1 || exit 1
 trap 'rm -f -- "$place/.newel-busy"' 0
 set -C
-newel_in() { # parts: into the folder of the copy, as one that may be written; what is no folder there, or a link, gives way
+newel_in() { # parts: enters the folder of the copy, made writable; replaces anything on the way that is not a real folder
   read -r newel_f <"$place/.newel-busy" && [ "$newel_f" = "$newel_me" ] || { echo ': it was stopped'; return 1; }
   cd -P -- "$place" 2>&1 || return
   newel_p=$place made=
@@ -45,14 +45,14 @@ newel_in() { # parts: into the folder of the copy, as one that may be written; w
     [ "$PWD" = "$newel_p" ] || { echo ': a link stands in the way'; return 1; }
   done
 }
-newel_out() { # ./names: have nothing there; in a folder that was just made, nothing is
+newel_out() { # ./names: removes them; a folder that was just made is empty
   [ "$made" ] || rm -rf -- "$@" || newel_force "$@"
 }
-newel_force() { # paths that do not begin with a dash: remove them and what may not be written; no link is followed
+newel_force() { # paths without a leading dash: removes them, even unwritable folders; follows no link
   find "$@" -type d -exec chmod u+rwx {} \\;
   rm -rf -- "$@" 2>&1
 }
-newel_copy() { # files of the project: copy them to here; which may not be read is printed
+newel_copy() { # files of the project: copies them here; prints the unreadable ones
   cp -RPp -- "$@" . 2>/dev/null && return
   for newel_f do # which of them was it?
     rm -rf -- "./${newel_f##*/}" 2>&1 || return
@@ -65,7 +65,7 @@ newel_copy() { # files of the project: copy them to here; which may not be read 
     fi
   done
 }
-newel_write() { # where, counted from 1, and how much of what was given, mode, name: a new file of that
+newel_write() { # first byte (from 1) and length in $given, mode, name: creates a file with that part
   { if [ "$2" = 0 ]; then :; else tail -c "+$1" -- "$given" | head -c "$2"; fi >"$4" && chmod -- "$3" "$4"; } 2>&1
 }
 """
@@ -74,11 +74,11 @@ _SWEEP: Final = (
     "(for f in ./.*" + GONE + '; do rm -rf -- "$f" || '
     '{ find "$f" -type d -exec chmod u+rwx {} \\; ; rm -rf -- "$f"; }; done) </dev/null >/dev/null 2>&1 &'
 )
-"""Removes what is no longer used; nobody waits for it."""
+"""Removes released copies, in the background."""
 
 
 Command = Callable[[str, Sequence[str]], str]
-"""What is to be done in a folder with some names of it."""
+"""Makes the command for some names in a folder."""
 
 
 class MirrorScripts:
@@ -89,12 +89,12 @@ class MirrorScripts:
         self._looks = looks
         self._copies, self._name = posixpath.split(layout.place)
         self.given = f"{layout.place}/{_GIVEN}"
-        """The file for what is sent."""
+        """The file that receives the contents to write."""
         project = quote(layout.project.rstrip("/"))
         self._before = f"place={quote(layout.place)} project={project} given={quote(self.given)}\n{_PRELUDE}"
 
     def copy(self, paths: Iterable[str]) -> str:
-        """Copy files of the project, each to where it belongs in the copy."""
+        """Copy project files to the same paths in the copy."""
         return self._each_folder(
             paths,
             lambda folder, names: (
@@ -107,11 +107,11 @@ class MirrorScripts:
         return self._each_folder(paths, lambda _, names: f"newel_out {_here(names)}")
 
     def clear(self, paths: Iterable[str]) -> str:
-        """Let the folders of these files be folders."""
+        """Make the parents of these files real folders."""
         return self._each_folder(paths, lambda _folder, _names: ":")
 
     def write(self, contents: dict[str, FileContent]) -> str:
-        """Write files; their contents are in ``given``, in this order."""
+        """Write files; ``given`` has their contents, in this order."""
         at = 1
 
         def commands(folder: str, names: Sequence[str]) -> Iterator[str]:
@@ -127,9 +127,9 @@ class MirrorScripts:
 
         return self._each_folder(contents, lambda folder, names: " && ".join(commands(folder, names)))
 
-    def hold(self) -> str:
-        """Print how the lease is, just renewed; before that ``made`` if there was none, so that the copy is empty now. Or only
-        ``busy``, if an update that nobody waits for any more, as its connection was lost, still does its last.
+    def acquire(self) -> str:
+        """Renew the lease and print its facts; before them ``made`` if there was none, so that the copy is empty now. Or print only
+        ``busy`` while an update whose connection was lost is still ending.
         """
         copies, name = quote(self._copies), quote(self._name)
         lease, busy, ending = (f"{name}/{each}" for each in (LEASE, _BUSY, _ENDING))
@@ -144,18 +144,18 @@ class MirrorScripts:
         return f"touch -c -- {quote(f'{self._layout.place}/{LEASE}')}"
 
     def leases(self) -> str:
-        """Print how all leases are, and begin to remove what was let go of."""
+        """Print the facts of all leases, and start to remove released copies."""
         return (
             f"cd -P -- {quote(self._copies)} && {{ {_SWEEP} set --; "
             f'for f in */{LEASE}; do set -- "$@" ".//$f"; done; {self._looks}; }}'
         )
 
-    def let_go(self) -> str:
+    def release(self) -> str:
         name = quote(self._name)
         return f"(cd -P -- {quote(self._copies)} && mv -- ./{name} ./.{name}{GONE} && {{ {_SWEEP} }}) >/dev/null 2>&1"
 
     def sweep(self, stale: Iterable[tuple[str, str]]) -> str:
-        """Remove copies whose leases are still as they were seen."""
+        """Remove copies whose leases have not changed since they were listed."""
         moved = "\n".join(
             f"set -- .//{quote(name)}/{LEASE}; case $({self._looks}) in {quote(facts)}\\ .//*) "
             f"mv -- ./{quote(name)} ./.{quote(name)}{GONE};; esac"
@@ -184,7 +184,7 @@ def _here(names: Iterable[str]) -> str:
 
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Names with the folder that they are in, a folder several times if it has many."""
+    """Group names by folder; a folder with many names comes several times."""
     split = (posixpath.split(path) for path in paths)
     for folder, pairs in groupby(split, key=lambda pair: pair[0]):
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""The contents of a host's files, many in one answer."""
+"""Transfers the contents of a host's files, many in one answer."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from newel.agent.errors import NewelError, WorkspaceError
-from newel.workspace.snapshots.local_source import SLACK
+from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.snapshots.port import BlobStore, Reading
 from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
-from newel.workspace.ssh.snapshots.scripts import Seen, records, sum_of, time_of
+from newel.workspace.ssh.snapshots.scripts import HostFileStat, records, sum_of, time_of
 
 _BATCH: Final = 4 << 20
 _FILES: Final = 512
 _NAMES: Final = 24_000
-"""Bytes of contents, files, and bytes of names, that one request is about. So many names ``xargs`` gives to one program."""
+"""Limits of one request: bytes of contents, files, and bytes of names, which ``xargs`` must pass to one process."""
 
 _FACTS: Final = 256
-"""Bytes that the facts of a file take, and its sum, at most."""
+"""Upper bound of bytes for the facts of a file and its sum."""
 
 _LINK: Final = 4096
-"""Bytes of where a link leads, at most."""
+"""Upper bound of bytes for a link's target."""
 
 _TRIES: Final = 3
 
 
 class _FoundFile(NamedTuple):
-    """``aged``: what was written later may be written again with the same times. ``shut`` cannot be read."""
+    """``aged``: a later write may not show in the times (nanoseconds). ``shut`` are unreadable."""
 
     aged: int
-    seen: dict[bytes, Seen]
+    seen: dict[bytes, HostFileStat]
     shut: set[bytes]
     sums: dict[bytes, str]
 
 
 class Contents:
-    """Reads files. ``blobs`` is where contents go: those that are there are not brought again."""
+    """Reads files. Contents that ``blobs`` has are not transferred again."""
 
     def __init__(self, shell: RootedShell, blobs: BlobStore) -> None:
         self._shell = shell
@@ -62,7 +62,7 @@ class Contents:
                 seen = found.seen[path]
                 yield path, Reading(target, seen, fresh=seen.st_ctime_ns > found.aged)
             waiting = [path for path in waiting if path not in links]
-            wanted: dict[bytes, Seen] = {}
+            wanted: dict[bytes, HostFileStat] = {}
             for path in waiting:
                 result = self._without_bringing(path, found, limit)
                 if result is None:
@@ -75,7 +75,7 @@ class Contents:
                 for path, seen in group.items():
                     data = contents.get(path)
                     if data is None or found.sums.get(path) not in {None, hashlib.sha256(data).hexdigest()}:
-                        waiting.append(path)  # it was written meanwhile, or another was
+                        waiting.append(path)  # this file or another was written in the meantime
                     else:
                         yield path, Reading(data, seen, fresh=seen.st_ctime_ns > found.aged)
             if not waiting:
@@ -87,28 +87,28 @@ class Contents:
             yield batch[0], self._torn(batch[0], limit)
 
     def _look(self, paths: list[bytes]) -> _FoundFile:
-        words = self._shell.words
+        scripts = self._shell.scripts
         aged = 0
-        seen: dict[bytes, Seen] = {}
+        seen: dict[bytes, HostFileStat] = {}
         shut: set[bytes] = set()
         sums: dict[bytes, str] = {}
         most = _FACTS + sum(2 * len(path) + _FACTS for path in paths)
-        for facts, path in records(self._shell.ask_of(paths, words.facts(), most)):
+        for facts, path in records(self._shell.ask_of(paths, scripts.facts(), most)):
             if (now := time_of(facts)) is not None:
-                aged = now - SLACK
+                aged = now - CLOCK_SLACK_NS
             elif (sum_ := sum_of(facts, path)) is not None:
                 if sum_:
                     sums[path] = sum_
             elif facts == b"!":
                 shut.add(path)
             else:
-                seen[path] = words.seen(facts)
+                seen[path] = scripts.seen(facts)
         return _FoundFile(aged, seen, shut, sums)
 
     def _targets(self, links: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-        """Where links lead; None if one is none by now, which the next look finds out."""
+        """The targets of links; None for one that was replaced, which the next scan finds out."""
         most = _FACTS + sum(len(path) + _LINK for path in links)
-        answer = self._shell.ask_of(links, self._shell.words.targets(), most) if links else b""
+        answer = self._shell.ask_of(links, self._shell.scripts.targets(), most) if links else b""
         pieces = answer.split(b"\0")
         told = {
             path.removeprefix(b".//"): target
@@ -117,7 +117,7 @@ class Contents:
         return ((path, told.get(path)) for path in links)
 
     def _without_bringing(self, path: bytes, found: _FoundFile, limit: int) -> Reading | OSError | None:
-        """What can be said of a file as it is; None if its content is needed."""
+        """The result for a file without a transfer; None if its content is needed."""
         seen = found.seen.get(path)
         if path in found.shut and (seen is None or stat.S_ISREG(seen.st_mode)):
             return _error(errno.EACCES, path)
@@ -133,16 +133,16 @@ class Contents:
             return Reading(data, seen, fresh=seen.st_ctime_ns > found.aged)
         return None
 
-    def _bring(self, files: dict[bytes, Seen]) -> dict[bytes, bytes]:
-        """The contents of those files that were as they are all the time; none if they cannot be told apart."""
+    def _bring(self, files: dict[bytes, HostFileStat]) -> dict[bytes, bytes]:
+        """The contents of the files that did not change meanwhile; empty if they cannot be told apart."""
         total = sum(seen.st_size for seen in files.values())
         most = total + sum(len(path) + _FACTS for path in files)
-        words = self._shell.words
-        data = self._shell.ask_of(files, words.contents(total), most)
+        scripts = self._shell.scripts
+        data = self._shell.ask_of(files, scripts.contents(total), most)
         if data[total : total + 1] != b"\n":
             return {}
         try:
-            now = {path: words.seen(facts) for facts, path in records(data[total + 1 :])}
+            now = {path: scripts.seen(facts) for facts, path in records(data[total + 1 :])}
         except WorkspaceError:
             return {}
         contents: dict[bytes, bytes] = {}
@@ -154,7 +154,7 @@ class Contents:
         return contents
 
     def _torn(self, path: bytes, limit: int) -> Reading | OSError:
-        """A file that never stays as it is for long enough."""
+        """Read a file that keeps changing."""
         seen = self._look([path]).seen.get(path)
         if seen is None or not stat.S_ISREG(seen.st_mode):
             return _error(errno.ENOENT, path)
@@ -181,9 +181,9 @@ def _batches(wanted: Iterable[tuple[str, int]]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def _groups(files: dict[bytes, Seen]) -> Iterator[dict[bytes, Seen]]:
-    """Files whose contents go into one answer: their sizes may be others than was expected."""
-    group: dict[bytes, Seen] = {}
+def _groups(files: dict[bytes, HostFileStat]) -> Iterator[dict[bytes, HostFileStat]]:
+    """Split files by the size of one answer: actual sizes may differ from the expected ones."""
+    group: dict[bytes, HostFileStat] = {}
     size = 0
     for path, seen in files.items():
         if group and size + seen.st_size > _BATCH:

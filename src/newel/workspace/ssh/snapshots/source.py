@@ -1,7 +1,7 @@
-"""A project's directories and files on a host, for looks at what a command changed there.
+"""Snapshot source for a project on a host.
 
-One request lists all of them, and is answered with nothing if that is what was listed before: the host compares. Contents
-are hashed there, and only those that are not in the store are brought here, many in one answer. Nothing is written there.
+One request lists all files; the answer is empty if the listing's hash has not changed. Contents are hashed on the host, and
+only those that the store lacks are transferred, many in one answer. Nothing is written there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from newel.workspace.ssh.port import RemoteHostPort
 from newel.workspace.ssh.shell import AnswerTooLong
 from newel.workspace.ssh.snapshots.contents import Contents
 from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
-from newel.workspace.ssh.snapshots.scripts import PRUNED, SHUT, TooMuch, is_folder, records
+from newel.workspace.ssh.snapshots.scripts import PRUNED, SHUT, AnswerTooLarge, is_folder, records
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
 
-LISTING: Final = 256 << 20
-"""Bytes of a listing: more than a million names."""
+MAX_LISTING_BYTES: Final = 256 << 20
+"""More than a million names."""
 
 
 class SshSnapshotSource:
@@ -42,25 +42,25 @@ class SshSnapshotSource:
         blobs: BlobStore,
         *,
         excluded: Iterable[str] = (),
-        listing: int = LISTING,
+        listing: int = MAX_LISTING_BYTES,
     ) -> None:
         self.root = root
-        self._most = listing
-        # Paths of this machine; but the host may be this machine, and a Newel that works there has its own at the same place.
+        self._max_listing = listing
+        # Paths of this machine. They apply to the host, too: it may be this machine, or have its own Newel at the same place.
         self.excluded: Collection[str] = frozenset(posixpath.relpath(path, root) for path in excluded)
         self._asking = ThreadBridge(host)
         self._shell = RootedShell(self._asking, root)
         git = HostGit(self._shell)
-        self.rules = IgnoreRules(root, git.ask, git.top_of)
+        self.rules = IgnoreRules(root, git.ask, git.find_repository)
         self._contents = Contents(self._shell, blobs)
-        self._known = ""
-        """The hash of the last listing of all."""
+        self._listing_hash = ""
+        """The hash of the last complete listing."""
         self._listed: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        """What was listed and not asked for yet, by directory: names with facts."""
-        self._shut: dict[bytes, int] = {}
-        """Directories that could not be listed, and why: a number of ``errno``."""
+        """Listed entries that were not requested yet, by directory: names with facts."""
+        self._unreadable: dict[bytes, int] = {}
+        """Directories that could not be listed, with their ``errno``."""
         self._pruned = set(PRUNED)
-        """Names of directories that are listed without what is in them, as nobody has asked for that yet."""
+        """Names of directories whose contents are not listed, as they were not requested yet."""
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         return await self._asking.run_in_thread(work)
@@ -71,63 +71,63 @@ class SshSnapshotSource:
     # -- directories --------------------------------------------------------------------------------
 
     def touched(self, _linked: Iterable[str], /, *, everywhere: bool) -> Touched | None:
-        """The times of a file tell of a write under whatever name it has."""
-        self.finish()  # a look that failed may have left half of a listing
-        if everywhere or not self._known:
+        """Linked files need no special care: a file's times change whatever name it is written under."""
+        self.finish()  # a failed scan may have left half of a listing
+        if everywhere or not self._listing_hash:
             return None
-        return None if self._list_all(self._known) else {}
+        return None if self._list_all(self._listing_hash) else {}
 
     def start(self) -> None:
-        """What is asked for is fetched then."""
+        """Nothing to prepare: data is fetched on request."""
 
     def prefetch(self, paths: Iterable[str]) -> None:
         missing = [path for path in map(os.fsencode, paths) if path not in self._listed]
         if missing == [b""]:
             self._list_all("")
         elif missing:
-            # What is in there is to be compared, too, from now on.
+            # From now on their contents are compared, too.
             self._pruned.difference_update(path.rpartition(b"/")[2] for path in missing)
-            text = self._shell.words.listing(self._pruned)
-            with self._told():
-                listing = self._shell.ask_of((path or b"." for path in missing), text, self._most)
+            text = self._shell.scripts.listing(self._pruned)
+            with self._map_errors():
+                listing = self._shell.ask_of((path or b"." for path in missing), text, self._max_listing)
             self._list(missing, listing)
 
     def entries(self, path: str, names: Collection[str] | None) -> Entries:
         folder = os.fsencode(path)
         self.prefetch([path])
         listed = self._listed.pop(folder)
-        if number := self._shut.pop(folder, 0):
+        if number := self._unreadable.pop(folder, 0):
             raise OSError(number, os.strerror(number), path)
         for raw, facts in listed:
             name = os.fsdecode(raw)
             if names is None or name in names:
-                yield name, self._shell.words.seen(facts)
+                yield name, self._shell.scripts.seen(facts)
 
     def unwatch(self, path: str) -> None:
-        """Nothing is kept of a directory."""
+        """Nothing is watched."""
 
     def finish(self) -> None:
         self._listed.clear()
-        self._shut.clear()
+        self._unreadable.clear()
 
     def _list_all(self, known: str) -> bool:
-        """List all that is below the root, unless that is what is known."""
-        with self._told():
-            text = self._shell.words.listing_unless(known, self._pruned)
-            listing = self._shell.ask_here(text, self._most)
+        """List everything below the root; False if the listing has the known hash."""
+        with self._map_errors():
+            text = self._shell.scripts.listing_unless(known, self._pruned)
+            listing = self._shell.ask_here(text, self._max_listing)
         if listing:
             self._list([b""], listing)
-            self._known = hashlib.sha256(listing).hexdigest()
+            self._listing_hash = hashlib.sha256(listing).hexdigest()
         return bool(listing)
 
     @contextlib.contextmanager
-    def _told(self) -> Generator[None]:
+    def _map_errors(self) -> Generator[None]:
         try:
             yield
-        except (TooMuch, AnswerTooLong) as error:
+        except (AnswerTooLarge, AnswerTooLong) as error:
             raise WorkspaceError(
-                f"There are too many files below {self.root} to compare them: a list takes more than "
-                f"{self._most >> 20} MiB. Work in a folder further down; what changes there is recorded again."
+                f"There are too many files below {self.root} to record changes: their list is larger than "
+                f"{self._max_listing >> 20} MiB. Work in a subfolder instead."
             ) from error
 
     def _list(self, folders: Iterable[bytes], listing: bytes) -> None:
@@ -155,7 +155,9 @@ class SshSnapshotSource:
         most = sum(len(folder) + 16 for folder in self._listed)
         answer = self._shell.ask_of((folder or b"." for folder in self._listed), SHUT, most)
         for facts, path in records(answer):
-            self._shut[b"" if path == b"." else path] = errno.EACCES if facts == b"shut" else errno.ENOENT
+            self._unreadable[b"" if path == b"." else path] = (
+                errno.EACCES if facts == b"shut" else errno.ENOENT
+            )
 
     # -- the rest -----------------------------------------------------------------------------------
 
@@ -167,10 +169,10 @@ class SshSnapshotSource:
         return False
 
     def umask(self) -> int:
-        return self._shell.words.means.umask
+        return self._shell.scripts.capabilities.umask
 
     def clock_offset_ns(self) -> int:
-        return self._shell.ahead()
+        return self._shell.clock_offset_ns()
 
     def close(self) -> None:
         """Nothing is watched."""
