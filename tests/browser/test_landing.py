@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, flaws, open_agent, open_chat, say
+from tests.browser.bench import NARROW, Gate, Workbench, flaws, open_agent, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.proposing import ask, propose, proposing, replacing
 from tests.browser.review_scenarios import file, hunks, sidebar
@@ -74,8 +74,14 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     file(page, "evil.png").get_by_role("button", name="Open").click()
     whole = page.locator(".whole-file")
     expect(whole).to_contain_text("A new file · 22 B")
+    gate = Gate(page, "**/api/agent/content?*")
     file(page, "logo.png").get_by_role("button", name="Open").click()
     expect(whole).to_contain_text(f"{len(PICTURE) + 3} B → {len(PICTURE)} B")
+    with page.expect_response(
+        "**/api/agent/file?*logo.png*"
+    ):  # the file is read again while its pictures are on their way
+        page.evaluate("dispatchEvent(new Event('focus'))")
+    gate.open()
     for side in ("Before", "After"):
         picture = whole.get_by_role("img", name=f"{side} of logo.png")
         expect(picture).to_have_js_property("naturalWidth", 1)

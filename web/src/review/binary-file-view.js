@@ -47,8 +47,9 @@ export class BinaryFileView {
     setText(this.sizes, formatSizes(view));
     this.#buttons(isUp);
     const shown = `${view.base_file_hash} ${view.rev}`;
-    if (shown !== this.shown) this.#pictures();
+    if (shown === this.shown) return;
     this.shown = shown;
+    this.#pictures();
   }
 
   /** Whether an accepted change is not saved. */
@@ -138,13 +139,13 @@ export class BinaryFileView {
   // -- pictures -------------------------------------------------------------------------------------
 
   async #pictures() {
-    const { view } = this;
+    const { view, shown } = this;
     const proposes = view.hunks.some((hunk) => hunk.state !== "rejected");
     const sides = proposes ? [["base", "Before", view.base_size], ["buffer", "After", view.size]] : [["buffer", "", view.size]];
     const isPicture = PICTURE_NAME.test(this.path) && (view.kind === "binary" || view.hunks.length > 0); // large files are only stored for a review
     const wanted = isPicture ? sides.filter(([, , bytes]) => bytes !== null && bytes <= MAX_PICTURE_BYTES) : [];
     const figures = await Promise.all(wanted.map(([of, label]) => this.#picture(of, label).catch(() => null))); // then there is no picture
-    if (this.isOver || view !== this.view) return;
+    if (this.isOver || shown !== this.shown) return;
     this.#drop();
     this.urls = figures.filter(Boolean).map(({ url }) => url);
     fill(this.pictures, ...figures.map((figure) => figure?.el));
