@@ -268,9 +268,11 @@ class Agent:
         """
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
-    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+    async def answer(
+        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
+    ) -> AgentEnd:
         """``prompt`` with whole messages. With none the model goes on from where the conversation stands: after a
-        failure, or after a run that a crash cut off.
+        failure, or after a run that a crash cut off. ``transport`` replaces the agent's own for this run.
         """
         self._not_while_streaming()
         state = self.state
@@ -286,7 +288,7 @@ class Agent:
         try:
             with anyio.CancelScope() as self._scope:
                 config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
-                await self.transport.run(tuple(state.messages), prompts, config, watch)
+                await (transport or self.transport).run(tuple(state.messages), prompts, config, watch)
         finally:
             state.is_streaming, state.is_retrying, state.partial, self._scope = False, False, None, None
             state.pending_tool_calls.clear()

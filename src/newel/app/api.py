@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from newel.agent.errors import ConfigError
-from newel.app.agent_factory import AgentOptions, opened
+from newel.app.agent_factory import AgentOptions, open_agent
 from newel.config.settings import Flags, load_settings
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def open_coding_agent(
         ephemeral=ephemeral,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return opened(settings, options, ask)
+    return open_agent(settings, options, ask)

@@ -21,8 +21,8 @@ from newel.permissions.nested import enter
 from newel.text.sanitize import safe
 
 if TYPE_CHECKING:
-    from newel.app.lazy_host import RemoteHost
     from newel.terminal.jexida.ports import ModelBackend
+    from newel.workspace.ssh.lazy_connection import LazyConnection
 
 
 NO_HOST = f"""\
@@ -95,13 +95,14 @@ def _asked_for_host(asked: Options) -> Options:
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Options) -> int:
     from importlib.metadata import version
 
-    from newel.app.lazy_host import recorded, remote_host
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.agent import JexidaAgent
+    from newel.terminal.jexida.remote_host import RemoteHost, recorded
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
     from newel.terminal.ui.echo import Unechoed
+    from newel.workspace.ssh.lazy_connection import LazyConnection
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
@@ -113,8 +114,9 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     ssh_config = asked.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
         stack.enter_context(Unechoed())
-        host = await stack.enter_async_context(remote_host(target, config=ssh_config))
-        model, path = await _model(stack, newel, remote.model, host, asked)
+        connection = await stack.enter_async_context(LazyConnection.open(target, config=ssh_config))
+        host = RemoteHost(connection)
+        model, backend = await _open_model(stack, newel, remote.model, connection, asked)
         session = stack.enter_context(
             SessionManager(
                 directory=newel.home / "sessions",
@@ -126,7 +128,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         )
         talk = JexidaAgent(
             host,
-            path,
+            backend,
             model=model,
             user=there.user,
             routines=routines,
@@ -136,7 +138,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         if there.directory is not None and newel.record:
             recorders = RecorderRegistry(None if asked.ephemeral else newel.home, noted=newel.home)
             stack.callback(recorders.close)
-            host.opens = partial(recorded, talk, recorders)
+            host.open_workspace = partial(recorded, talk, recorders)
         return await run_jexida(
             talk,
             title=f"jexida {version('newel')}",
@@ -145,14 +147,22 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         )
 
 
-async def _model(
-    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Options
+async def _open_model(
+    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, connection: LazyConnection, asked: Options
 ) -> tuple[str, ModelBackend]:
-    from newel.app.remote_model import api_model, host_model
+    """The name of the model, and the way to it. Raises ``ConfigError`` and ``ProviderError``."""
+    from newel.terminal.jexida.model_backends import ApiModels, HostModels
 
-    if choice.through == "api":
-        return await stack.enter_async_context(api_model(newel, asked.model))
-    return await stack.enter_async_context(host_model(host, choice))
+    if choice.through != "api":
+        backend = HostModels(connection, choice)
+        stack.push_async_callback(backend.aclose)
+        return choice.name, backend
+    from newel.app.model_resolver import connect, find_endpoint, find_model
+
+    endpoint = await find_endpoint(newel)
+    client = connect(endpoint.base_url, endpoint.api_key)
+    stack.push_async_callback(client.aclose)
+    return asked.model or await find_model(newel, endpoint, client), ApiModels(client)
 
 
 def _with(settings: RemoteSettings, asked: Options) -> RemoteSettings:

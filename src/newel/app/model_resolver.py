@@ -19,12 +19,12 @@ from newel.text.redact_urls import shown_url
 from newel.text.sanitize import safe
 
 if TYPE_CHECKING:
-    from newel.app.host_programs import HostPrograms
-    from newel.app.hosts import ExecutionHost
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
+    from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.ssh.connection import SshConnection
 
 NAME_A_SERVER = """\
 For any OpenAI-compatible server:
@@ -103,11 +103,11 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_model(settings: Settings, ground: ExecutionHost) -> AsyncGenerator[ResolvedModel]:
-    """What the settings choose for work on a ground. Raises ``ConfigError`` and ``ProviderError``."""
+async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[ResolvedModel]:
+    """What the settings choose for work on a host. Raises ``ConfigError`` and ``ProviderError``."""
     async with AsyncExitStack() as stack:
-        if settings.host_model is not None and ground.programs is not None:
-            yield await _of_host(settings, settings.host_model, ground.programs, stack)
+        if settings.host_model is not None and host.connection is not None:
+            yield await _of_host(settings, settings.host_model, host.connection, stack)
         else:
             yield await _of_settings(settings, stack)
 
@@ -127,27 +127,27 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ResolvedMod
 
 
 async def _of_host(
-    settings: Settings, wanted: HostModel, there: HostPrograms, stack: AsyncExitStack
+    settings: Settings, wanted: HostModel, connection: SshConnection, stack: AsyncExitStack
 ) -> ResolvedModel:
     """The small model of the settings is one of the server's that they name, so that it is not asked for here."""
-    server = server_on(there, wanted.through, wanted.port)
+    server = server_on(connection, wanted.through, wanted.port)
     stack.push_async_callback(server.aclose)
     try:
-        name = model_on(await server.models(), wanted, there.place)
+        name = model_on(await server.models(), wanted, connection.place)
     except (ProviderError, NoModelOnHost) as error:
         if wanted.is_asked_for:
             raise
         try:
             return await _of_settings(settings, stack)
         except NoModelConfigured as nothing:
-            lacking = f"{there.place} has no model to ask. {error}\n"
+            lacking = f"{connection.place} has no model to ask. {error}\n"
             raise NoModelConfigured(f"{lacking}{nothing}", f"{lacking}{nothing.looked}") from error
     return ResolvedModel(
         server=server,
         provider=_asking(server, settings),
         name=name,
         facts=settings.models,
-        where=f"on {there.host} ({server.way})",
+        where=f"on {connection.host} ({server.way})",
         is_on_host=True,
     )
 
@@ -162,12 +162,14 @@ def _asking(server: ModelServer, settings: Settings) -> Provider:
     return Priced(provider, rates) if rates else provider
 
 
-def server_on(there: HostPrograms, through: Through, port: int) -> RemoteOllama | OllamaCli:
+def server_on(connection: SshConnection, through: Through, port: int) -> RemoteOllama | OllamaCli:
     """The client of a host's Ollama, which uses the connection that is there."""
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
 
-    return OllamaCli(there) if through == "run" else RemoteOllama(there.tunnel, there, port=port)
+    return (
+        OllamaCli(connection) if through == "run" else RemoteOllama(connection.tunnel, connection, port=port)
+    )
 
 
 def model_on(names: list[str], wanted: HostModel, place: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.agent_factory import AgentOptions, opened
+from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_strangers
 from newel.config.settings import Settings, load_settings
 from newel.terminal.command_names import in_a_shell
@@ -66,7 +66,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
     called = in_a_shell(settings.host)
-    async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
+    async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:

@@ -63,6 +63,14 @@ class LiveSnapshot(Wire, frozen=True, kw_only=True):
     outputs: dict[str, str] = {}
 
 
+class SequencedEvent(msgspec.Struct, frozen=True):
+    """An event of a run and its number; an ephemeral event, and a snapshot, have the number of the lasting event before."""
+
+    run: str
+    seq: int
+    event: RunEvent | LiveSnapshot
+
+
 class TabQuestion(Wire, frozen=True, kw_only=True):
     """Something that waits for a person.
 

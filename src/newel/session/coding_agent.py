@@ -121,10 +121,12 @@ class CodingAgent:
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
-    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+    async def answer(
+        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
+    ) -> AgentEnd:
         if prompts and self.news is not None and (message := await self.news()):
             await self.agent.append_message(message)
-        return await self.agent.answer(prompts)
+        return await self.agent.answer(prompts, transport=transport)
 
     def stop(self) -> None:
         self.agent.stop()

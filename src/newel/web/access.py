@@ -44,7 +44,7 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 — not bound here
         return f"http://{_authority(host, self.port)}/#token={self.token}"
 
-    def opens(self, tokens: Iterable[str]) -> bool:
+    def accepts(self, tokens: Iterable[str]) -> bool:
         """Whether one of these is the token; how long it takes says nothing of how wrong one is."""
         expected = self.token.encode()
         return any(hmac.compare_digest(token.encode(errors="replace"), expected) for token in tokens)

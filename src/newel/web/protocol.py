@@ -18,7 +18,6 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.mcp.server_status import ServerStatus
-from newel.runs.host_status import HostState
 from newel.runs.models import (
     Contract,
     LiveSnapshot,
@@ -30,6 +29,7 @@ from newel.runs.models import (
     TabTotals,
 )
 from newel.runs.run_events import RunEvent
+from newel.workspace.ssh.host_monitor import HostState
 
 VERSION = 1
 """Of this protocol; it grows when a reader of the one before would misread."""

@@ -36,9 +36,9 @@ MAX_BODIES: Mapping[str, int] = {
     "/api/agent/edit": 16 * 2**20,
 }
 """Bytes of a request's body, where not ``MAX_BODY``."""
-BODY_PATIENCE = 60.0
+BODY_TIMEOUT_S = 60.0
 """Seconds that a body may take to arrive."""
-PATIENCE = 30.0
+SEND_TIMEOUT_S = 30.0
 """Seconds that a reader may take nothing before it is given up."""
 
 CONTENT_SECURITY_POLICY = (
@@ -79,33 +79,33 @@ class Refusal(Exception):
 
 
 class SecurityMiddleware:
-    """ASGI middleware around the whole application. ``patience`` with readers and ``body_patience`` are in seconds."""
+    """ASGI middleware around the whole application. ``send_timeout`` and ``body_timeout`` are in seconds."""
 
     def __init__(
         self,
         app: ASGIApp,
-        door: ServerAccess,
+        access: ServerAccess,
         *,
-        patience: float = PATIENCE,
-        body_patience: float = BODY_PATIENCE,
+        send_timeout: float = SEND_TIMEOUT_S,
+        body_timeout: float = BODY_TIMEOUT_S,
     ) -> None:
         self._app = app
-        self._door = door
-        self._patience = patience
-        self._body_patience = body_patience
-        self._callers = Callers(door.port)
+        self._access = access
+        self._send_timeout = send_timeout
+        self._body_timeout = body_timeout
+        self._callers = Callers(access.port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        way_out = _TimedSend(send, self._patience)
+        way_out = _TimedSend(send, self._send_timeout)
         try:
             request = _RequestInfo(scope)
-            check(request, self._door)
+            check(request, self._access)
             await self._check_caller(request, scope)
             if request.writes:
-                receive = await _whole_body(request, receive, self._body_patience)
+                receive = await _whole_body(request, receive, self._body_timeout)
         except Refusal as refusal:
             await _refuse(scope, way_out, refusal)
             return
@@ -192,10 +192,10 @@ def _address(scope: Scope) -> str:
     return str(mapped or address)
 
 
-def check(request: _RequestInfo, door: ServerAccess) -> None:
+def check(request: _RequestInfo, access: ServerAccess) -> None:
     """Raises ``Refusal`` unless the request may go on."""
     host = (request.header(b"host") or "").lower()
-    if host not in door.hosts(request.address):
+    if host not in access.hosts(request.address):
         raise Refusal(
             421, "wrong_host", "The Host header does not name this server. Use the URL that it printed."
         )
@@ -205,7 +205,9 @@ def check(request: _RequestInfo, door: ServerAccess) -> None:
     if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
         raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
     by_header = _bearer(request)
-    if not request.is_open and not door.opens([by_header] if by_header else request.cookies(door.cookie)):
+    if not request.is_open and not access.accepts(
+        [by_header] if by_header else request.cookies(access.cookie)
+    ):
         raise Refusal(
             401,
             "unauthorized",
@@ -229,7 +231,7 @@ def _media_type(request: _RequestInfo) -> str:
     return (request.header(b"content-type") or "").partition(";")[0].strip().lower()
 
 
-async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) -> Receive:
+async def _whole_body(request: _RequestInfo, receive: Receive, body_timeout: float) -> Receive:
     """Read the body, at most as much as is allowed, and give it on in one piece. Raises ``Refusal``."""
     limit = MAX_BODIES.get(request.path, MAX_BODY)
     too_large = Refusal(413, "too_large", f"The body has more than {limit:,} bytes.")
@@ -238,7 +240,7 @@ async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) 
         raise too_large
     body = bytearray()
     more = True
-    with anyio.move_on_after(patience):
+    with anyio.move_on_after(body_timeout):
         while more:
             message = await receive()
             if message["type"] != "http.request":
@@ -248,7 +250,7 @@ async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) 
                 raise too_large
             more = message.get("more_body", False)
     if more:
-        raise Refusal(408, "too_slow", f"The body was not there after {patience:g} seconds.")
+        raise Refusal(408, "too_slow", f"The body was not there after {body_timeout:g} seconds.")
     whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
     async def replay() -> Message:
@@ -260,9 +262,9 @@ async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) 
 class _TimedSend:
     """``send`` with the security headers, and an end to waiting."""
 
-    def __init__(self, send: Send, patience: float) -> None:
+    def __init__(self, send: Send, send_timeout: float) -> None:
         self._send = send
-        self._patience = patience
+        self._send_timeout = send_timeout
         self.given_up = False
 
     async def __call__(self, message: Message) -> None:
@@ -270,7 +272,7 @@ class _TimedSend:
             headers = list(message.get("headers", []))
             present = {name.lower() for name, _ in headers}
             message["headers"] = [*headers, *(pair for pair in SECURITY_HEADERS if pair[0] not in present)]
-        with anyio.move_on_after(self._patience) as scope:
+        with anyio.move_on_after(self._send_timeout) as scope:
             await self._send(message)
         if scope.cancelled_caught:
             self.given_up = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -53,6 +53,13 @@ class FileNode(msgspec.Struct, frozen=True):
 def kept_mode(mode: int) -> int:
     """As much of a mode as can be given back: some systems have permission bits for links, and nobody can set them."""
     return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
+
+
+class ProgramEnded(NamedTuple):
+    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
+
+    exit_code: int
+    stderr: bytes
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
 from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import regex, to_json
+from newel.workspace.port import ProgramEnded
 
 SMALLEST = 4_096
 """Tokens of context that a server gives a model where nobody told it otherwise and there is little memory."""
@@ -73,13 +74,6 @@ _NO_PROGRAM = 127
 _THINKING = "Thinking...\n"
 _THOUGHT = "...done thinking.\n\n"
 _END = "\n\n"
-
-
-class ProgramEnded(NamedTuple):
-    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
-
-    exit_code: int
-    stderr: bytes
 
 
 class Programs(Protocol):

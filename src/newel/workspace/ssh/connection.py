@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Literal, TypedDict, Unpack
 
@@ -12,13 +12,14 @@ import anyio.abc
 import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
+from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.config_lookup import look_up
 from newel.workspace.ssh.connection_errors import SshProblem, explain
 from newel.workspace.ssh.heartbeat import Heartbeat
 from newel.workspace.ssh.host_info import HostInfo
 from newel.workspace.ssh.port import HostAnswer
-from newel.workspace.ssh.process import Client
+from newel.workspace.ssh.process import Client, run_program_on_host
 from newel.workspace.ssh.shell import COMMAND, HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
 
@@ -149,6 +150,18 @@ class SshConnection:
             under_way=self._attention.under_way,
             answers=lambda: self.state.name != "slow",
         )
+
+    @property
+    def place(self) -> str:
+        """``user@host``, for messages."""
+        return msgspec.structs.replace(self.target, host=self.host).login
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> ProgramEnded:
+        """Run a program of the user's on the host, in their home; see ``run_program_on_host``."""
+        ended = await run_program_on_host(await self.client(), argv, given=given, on_stdout=on_stdout)
+        return ProgramEnded(ended.exit_code, ended.stderr.encode())
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket that leads to a port which listens on the host's loopback; only this user can use it.
