@@ -1,28 +1,46 @@
-"""Work that goes on beside a block, and no longer."""
+"""Task groups that raise errors instead of exception groups."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+from anyio.abc import TaskGroup
 
 
-@contextmanager
-def ungrouped() -> Generator[None]:
-    """Let an error leave the task group inside as itself, the first one if there are several: no caller expects a group."""
-    try:
-        yield
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
+def first_error(error: BaseException) -> BaseException:
+    """The error itself, or the first one of a group, however deeply the group is nested."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 @asynccontextmanager
-async def beside(work: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[None]:
-    """Do some work until the block ends. What the block raises leaves as itself."""
-    import anyio
+async def task_group() -> AsyncGenerator[TaskGroup]:
+    """Open a task group that raises the first error of its tasks and its block as it is.
 
-    with ungrouped():
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(work)
-            yield
-            tasks.cancel_scope.cancel()
+    The errors that follow are mostly caused by the first: they are dropped. Callers can catch the error by its class, and
+    cancellation passes through unchanged.
+    """
+    try:
+        async with anyio.create_task_group() as tasks:  # noqa: TID251 — wrapped here
+            yield tasks
+    except BaseExceptionGroup as group:
+        error = first_error(group)
+        context = error.__context__
+        try:
+            raise error
+        finally:
+            error.__context__ = context  # not the group: it contains the error, so the chain would be a loop
+
+
+@asynccontextmanager
+async def background_tasks(*tasks: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[TaskGroup]:
+    """Run tasks until the block ends, then cancel them. Yields the task group, for more tasks."""
+    async with task_group() as group:
+        for task in tasks:
+            group.start_soon(task)
+        yield group
+        group.cancel_scope.cancel()

@@ -1,4 +1,7 @@
-"""``Agent``: a conversation with a model, its state, and those who watch it."""
+"""``Agent``: a conversation with a model, its state and its subscribers.
+
+Data goes one way: the transport emits events; ``emit`` records each, folds it into the state, and then calls the subscribers.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ from newel.agent.ports import (
 )
 
 Subscriber = Callable[[AgentEvent], None]
-"""Called with each event, in order. Must be quick. What it raises ends the run, and it hears no more; the others
-hear how the run ends."""
+"""Called with each event, in order. Must be quick. An exception ends the run and the subscription; other subscribers still get
+the closing events."""
 
 
 class AgentTransport(Protocol):
-    """How a prompt is carried out: here, or with a server in between."""
+    """Runs prompts: in this process, or through a server."""
 
     async def run(
         self,
@@ -54,7 +57,7 @@ class AgentTransport(Protocol):
 
 
 class ProviderTransport:
-    """Runs the loop here and asks the model through a provider."""
+    """Runs the loop in this process."""
 
     def __init__(self, provider: Provider) -> None:
         self.provider = provider
@@ -71,7 +74,7 @@ class ProviderTransport:
 
 
 class AgentState:
-    """What is true of an agent now. Read it freely; change it through the agent's setters."""
+    """The current state of an agent. Read it freely; change it through the agent's setters."""
 
     def __init__(self, config: RunConfig, messages: Sequence[AppMessage] = ()) -> None:
         self.config = config
@@ -80,8 +83,8 @@ class AgentState:
         self.pending_tool_calls: set[str] = set()
         self.error: str | None = None
         self.is_retrying = False
-        """Whether a request has failed and nothing has come of the next one yet."""
-        self.partial: MessageAccumulator | None = None
+        """True from a failed request to the first delta of the next one."""
+        self._partial = MessageAccumulator()
 
     @property
     def system_prompt(self) -> str:
@@ -101,25 +104,18 @@ class AgentState:
 
     @property
     def stream_message(self) -> AssistantMessage | None:
-        """The assistant's message as far as it has been written, None when none is."""
-        return self.partial.message() if self.partial else None
+        """The assistant message that is being written, None if there is none."""
+        return self._partial.message()
 
     def fold(self, event: AgentEvent) -> None:
-        """Take over what an event changes."""
         if isinstance(event, Retry):
             self.is_retrying = True
-        elif isinstance(event, MessageUpdate | MessageEnd):  # no other event says anything about the request
+        elif isinstance(event, MessageUpdate | MessageEnd):  # no other event shows that the request succeeds
             self.is_retrying = False
+        self._partial.fold(event)
         match event:
-            case MessageStart(message=AssistantMessage() as message):
-                self.partial = MessageAccumulator(message)
-            case MessageUpdate() if self.partial:
-                self.partial.add(event.assistant_message_event)
-            case Retry() if self.partial:
-                self.partial.clear()
             case MessageEnd():
                 self.messages.append(event.message)
-                self.partial = None
             case ToolExecutionStart():
                 self.pending_tool_calls.add(event.tool_call_id)
             case ToolExecutionEnd():
@@ -129,50 +125,56 @@ class AgentState:
             case _:
                 pass
 
+    def end_run(self) -> None:
+        """Clear the state that belongs to a run."""
+        self.is_streaming = self.is_retrying = False
+        self._partial = MessageAccumulator()
+        self.pending_tool_calls.clear()
+
 
 class MessageQueue:
-    """The messages and the wish to stop that came while a run was under way."""
+    """The messages, and the request to stop, that arrive during a run."""
 
-    def __init__(self, changed: Callable[[AgentEvent], None]) -> None:
+    def __init__(self, notify: Subscriber) -> None:
         self.steer: list[AppMessage] = []
         self.later: list[AppMessage] = []
         self.stop = False
-        self._changed = changed
+        self._notify = notify
 
     def stop_requested(self) -> bool:
         return self.stop
 
     def steering(self) -> list[AppMessage]:
-        taken, self.steer = self.steer, []
-        self._tell(taken)
-        return taken
+        messages, self.steer = self.steer, []
+        self._notify_if(messages)
+        return messages
 
     def follow_up(self) -> list[AppMessage]:
-        taken, self.later = self.later, []
-        self._tell(taken)
-        return taken
+        messages, self.later = self.later, []
+        self._notify_if(messages)
+        return messages
 
     def add(self, message: AppMessage, mode: Literal["steer", "follow_up"]) -> None:
         (self.steer if mode == "steer" else self.later).append(message)
-        self._tell([message])
+        self._notify_if([message])
 
     def remove(self, message_id: str) -> bool:
-        found = [message for message in (*self.steer, *self.later) if message.id == message_id]
+        removed = [message for message in (*self.steer, *self.later) if message.id == message_id]
         self.steer = [message for message in self.steer if message.id != message_id]
         self.later = [message for message in self.later if message.id != message_id]
-        self._tell(found)
-        return bool(found)
+        self._notify_if(removed)
+        return bool(removed)
 
-    def _tell(self, moved: list[AppMessage]) -> None:
-        if moved:
-            self._changed(QueueUpdate(steer=len(self.steer), follow_up=len(self.later)))
+    def _notify_if(self, changed: list[AppMessage]) -> None:
+        if changed:
+            self._notify(QueueUpdate(steer=len(self.steer), follow_up=len(self.later)))
 
 
 class Agent:
     """A conversation. One prompt runs at a time; ``queue_message`` adds to a run, ``abort`` ends it.
 
-    ``record`` is awaited with each event before anybody else sees it: it makes the event durable.
-    ``config`` holds everything that stays the same from prompt to prompt; its queue is the agent's own.
+    ``record`` is awaited with each event before anything else happens: it makes the event durable. ``config`` holds what stays
+    the same from prompt to prompt; its queue is replaced by the agent's own.
     """
 
     def __init__(
@@ -184,39 +186,40 @@ class Agent:
         record: Emit | None = None,
     ) -> None:
         self.transport = transport
-        self.queue = MessageQueue(self._show)
+        self.queue = MessageQueue(self._notify)
         self.state = AgentState(msgspec.structs.replace(config, queue=self.queue), messages)
         self._record = record
         self._subscribers: list[Subscriber] = []
         self._scope: anyio.CancelScope | None = None
 
-    # -- watching -------------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call ``subscriber`` with every event from now on; the returned function ends that."""
+        """Call ``subscriber`` with every event from now on. Returns a function that ends the subscription."""
         self._subscribers.append(subscriber)
+        return lambda: self._unsubscribe(subscriber)
 
-        return lambda: self._forget(subscriber)
-
-    def _forget(self, subscriber: Subscriber) -> None:
+    def _unsubscribe(self, subscriber: Subscriber) -> None:
         if subscriber in self._subscribers:
             self._subscribers.remove(subscriber)
 
     async def emit(self, event: AgentEvent) -> None:
-        """Record an event, fold it into the state, and show it to the subscribers."""
+        """Record an event, fold it into the state, and call the subscribers."""
         if self._record is not None:
             await self._record(event)
         self.state.fold(event)
-        self._show(event)
-        self._end_if_stopped()
+        self._notify(event)
+        self._abort_retry_if_stopped()
 
-    def _show(self, event: AgentEvent) -> None:
+    def _notify(self, event: AgentEvent) -> None:
         failure: Exception | None = None
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
-            except Exception as error:  # noqa: BLE001 — raised below, when all have heard
-                self._forget(subscriber)  # raising again would keep what was done from being recorded
+            except Exception as error:  # noqa: BLE001 — raised below, after the other subscribers
+                self._unsubscribe(
+                    subscriber
+                )  # another exception would keep the closing events from being recorded
                 failure = failure or error
         if failure is not None:
             raise failure
@@ -236,50 +239,50 @@ class Agent:
         self._change("tools", tools=tuple(tools))
 
     def _change(self, name: str, **fields: object) -> None:
-        """Takes effect with the next prompt; a run that is under way keeps what it began with, but for its tools."""
+        """Takes effect with the next prompt. The current run keeps its configuration, except for the tools."""
         self.state.config = msgspec.structs.replace(self.state.config, **fields)
-        self._show(StateUpdate(changed=[name]))
+        self._notify(StateUpdate(changed=[name]))
 
     def replace_messages(self, messages: Sequence[AppMessage], *, never_begun: Collection[str] = ()) -> None:
-        """Go on with another history; ``never_begun`` is as in ``RunConfig``."""
-        self._not_while_streaming()
+        """Replace the history; see ``RunConfig.never_begun``."""
+        self._require_idle()
         self.state.messages = list(messages)
         self.state.config = msgspec.structs.replace(self.state.config, never_begun=never_begun)
-        self._show(StateUpdate(changed=["messages"]))
+        self._notify(StateUpdate(changed=["messages"]))
 
     def clear_messages(self) -> None:
         self.replace_messages([])
 
     async def append_message(self, message: AppMessage) -> None:
-        """Add a message to the conversation without asking the model."""
-        self._not_while_streaming()
+        """Add a message to the conversation without a request to the model."""
+        self._require_idle()
         await self.emit(MessageStart(message=message))
         await self.emit(MessageEnd(message=message))
 
-    def _not_while_streaming(self) -> None:
+    def _require_idle(self) -> None:
         if self.state.is_streaming:
-            raise RuntimeError("a prompt is being answered: use queue_message() or abort() first")
+            raise RuntimeError("a prompt is running: use queue_message(), or abort() first")
 
     # -- running --------------------------------------------------------------------------------
 
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        """Say something to the model and see it through. Returns the last event, also after ``abort``;
-        raises what the model's server, the policy and the recorder raise.
+        """Send a prompt and run until the model is done. Returns the last event, also after ``abort``. Raises the errors of
+        the provider, the policy and the recorder.
         """
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
     ) -> AgentEnd:
-        """``prompt`` with whole messages. With none the model goes on from where the conversation stands: after a
-        failure, or after a run that a crash cut off. ``transport`` replaces the agent's own for this run.
+        """``prompt`` with whole messages. With none, the model continues the conversation: after a failure, or after a run
+        that a crash interrupted. ``transport`` replaces the agent's own for this run.
         """
-        self._not_while_streaming()
+        self._require_idle()
         state = self.state
         state.is_streaming, state.error, self.queue.stop = True, None, False
         ended = AgentEnd(reason="aborted")
 
-        async def watch(event: AgentEvent) -> None:
+        async def emit(event: AgentEvent) -> None:
             nonlocal ended
             if isinstance(event, AgentEnd):
                 ended = event
@@ -288,38 +291,38 @@ class Agent:
         try:
             with anyio.CancelScope() as self._scope:
                 config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
-                await (transport or self.transport).run(tuple(state.messages), prompts, config, watch)
+                await (transport or self.transport).run(tuple(state.messages), prompts, config, emit)
         finally:
-            state.is_streaming, state.is_retrying, state.partial, self._scope = False, False, None, None
-            state.pending_tool_calls.clear()
+            state.end_run()
+            self._scope = None
         return ended
 
     async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:
-        """Give a running prompt a message: ``steer`` reaches the model after the current batch of tools,
-        ``follow_up`` when it would be done. With no run under way it waits for the next one.
+        """Queue a message for the current run, or the next: ``steer`` reaches the model after the current tool calls,
+        ``follow_up`` when the model is done.
         """
         self.queue.add(message, mode)
 
     def unqueue(self, message_id: str) -> bool:
-        """Forget a message that no run has taken yet; False if one has."""
+        """Remove a queued message; False if a run has taken it already."""
         return self.queue.remove(message_id)
 
     def clear_queue(self) -> None:
-        """Forget the messages that no run has taken yet."""
+        """Remove all queued messages."""
         self.queue.steering()
         self.queue.follow_up()
 
     def stop(self) -> None:
-        """End the run before its next request; what runs now is finished. To try a failed request again is a next one."""
+        """End the run before its next request, after the current tool calls. A retry counts as the next request."""
         self.queue.stop = True
-        self._end_if_stopped()
+        self._abort_retry_if_stopped()
 
-    def _end_if_stopped(self) -> None:
-        """No request is under way between two tries of one, so nothing is left to wait for."""
+    def _abort_retry_if_stopped(self) -> None:
+        """Between a request and its retry there is nothing to wait for."""
         if self.queue.stop and self.state.is_retrying:
             self.abort()
 
     def abort(self) -> None:
-        """End the run at once. The conversation stays valid; nothing happens if there is no run."""
+        """End the run at once. The conversation stays valid. Does nothing without a run."""
         if self._scope is not None:
             self._scope.cancel()

@@ -1,26 +1,26 @@
-"""The errors that leave Newel's code on purpose, and what each one means to a caller.
+"""The errors that Newel raises on purpose, and their meaning to a caller.
 
     NewelError
     ├── ConfigError               a setting is missing or wrong; the message names it and the remedy
-    │   └── UsageError            what the command line asks for cannot be meant
-    ├── ProviderError             the model's server did not give an answer
-    │   ├── ConnectionFailed      no connection, or it broke before the answer was whole    (retried)
-    │   ├── RateLimited           429, with ``retry_after`` seconds if the server named them (retried)
-    │   ├── ServerFailed          408, 5xx, or an overloaded server                          (retried)
+    │   └── UsageError            conflicting or meaningless options
+    ├── ProviderError             the model's server gave no answer
+    │   ├── ConnectionFailed      no connection, or it broke before the answer was complete (retried)
+    │   ├── RateLimited           429; ``retry_after`` is in seconds, if the server names it (retried)
+    │   ├── ServerFailed          408, 5xx, or an overloaded server (retried)
     │   ├── RequestRejected       any other 4xx: the key, the model's name, the request itself
     │   ├── ContextOverflow       the conversation is longer than the model's window
-    │   └── BadResponse           an answer that is not of the protocol
-    ├── ToolError                 a tool could not do its work; told to the model, never the run's end
-    │   └── InvalidArguments      the call's arguments do not fit the tool's schema
+    │   └── BadResponse           the answer violates the protocol
+    ├── ToolError                 a tool failed; the model gets the message, and the run continues
+    │   └── InvalidArguments      the arguments of a call do not match the tool's schema
     ├── WorkspaceError            the workspace refused or failed
-    │   ├── StaleFile             the file is not what the caller last saw
-    │   └── HostUnavailable              no request of that host fares better at the moment
-    │       ├── HostUnreachable   there is no connection to it; nothing was begun there
-    │       └── ConnectionLost    it broke meanwhile; whether the host did what it was asked is unknown
+    │   ├── StaleFile             the file changed since the caller read it
+    │   └── HostUnavailable       requests to that host fail at the moment
+    │       ├── HostUnreachable   there is no connection to it; nothing was started there
+    │       └── ConnectionLost    it broke during a request, whose outcome is unknown
     └── SessionError              a session cannot be found, read, locked or written
         └── SessionInUse          another program writes to it
 
-Errors that the model can mend travel to it as tool results; every other one propagates.
+Errors that the model can fix are sent to it as tool results; all others propagate.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ import re
 from typing import ClassVar
 
 
-def sentence(words: str) -> str:
-    """Words of others as a whole sentence, so that ours can follow: with a full stop, if they have no end of their own."""
-    words = words.rstrip().rstrip(",;:-").rstrip()
-    return words if not words or words.rstrip("\"'`)]}»”")[-1:] in (*".!?…。",) else f"{words}."
+def as_sentence(text: str) -> str:
+    """A message of another program, with a full stop if it lacks one, so that more text can follow."""
+    text = text.rstrip().rstrip(",;:-").rstrip()
+    return text if not text or text.rstrip("\"'`)]}»”")[-1:] in (*".!?…。",) else f"{text}."
 
 
 class NewelError(Exception):
-    """Base of all errors raised on purpose. ``str(error)`` is fit for a user's eyes."""
+    """Base of all errors raised on purpose. ``str(error)`` is a message for the user."""
 
     retryable = False
     code: ClassVar[str] = "newel_error"
-    """Part of the wire format, in ``error`` events and HTTP answers. The class's name in snake case, unless the class gives another
-    one: so a class can be renamed and keep its code.
+    """Part of the wire format, in ``error`` events and HTTP answers: the class's name in snake case, unless the class names
+    another, so that a class can be renamed without changing its code.
     """
 
     def __init_subclass__(cls, *, code: str | None = None) -> None:
@@ -58,7 +58,7 @@ class UsageError(ConfigError):
 
 
 class ProviderError(NewelError):
-    """``retry_after`` is in seconds, where the server asked for a pause."""
+    """``retry_after`` is in seconds, if the server asks for a pause."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -107,11 +107,11 @@ class StaleFile(WorkspaceError):
 
 
 class HostUnavailable(WorkspaceError, code="host_gone"):
-    """To go on with another file of that host would only wait once more."""
+    """Another request to that host would only wait again."""
 
 
 class HostUnreachable(HostUnavailable):
-    """``kind`` says what is in the way, for programs: the name, the port, the key…"""
+    """``kind`` is the cause, for programs: the name, the port, the key…"""
 
     def __init__(self, message: str, *, kind: str = "") -> None:
         super().__init__(message)
@@ -127,7 +127,7 @@ class SessionError(NewelError):
 
 
 class SessionInUse(SessionError):
-    """``where`` says by whom: ``in another Newel (pid 7, since …)``."""
+    """``where`` describes the other writer: ``in another Newel (pid 7, since …)``."""
 
     def __init__(self, name: str, where: str) -> None:
         super().__init__(

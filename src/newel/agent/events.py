@@ -1,7 +1,7 @@
-"""What happens: one typed stream, agent > turn > message > tool, that every screen and log reads.
+"""Events: one typed stream, agent > turn > message > tool, that every screen and log reads.
 
-Deltas carry deltas, and nothing carries the whole state: a reader folds it. On the wire an event is a
-JSON object told apart by ``type``, its field names in camelCase.
+Events carry deltas, never the whole state: a reader folds them. On the wire an event is a JSON object tagged by ``type``, with
+field names in camelCase.
 
     agent_start
       turn_start
@@ -11,7 +11,7 @@ JSON object told apart by ``type``, its field names in camelCase.
       turn_end
     agent_end
 
-``retry``, ``queue_update``, ``state_update``, ``interrupted`` and ``error`` may stand anywhere.
+``retry``, ``queue_update``, ``state_update``, ``interrupted`` and ``error`` may occur anywhere.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ThinkingDelta(Wire, frozen=True, tag_field="type", tag="thinking_delta"):
 
 
 class ToolCallDelta(Wire, frozen=True, tag_field="type", tag="toolcall_delta"):
-    """A piece of a tool call while it is being written. ``index`` tells calls of one message apart;
-    ``name`` comes with the first piece.
+    """A piece of a tool call that is being written. ``index`` identifies the call within its message; ``name`` comes with the
+    first piece.
     """
 
     index: int
@@ -64,7 +64,7 @@ class TurnStart(Event, frozen=True, tag="turn_start"):
 
 
 class MessageStart(Event, frozen=True, tag="message_start"):
-    """A message begins. An assistant's is still empty here; its content comes as updates."""
+    """A message starts. An assistant's message is still empty; its content follows as updates."""
 
     message: AppMessage
 
@@ -75,7 +75,7 @@ class MessageUpdate(Event, frozen=True, tag="message_update"):
 
 
 class MessageEnd(Event, frozen=True, tag="message_end"):
-    """A message is complete. When ``emit`` has returned, it is as durable as it will ever be."""
+    """A message is complete. Once ``emit`` has returned, it is durable."""
 
     message: AppMessage
 
@@ -106,7 +106,7 @@ class ToolExecutionEnd(Event, frozen=True, tag="tool_execution_end"):
 
 
 class TurnEnd(Event, frozen=True, tag="turn_end"):
-    """One request and its tool results are over. The messages themselves have been sent: ids here."""
+    """A request and its tool calls are done. The messages were sent before; these are their ids."""
 
     message_id: str
     tool_result_ids: list[str] = []
@@ -118,7 +118,7 @@ EndReason = Literal[
 
 
 class AgentEnd(Event, frozen=True, tag="agent_end"):
-    """The run is over; ``reason`` says why, ``usage`` and ``cost`` (US dollars) are the run's sums."""
+    """The run is over. ``usage`` and ``cost`` (US dollars) are the totals of the run."""
 
     reason: EndReason
     message: str = ""
@@ -127,20 +127,20 @@ class AgentEnd(Event, frozen=True, tag="agent_end"):
 
 
 class QueueUpdate(Event, frozen=True, tag="queue_update"):
-    """How many messages wait for the current tool batch (steer) and for the turn's end (follow-up)."""
+    """How many messages are queued for the end of the current tool calls (steer) and of the turn (follow-up)."""
 
     steer: int
     follow_up: int
 
 
 class StateUpdate(Event, frozen=True, tag="state_update"):
-    """A setter changed these fields of the agent's state; read them there."""
+    """A setter changed these fields of the agent's state."""
 
     changed: list[str]
 
 
 class Retry(Event, frozen=True, tag="retry"):
-    """A request failed and is made again after ``delay`` seconds."""
+    """A request failed and is repeated after ``delay`` seconds."""
 
     attempt: int
     max_attempts: int
@@ -153,8 +153,9 @@ class Interrupted(Event, frozen=True, tag="interrupted"):
 
 
 class ErrorEvent(Event, frozen=True, tag="error"):
-    """Something failed. ``code`` is the error's class in ``newel.agent.errors``, in snake case. With two other codes nothing did:
-    ``connection`` tells how the way to a host is, for better or worse, ``progress`` what is being done that takes its time.
+    """Something failed; ``code`` is that of the error's class in ``newel.agent.errors``.
+
+    Two other codes are notices: ``connection`` reports the state of the connection to a host, ``progress`` a slow operation.
     """
 
     code: str
@@ -162,7 +163,7 @@ class ErrorEvent(Event, frozen=True, tag="error"):
 
     @property
     def is_notice(self) -> bool:
-        """Whether nothing failed."""
+        """True if nothing failed."""
         return self.code in {"connection", "progress"}
 
 

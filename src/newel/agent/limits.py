@@ -1,11 +1,11 @@
-"""What keeps a run from going on for ever: limits, and a watch for a model that repeats itself."""
+"""Limits of a run, and detection of repeated calls."""
 
 from __future__ import annotations
 
 import msgspec
 
 from newel.agent.events import EndReason
-from newel.agent.formatting import number, plural
+from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -17,19 +17,21 @@ from newel.agent.messages import (
 from newel.agent.ports import Limits
 
 REPEATED = (
-    "Not run: this exact call has been made {times} times in a row and its result was the same each time. "
-    "Repeating it will not change that. Look at the result above and do something else."
+    "Not run: this exact call has been made {times} times in a row with the same result. Repeating it will not change that. "
+    "Read the result above and try something else."
 )
 
 UNCOUNTED = (
-    "Stopped: the server does not report how many tokens it used, so the limit of cost cannot be enforced. "
-    "Limit the turns instead (--max-turns)."
+    "Stopped: the server does not report token usage, so the cost limit cannot be enforced. Limit the turns instead "
+    "(--max-turns)."
 )
 
 
 class UsageLimiter:
-    """Counts what one prompt uses. ``cost`` is in US dollars: the sum of what is known, None if nothing is. ``uncounted``: for a
-    response the server has told no tokens, so that its cost is unknown.
+    """Counts what one prompt uses.
+
+    ``cost`` is the sum of all known costs in US dollars, None if none is known. ``uncounted`` is true once a response came
+    without token usage.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -40,16 +42,16 @@ class UsageLimiter:
         self.last_usage = Usage()
         self.cost: float | None = None
         self.uncounted = False
-        self._last: tuple[object, object] | None = None
+        self._last: tuple[tuple[str, object], str] | None = None
         self._times = 0
 
-    def count(self, message: AssistantMessage) -> None:
+    def count_response(self, message: AssistantMessage) -> None:
         self.turns += 1
         self.last_usage = message.usage
         self._add(message.usage, message.cost)
 
-    def count_summary(self, compaction: AppMessage) -> None:
-        """What a model used to sum up the conversation; nothing if it was done without one."""
+    def count_compaction(self, compaction: AppMessage) -> None:
+        """Count what a model used for a summary, if one wrote it."""
         if isinstance(compaction, CustomMessage) and "usage" in compaction.data:
             self._add(msgspec.convert(compaction.data["usage"], Usage), compaction.data.get("cost"))
 
@@ -59,9 +61,9 @@ class UsageLimiter:
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
 
-    def spent(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
-        """The first limit that is used up, and words for it; None while there is room. ``in_turn`` leaves
-        out the limit of turns: the last turn may run its tools.
+    def exceeded(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
+        """The first limit that is reached, and a message; None if there is none. With ``in_turn`` the limit of turns does not
+        count: the last turn may run its tools.
         """
         limits = self.limits
         if limits.max_cost is not None and self.uncounted:
@@ -76,24 +78,19 @@ class UsageLimiter:
             if limit is not None and used >= limit and not (in_turn and reason == "max_turns"):
                 return (
                     reason,
-                    f"Stopped at the limit of {plural(limit, unit)} for one prompt ({number(used)} used).",
+                    f"Stopped at the limit of {pluralize(limit, unit)} for one prompt ({format_number(used)} used).",
                 )
         return None
 
-    def repeated(self, call: ToolCall) -> str | None:
-        """Words in place of a run if the last two calls were this one, with one result."""
-        if self._times >= 2 and self._last is not None and self._last[0] == _what(call):
+    def repetition(self, call: ToolCall) -> str | None:
+        """The refusal of a call if at least the last two calls were the same, with the same result."""
+        if self._times >= 2 and self._last is not None and self._last[0] == (call.name, call.arguments):
             return REPEATED.format(times=self._times)
         return None
 
-    def note(self, call: ToolCall, result: ToolResultMessage) -> None:
-        """Remember how a call was answered."""
-        now = (_what(call), result.output)
-        if now == self._last:
+    def record_result(self, call: ToolCall, result: ToolResultMessage) -> None:
+        latest = ((call.name, call.arguments), result.output)
+        if latest == self._last:
             self._times += 1
-        elif self.repeated(call) is None:  # a warning is no news: the same call again gets it again
-            self._last, self._times = now, 1
-
-
-def _what(call: ToolCall) -> tuple[str, object]:
-    return call.name, call.arguments
+        elif self.repetition(call) is None:  # a refusal is no new result: the same call is refused again
+            self._last, self._times = latest, 1

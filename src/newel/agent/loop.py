@@ -1,8 +1,8 @@
 """The loop: ask the model, run the tools it calls, until it calls none.
 
-``run`` is a coroutine. Whoever calls it owns the cancel scope; everything that happens is told to ``emit``.
-However a run ends, the history that its ``message_end`` events add up to is one that every provider
-accepts: each tool call has a result, if need be one that says that the outcome is unknown.
+``run`` is a coroutine. Its caller owns the cancel scope; ``emit`` gets every event. However a run ends, every provider accepts
+the history that its ``message_end`` events make up: each tool call has a result, if only one that says that the outcome is
+unknown.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from newel.agent.errors import ContextOverflow, NewelError
 from newel.agent.events import (
     AgentEnd,
+    AgentEvent,
     AgentStart,
     Delta,
     EndReason,
@@ -27,7 +28,7 @@ from newel.agent.events import (
     TurnEnd,
     TurnStart,
 )
-from newel.agent.formatting import error_text, plural
+from newel.agent.formatting import describe_error, pluralize
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, open_calls
 from newel.agent.partial_message import MessageAccumulator
@@ -35,7 +36,7 @@ from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
 from newel.agent.tool_executor import ToolExecutor
 
 MAX_COMPACTIONS = 4
-"""Of one request: each leaves about a quarter of what the one before left."""
+"""Of one request. Each leaves about a quarter of the conversation."""
 
 
 async def run(
@@ -46,10 +47,10 @@ async def run(
     config: RunConfig,
     emit: Emit,
 ) -> AgentEnd:
-    """Answer ``prompts``, given the history ``messages``; returns the last event.
+    """Answer ``prompts``, given the history ``messages``. Returns the last event.
 
-    Raises what the provider, the policy, the compaction and ``emit`` raise, after the closing events; the
-    errors of tools go to the model. On cancellation the closing events are emitted too.
+    Raises the errors of the provider, the policy, the compaction and ``emit``, after the closing events. Errors of tools go to
+    the model. On cancellation, too, the closing events are emitted.
     """
     return await _Run(messages, provider, config, emit).run(prompts)
 
@@ -62,17 +63,17 @@ class _Run:
         self.provider = provider
         self.config = config
         self.emit = emit
-        self.guard = UsageLimiter(config.limits)
-        self.batch = ToolExecutor(config, self.guard, emit)
+        self.limiter = UsageLimiter(config.limits)
+        self.executor = ToolExecutor(config, self.limiter, emit)
 
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         await self.emit(AgentStart())
         try:
             if self.config.limits.max_cost is not None and self.config.check_cost is not None:
                 await self.config.check_cost(self.config.model)
-            await self.batch.resume(open_calls(self.history), self.say)
+            await self.executor.resume(open_calls(self.history), self.append_message)
             for prompt in prompts:
-                await self.say(prompt)
+                await self.append_message(prompt)
             reason = await self.turns()
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
@@ -81,9 +82,9 @@ class _Run:
             raise
         except Exception as error:
             code = error.code if isinstance(error, NewelError) else "internal"
-            words = error_text(error)
-            await self.emit(ErrorEvent(code=code, message=words))
-            await self.end("error", words)
+            text = describe_error(error)
+            await self.emit(ErrorEvent(code=code, message=text))
+            await self.end("error", text)
             raise
         return await self.end(*reason)
 
@@ -91,30 +92,30 @@ class _Run:
         queue = self.config.queue
         while True:
             if queue.stop_requested():
-                ran = plural(self.guard.tool_calls, "tool call")
+                ran = pluralize(self.limiter.tool_calls, "tool call")
                 return "stopped", f"Stopped before the next request. {ran} had run."
-            if spent := self.guard.spent():
-                return spent
+            if exceeded := self.limiter.exceeded():
+                return exceeded
             if self.config.tools_now is not None:
-                self.batch.offer(self.config.tools_now())
+                self.executor.offer(self.config.tools_now())
             await self.emit(TurnStart())
-            message = await self.ask()
-            results = await self.batch.run(message.tool_calls, self.say)
+            message = await self.ask_model()
+            results = await self.executor.run(message.tool_calls, self.append_message)
             await self.emit(TurnEnd(message_id=message.id, tool_result_ids=results))
-            waiting = queue.steering() or ([] if results else queue.follow_up())
-            if not results and not waiting:
+            queued = queue.steering() or ([] if results else queue.follow_up())
+            if not results and not queued:
                 return "done", ""
-            for queued in waiting:
-                await self.say(queued)
+            for message in queued:
+                await self.append_message(message)
 
-    async def say(self, message: AppMessage) -> None:
-        """Add a complete message to the history and tell of it."""
+    async def append_message(self, message: AppMessage) -> None:
+        """Add a complete message to the history, and emit it."""
         await self.emit(MessageStart(message=message))
         self.history.append(message)
         await self.emit(MessageEnd(message=message))
 
-    async def ask(self) -> AssistantMessage:
-        """One request; where the conversation is too long for it, a compaction and another."""
+    async def ask_model(self) -> AssistantMessage:
+        """Make a request. If the conversation is too long, compact it and try again."""
         await self.compact(overflow=False)
         for _ in range(MAX_COMPACTIONS):
             try:
@@ -127,59 +128,67 @@ class _Run:
     async def compact(self, *, overflow: bool) -> bool:
         if self.config.compact is None:
             return False
-        message = await self.config.compact(self.history, self.guard.last_usage, overflow=overflow)
+        message = await self.config.compact(self.history, self.limiter.last_usage, overflow=overflow)
         if message is not None:
-            self.guard.count_summary(message)
-            await self.say(message)
+            self.limiter.count_compaction(message)
+            await self.append_message(message)
         return message is not None
 
     async def request(self) -> AssistantMessage:
         config = self.config
         start = AssistantMessage(content=[], model=config.model.id, provider=config.model.provider)
-        partial = MessageAccumulator(start)
+        partial = MessageAccumulator()
+
+        async def emit(event: AgentEvent) -> None:
+            partial.fold(event)
+            await self.emit(event)
 
         async def on_delta(delta: Delta | Retry) -> None:
-            if isinstance(delta, Retry):
-                partial.clear()
-                await self.emit(delta)
-            else:
-                partial.add(delta)
-                await self.emit(MessageUpdate(message_id=start.id, assistant_message_event=delta))
+            is_retry = isinstance(delta, Retry)
+            await emit(
+                delta if is_retry else MessageUpdate(message_id=start.id, assistant_message_event=delta)
+            )
 
-        await self.emit(MessageStart(message=start))
+        await emit(MessageStart(message=start))
         try:
             answer = await self.provider.complete(
                 ModelRequest(
                     model=config.model,
                     system_prompt=config.system_prompt,
                     messages=config.transform(self.history),
-                    tools=[tool.spec for tool in self.batch.offered],
+                    tools=[tool.spec for tool in self.executor.offered],
                     thinking=config.thinking,
                 ),
                 on_delta,
             )
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self.close(partial.message("aborted"))
+                await self.end_message(
+                    msgspec.structs.replace(start, content=partial.content(), stop_reason="aborted")
+                )
             raise
         except Exception as error:
-            await self.close(partial.message("error", str(error)))
+            await self.end_message(
+                msgspec.structs.replace(
+                    start, content=partial.content(), stop_reason="error", error_message=str(error)
+                )
+            )
             raise
-        return await self.close(
+        return await self.end_message(
             msgspec.structs.replace(
                 answer,
                 id=start.id,
-                content=[self.batch.canonical(part) for part in answer.content],
+                content=[self.executor.canonical(part) for part in answer.content],
             )
         )
 
-    async def close(self, message: AssistantMessage) -> AssistantMessage:
+    async def end_message(self, message: AssistantMessage) -> AssistantMessage:
         self.history.append(message)
-        self.guard.count(message)
+        self.limiter.count_response(message)
         await self.emit(MessageEnd(message=message))
         return message
 
-    async def end(self, reason: EndReason, words: str) -> AgentEnd:
-        event = AgentEnd(reason=reason, message=words, usage=self.guard.usage, cost=self.guard.cost)
+    async def end(self, reason: EndReason, text: str) -> AgentEnd:
+        event = AgentEnd(reason=reason, message=text, usage=self.limiter.usage, cost=self.limiter.cost)
         await self.emit(event)
         return event

@@ -1,10 +1,10 @@
-"""What is said: the messages of a conversation and the pieces they are made of.
+"""The messages of a conversation and their content.
 
-Every type is a frozen ``msgspec.Struct`` and survives a JSON round trip exactly. On the wire the field
-names are camelCase and the union is told apart by ``role`` (messages) or ``type`` (content).
+Every type is a frozen ``msgspec.Struct`` and survives a JSON round trip exactly. On the wire, field names are camelCase, and
+``role`` (messages) or ``type`` (content) tags the union.
 
-    AppMessage = Message | CustomMessage       what an application keeps
-    Message    = UserMessage | AssistantMessage | ToolResultMessage        what a model sees
+    AppMessage = Message | CustomMessage                                    what an application stores
+    Message    = UserMessage | AssistantMessage | ToolResultMessage         what a model sees
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def now() -> str:
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Base of everything that crosses a wire or a file."""
+    """Base of all types that are sent or stored."""
 
 
 # -- content --------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ class TextContent(Wire, frozen=True, tag_field="type", tag="text"):
 
 
 class ThinkingContent(Wire, frozen=True, tag_field="type", tag="thinking"):
-    """Reasoning the model showed. ``field`` is the wire field it came in, so that it can go back there."""
+    """Reasoning of the model. ``field`` is the wire field of the response, in which it is sent back."""
 
     thinking: str
     field: str | None = None
@@ -54,8 +54,8 @@ class ImageContent(Wire, frozen=True, tag_field="type", tag="image"):
 
 
 class ToolCall(Wire, frozen=True, tag_field="type", tag="toolCall"):
-    """A request to run a tool. ``problem`` says why it must not be run (cut off, mended, not JSON);
-    the model is told that instead of a result.
+    """A request to run a tool. ``problem`` is the reason why it must not run (cut off, repaired, not JSON); the model gets it
+    instead of a result.
     """
 
     id: str
@@ -65,7 +65,7 @@ class ToolCall(Wire, frozen=True, tag_field="type", tag="toolCall"):
 
 
 class Attachment(Wire, frozen=True):
-    """A file that comes with a prompt. ``content`` and ``preview`` are base64, ``size`` is in bytes."""
+    """A file attached to a prompt. ``content`` and ``preview`` are base64, ``size`` is in bytes."""
 
     type: Literal["image", "document"]
     file_name: str
@@ -81,7 +81,7 @@ class Attachment(Wire, frozen=True):
 
 
 class Usage(Wire, frozen=True):
-    """Tokens of one response. ``input`` counts the whole prompt, the cached part of it included."""
+    """Tokens of one response. ``input`` is the whole prompt, including its cached part."""
 
     input: int = 0
     output: int = 0
@@ -125,7 +125,7 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
     provider: str = ""
     usage: Usage = Usage()
     cost: float | None = None
-    """US dollars, or None where the price is not known."""
+    """US dollars; None if the price is unknown."""
     stop_reason: StopReason = "stop"
     error_message: str | None = None
     id: str = field(default_factory=new_id)
@@ -141,7 +141,7 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
-    """What a tool answered. ``output`` and ``images`` go to the model, ``details`` to the screens; ``duration`` is in
+    """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
     milliseconds, 0 if the tool did not run.
     """
 
@@ -157,7 +157,7 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
 
 
 class CustomMessage(Wire, frozen=True, tag_field="role", tag="custom"):
-    """A message kind of the application's own. No model sees it unless a transformer makes it one."""
+    """A message of the application. No model sees it unless a transformer converts it."""
 
     name: str
     data: dict[str, Any] = {}
@@ -168,11 +168,11 @@ class CustomMessage(Wire, frozen=True, tag_field="role", tag="custom"):
 Message = UserMessage | AssistantMessage | ToolResultMessage
 AppMessage = Message | CustomMessage
 
-INTERRUPTED = "Interrupted: the outcome of this call is unknown. Check the state before you repeat it."
+INTERRUPTED = "Interrupted: the outcome of this call is unknown. Check the state before you repeat the call."
 
 
 def open_calls(messages: list[AppMessage]) -> list[ToolCall]:
-    """The tool calls of the last assistant message that have no result yet, in their order."""
+    """The tool calls of the last assistant message that have no result yet, in order."""
     answered: set[str] = set()
     for message in reversed(messages):
         match message:
@@ -187,6 +187,6 @@ def open_calls(messages: list[AppMessage]) -> list[ToolCall]:
     return []
 
 
-def interrupted(call: ToolCall) -> ToolResultMessage:
-    """The result that stands in for one that was never learned, so that the history stays valid."""
+def interrupted_result(call: ToolCall) -> ToolResultMessage:
+    """The result of a call whose outcome is unknown: every provider requires one."""
     return ToolResultMessage(tool_call_id=call.id, tool_name=call.name, output=INTERRUPTED, is_error=True)

@@ -1,7 +1,6 @@
-"""What the loop needs from others: small protocols, each with its contract beside it.
+"""The ports of the loop: small protocols, each with its contract.
 
-The loop knows these and nothing behind them: no HTTP, no file system, no screen. Values that go
-through a port are plain structs.
+The loop knows only these: no HTTP, no file system, no screen. Values that pass a port are plain structs.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Mes
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high"]
 
 Emit = Callable[[AgentEvent], Awaitable[None]]
-"""Takes one event. The loop waits for it: when it returns, the event is as durable as its reader makes
-it. What it raises ends the run."""
+"""Handles one event. The loop awaits it: when it returns, the event is durable. An exception ends the run."""
 
 
 class Model(Wire, frozen=True):
-    """A model by name and what is known of it; sizes are in tokens, None where unknown."""
+    """A model, with sizes in tokens; None if unknown."""
 
     id: str
     provider: str = "openai"
@@ -36,8 +34,8 @@ class Model(Wire, frozen=True):
 class ToolSpec(Wire, frozen=True):
     """A tool as the model sees it; ``parameters`` is a JSON Schema object.
 
-    ``aliases`` are other agents' usual names for the tool, ``argument_aliases`` maps their names for an
-    argument to ours. A model that uses one means this tool.
+    ``aliases`` are the names of the same tool in other agents; ``argument_aliases`` maps their argument names to ours. Models
+    use them out of habit.
     """
 
     name: str
@@ -48,7 +46,7 @@ class ToolSpec(Wire, frozen=True):
 
 
 class ModelRequest(Wire, frozen=True):
-    """One question to a model."""
+    """A request to a model."""
 
     model: Model
     system_prompt: str
@@ -61,14 +59,14 @@ OnDelta = Callable[[Delta | Retry], Awaitable[None]]
 
 
 class Provider(Protocol):
-    """A way to ask a model."""
+    """Access to models."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        """Ask, pass on each delta as it arrives, and return the whole message.
+        """Make a request, pass on each delta as it arrives, and return the complete message.
 
-        The message's text is the sum of the text deltas since the last ``Retry``: a provider that tries
-        again says so, and what came before is void. A call that must not run (cut off, not JSON) has its
-        ``problem`` set. Raises ``ProviderError``; on cancellation it closes its connection.
+        The message's text is the sum of all text deltas since the last ``Retry``, which a provider emits when it repeats a
+        request. A call that must not run (cut off, not JSON) has its ``problem`` set. Raises ``ProviderError``; on cancellation
+        it closes its connection.
         """
         ...
 
@@ -77,8 +75,8 @@ class Provider(Protocol):
 
 
 class ToolResult(Wire, frozen=True):
-    """What a tool answers: ``output`` and ``images`` for the model, ``details`` (JSON) for screens. ``whole`` says in words
-    where all of a long output can be read, if the tool knows that.
+    """The result of a tool: ``output`` and ``images`` for the model, ``details`` (JSON) for screens. ``whole`` describes where
+    a long output is kept in full, if it is.
     """
 
     output: str
@@ -92,11 +90,11 @@ OnOutput = Callable[[str], Awaitable[None]]
 
 
 class Touch(Wire, frozen=True):
-    """A file or folder that a call itself opens; what a command opens is not known.
+    """A file or folder that a call itself opens. What a command opens is unknown.
 
-    ``path`` is real (absolute, links followed) and of the host that the tool works on; ``named`` is the path as the call
-    gives it. ``before`` and ``after`` are the SHA-256 of a file's content now and once the call is done, ``absent`` for
-    no file; empty where the call does not depend on it.
+    ``path`` is absolute on the tool's host, with links resolved; ``named`` is the path that the call gives. ``before`` and
+    ``after`` are the SHA-256 of the file's content now and after the call, ``absent`` for no file; empty if the call does not
+    depend on it.
     """
 
     path: str
@@ -107,40 +105,60 @@ class Touch(Wire, frozen=True):
 
 
 class Preview(Wire, frozen=True):
-    """``text`` is exactly what a call would do: a command, a unified diff. ``touches`` is what the text rests on."""
+    """``text`` is exactly what a call would do: a command, a unified diff. ``touches`` are the files it depends on."""
 
     text: str
     touches: Sequence[Touch] = ()
 
 
 class PlannedCall(Protocol):
-    """A call bound to real paths: what a policy judged is what ``execute`` opens, whatever its names lead to by then."""
+    """A call bound to real paths: ``execute`` opens what the policy judged, whatever the names lead to by then."""
 
     @property
     def touches(self) -> Sequence[Touch]:
-        """All files and folders that the call itself would open. Known without reading them."""
+        """All files and folders that the call itself would open, without reading them."""
         ...
 
     async def preview(self) -> Preview:
-        """What would be done. Changes nothing; may raise ``NewelError`` where the call would fail. From then on
-        ``execute`` does exactly this or fails.
+        """Describe the call's effect, and change nothing. From then on ``execute`` does exactly this or fails. Raises
+        ``NewelError`` if the call would fail.
         """
         ...
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
-        """Do it. Every exception but cancellation becomes an error result for the model."""
+        """Execute the call. Every exception but cancellation becomes an error result for the model."""
         ...
 
 
+class Planned:
+    """A ``PlannedCall`` that does the same whenever it runs. ``touches`` are the folders that it depends on, if any."""
+
+    def __init__(
+        self,
+        describe: Callable[[], Awaitable[str]],
+        run: Callable[[OnOutput], Awaitable[ToolResult]],
+        touches: Sequence[Touch] = (),
+    ) -> None:
+        self.touches = touches
+        self._describe = describe
+        self._run = run
+
+    async def preview(self) -> Preview:
+        return Preview(await self._describe(), self.touches)
+
+    async def execute(self, on_output: OnOutput, /) -> ToolResult:
+        return await self._run(on_output)
+
+
 class Tool(Protocol):
-    """Something that the model can do."""
+    """A tool of the model."""
 
     @property
     def spec(self) -> ToolSpec: ...
 
     @property
     def label(self) -> str:
-        """The tool's name for people."""
+        """The tool's name for users."""
         ...
 
     @property
@@ -149,21 +167,21 @@ class Tool(Protocol):
         ...
 
     def parse(self, arguments: dict[str, Any], /) -> Any:
-        """Check the arguments against the schema; what is returned goes into the other methods.
-        Raises ``InvalidArguments`` with words that let a model mend the call.
+        """Check the arguments against the schema; the other methods get the result. Raises ``InvalidArguments`` with a message
+        that lets the model fix the call.
         """
         ...
 
     async def serial_key(self, arguments: Any, /) -> str | None:
-        """Which calls of one message may overlap, asked before the policy is: None overlaps with all others; calls with equal keys
-        run one after the other; ``"*"`` runs alone, after every earlier call and before every later.
-        Every exception but cancellation becomes an error result, and the call is not executed.
+        """The key that orders the calls of one message, computed before the policy is asked. A call without a key overlaps with
+        all others; calls with equal keys run one after the other; ``"*"`` runs alone, after all earlier calls and before all
+        later ones. Every exception but cancellation becomes an error result, and the call is not executed.
         """
         ...
 
     async def plan(self, arguments: Any, /) -> PlannedCall:
-        """Bind the call to the files that its arguments name now. Changes nothing. May raise ``NewelError`` where the
-        call would fail.
+        """Bind the call to the files that its arguments name now, and change nothing. Raises ``NewelError`` if the call would
+        fail.
         """
         ...
 
@@ -172,8 +190,8 @@ class Tool(Protocol):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """``allow=False`` gives ``reason`` to the model as the call's result. ``planned`` is the call that was judged: it
-    runs as it is. With None the policy looked at no files, and the call is planned when it runs.
+    """With ``allow=False`` the model gets ``reason`` as the call's result. ``planned`` is the call that was judged, and that
+    will run; with None the policy judged no files, and the call is planned when it runs.
     """
 
     allow: bool
@@ -185,30 +203,30 @@ class Policy(Protocol):
     """Decides whether a call may run."""
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        """Asked once for each valid call, one at a time, as soon as the calls before it that it must wait for
-        (``Tool.serial_key``) are done. May wait for a person. What it raises ends the run.
+        """Decide about one valid call at a time, once the earlier calls with its ``Tool.serial_key`` are done. May wait for the
+        user. An exception ends the run.
         """
         ...
 
 
 class Queue(Protocol):
-    """What arrives while a run is under way; each message is returned once."""
+    """Messages that arrive during a run; each is returned once."""
 
     def stop_requested(self) -> bool:
-        """Asked before each request: True ends the run there."""
+        """Called before each request: True ends the run."""
         ...
 
     def steering(self) -> list[AppMessage]:
-        """Taken after each batch of tools, before the next request."""
+        """The messages for the next request, called after each batch of tool calls."""
         ...
 
     def follow_up(self) -> list[AppMessage]:
-        """Taken when the model is done; if there are any, the run goes on with them."""
+        """The messages with which the run continues, called when the model is done."""
         ...
 
 
 class Limits(Wire, frozen=True):
-    """What one prompt may use; None is no limit. ``max_cost`` is in US dollars and counts what is known."""
+    """Limits of one prompt; None is no limit. ``max_cost`` is in US dollars and counts known costs."""
 
     max_turns: int | None = None
     max_tool_calls: int | None = None
@@ -217,42 +235,42 @@ class Limits(Wire, frozen=True):
 
 
 Transform = Callable[[Sequence[AppMessage]], list[Message]]
-"""Makes of an application's messages what the model sees. Pure; must not raise."""
+"""Converts an application's messages to those that the model sees. Pure; must not raise."""
 
 
 class Compact(Protocol):
-    """Keeps a conversation inside the model's window."""
+    """Keeps a conversation within the model's window."""
 
     async def __call__(
         self, messages: Sequence[AppMessage], usage: Usage, /, *, overflow: bool
     ) -> AppMessage | None:
-        """Asked before each request, with the history and the last response's usage, and once more with
-        ``overflow=True`` if the server refused the request as too long: a message to append (a
-        ``compaction``, which the transformer understands), or None. What it raises ends the run.
+        """Called before each request with the history and the last response's usage, and again with ``overflow=True`` if the
+        server refuses the request as too long. Returns a message to append (a ``compaction``, which the transformer
+        understands), or None. An exception ends the run.
         """
         ...
 
 
 CheckCost = Callable[[Model], Awaitable[None]]
-"""Asked at the begin of a run whose cost is limited. Raises ``NewelError`` if the cost of a model is not known."""
+"""Called at the start of a run with a cost limit. Raises ``NewelError`` if the model's price is unknown."""
 
 Shorten = Callable[[ToolCall, ToolResult], Awaitable[ToolResult]]
-"""Bounds what the model gets of a call's result. Must not raise."""
+"""Shortens a result for the model. Must not raise."""
 
 
 Price = Callable[[AssistantMessage], float | None]
-"""The cost of a response in US dollars, None if not known. Must not raise."""
+"""The cost of a response in US dollars, None if unknown. Must not raise."""
 
 
 class AllowAll:
-    """The policy of a run that asks nobody."""
+    """A policy that allows every call."""
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:  # noqa: ARG002 — the port's shape
         return Verdict(allow=True)
 
 
 class NoQueue:
-    """The queue of a run that nobody interrupts."""
+    """A queue that is always empty."""
 
     def stop_requested(self) -> bool:
         return False
@@ -265,7 +283,7 @@ class NoQueue:
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a run needs beside the conversation and the provider."""
+    """The configuration of a run, apart from the conversation and the provider."""
 
     model: Model
     transform: Transform
@@ -279,6 +297,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     shorten: Shorten | None = None
     check_cost: CheckCost | None = None
     tools_now: Callable[[], Sequence[Tool]] | None = None
-    """The tools as they are before each request, in place of ``tools``: a tool server may be ready late."""
+    """Returns the tools for each request, instead of ``tools``: a tool server may become ready during the run."""
     never_begun: Collection[str] = ()
-    """Ids of calls that the conversation leaves open and that are known not to have begun; of others nothing is known."""
+    """Ids of open calls in the conversation that are known not to have started; the state of other open calls is unknown."""

@@ -1,4 +1,4 @@
-"""The tool calls of one message: checked in order, each approved when its turn comes, run side by side, answered in order."""
+"""Executes the tool calls of one message: validated in order, approved one at a time, run concurrently, answered in order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from newel.agent.events import ToolExecutionEnd, ToolExecutionStart, ToolExecuti
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import INTERRUPTED, AppMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Emit, PlannedCall, RunConfig, Tool, ToolResult
+from newel.concurrency import task_group
 
-Say = Callable[[AppMessage], Awaitable[None]]
+AppendMessage = Callable[[AppMessage], Awaitable[None]]
 Part = TypeVar("Part")
 
-ALONE = "*"
-TAIL = 4_000
-"""Characters of a stopped call's output that the model still sees."""
+EXCLUSIVE = "*"
+"""The serial key of a call that runs alone."""
+MAX_OUTPUT_TAIL = 4_000
+"""Characters of a stopped call's output that the model still gets."""
 
 
 class _PendingCall:
-    """One call on its way: refused, or ready to run; in the end it has a result."""
+    """A call between its request and its ``result``: refused, or ready to run."""
 
     def __init__(self, call: ToolCall) -> None:
         self.call = call
@@ -34,53 +36,53 @@ class _PendingCall:
         self.key: str | None = None
         self.refusal = ""
         self.started = False
-        self.seen = ""
+        self.output_tail = ""
         self.result: ToolResultMessage | None = None
         self.done = anyio.Event()
 
     def waits_for(self, earlier: _PendingCall) -> bool:
-        if ALONE in (self.key, earlier.key):
+        if EXCLUSIVE in (self.key, earlier.key):
             return True
         return self.key is not None and self.key == earlier.key
 
-    def stopped(self) -> ToolResultMessage:
-        """The result of a call that the run's end overtook."""
+    def stopped_result(self) -> ToolResultMessage:
+        """The result if the run ends before the call does."""
         if not self.started:
-            words = "Not run: stopped before this call began."
-        elif self.seen:
-            words = f"{INTERRUPTED}\nOutput until then:\n{self.seen}"
+            output = "Not run: stopped before this call started."
+        elif self.output_tail:
+            output = f"{INTERRUPTED}\nOutput until then:\n{self.output_tail}"
         else:
-            words = INTERRUPTED
-        return self.answer(words, is_error=True)
+            output = INTERRUPTED
+        return self.make_result(output, is_error=True)
 
-    def answer(self, output: str, *, is_error: bool) -> ToolResultMessage:
+    def make_result(self, output: str, *, is_error: bool) -> ToolResultMessage:
         return ToolResultMessage(
             tool_call_id=self.call.id, tool_name=self.call.name, output=output, is_error=is_error
         )
 
 
-def milliseconds_since(began: float) -> int:
-    return round((time.monotonic() - began) * 1000)
+def _milliseconds_since(started_at: float) -> int:
+    return round((time.monotonic() - started_at) * 1000)
 
 
-def _described(error: Exception) -> str:
-    """An error of a tool for the model: an expected one by its message alone."""
+def _describe_error(error: Exception) -> str:
+    """An error of a tool for the model. Only an unexpected one names its class."""
     return str(error) if isinstance(error, NewelError) else f"{type(error).__name__}: {error}"
 
 
 class ToolExecutor:
-    """Runs the calls of one message after another, with what the whole run has in common."""
+    """Executes the calls of a whole run, message by message."""
 
-    def __init__(self, config: RunConfig, guard: UsageLimiter, emit: Emit) -> None:
+    def __init__(self, config: RunConfig, limiter: UsageLimiter, emit: Emit) -> None:
         self.config = config
-        self.guard = guard
+        self.limiter = limiter
         self.emit = emit
         self.tools: dict[str, Tool] = {}
         self.offered: Sequence[Tool] = ()
         self.offer(config.tools)
 
     def offer(self, tools: Sequence[Tool]) -> None:
-        """The tools that the model may call from now on."""
+        """Set the tools that the model may call from now on."""
         if tools is self.offered:
             return
         self.offered, self.tools = tools, {}
@@ -90,7 +92,7 @@ class ToolExecutor:
         self.tools |= {tool.spec.name: tool for tool in tools}
 
     def canonical(self, part: Part) -> Part:
-        """A call under another agent's usual names, under ours; anything else as it is."""
+        """Rename a call and its arguments from aliases to their own names. Anything else is returned unchanged."""
         if not isinstance(part, ToolCall) or part.name not in self.tools:
             return part
         spec = self.tools[part.name].spec
@@ -99,16 +101,16 @@ class ToolExecutor:
             return part
         return msgspec.structs.replace(part, name=spec.name, arguments=renamed)
 
-    async def run(self, tool_calls: Sequence[ToolCall], say: Say) -> list[str]:
-        """Run them and ``say`` a result for each, in their order; returns the results' ids."""
+    async def run(self, tool_calls: Sequence[ToolCall], append: AppendMessage) -> list[str]:
+        """Execute the calls and ``append`` a result for each, in order. Returns the ids of the results."""
         calls = [_PendingCall(call) for call in tool_calls]
-        said: list[str] = []
+        result_ids: list[str] = []
 
-        async def say_finished() -> None:
-            # A result is told as soon as all before it are: what was done must not wait to be known.
-            while len(said) < len(calls) and (result := calls[len(said)].result) is not None:
-                said.append(result.id)
-                await say(result)
+        async def append_finished() -> None:
+            # As soon as all earlier results are appended: what was done must be durable.
+            while len(result_ids) < len(calls) and (result := calls[len(result_ids)].result) is not None:
+                result_ids.append(result.id)
+                await append(result)
 
         try:
             for call in calls:
@@ -116,20 +118,22 @@ class ToolExecutor:
             if len(calls) == 1:
                 await self.decide(calls[0])
                 await self.execute(calls[0])
-                await say_finished()
+                await append_finished()
             elif calls:
-                await self.side_by_side(calls, say_finished)
+                await self.run_concurrently(calls, append_finished)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 for call in calls:
-                    call.result = call.result or call.stopped()
-                await say_finished()
+                    call.result = call.result or call.stopped_result()
+                await append_finished()
             raise
-        return said
+        return result_ids
 
-    async def resume(self, tool_calls: Sequence[ToolCall], say: Say) -> None:
-        """Answer calls that a run before this one left open: what only reads runs again, and what is known not to have
-        begun runs now, unless it comes after one whose outcome nobody knows. The others are reported as they are.
+    async def resume(self, tool_calls: Sequence[ToolCall], append: AppendMessage) -> None:
+        """Answer the calls that an earlier run left open.
+
+        Read-only calls run again. Calls known not to have started run now, unless they follow one whose outcome is unknown.
+        All others get a result that says so.
         """
         in_doubt = False
         for request in tool_calls:
@@ -137,37 +141,34 @@ class ToolExecutor:
             call = _PendingCall(request)
             call.started = request.id not in self.config.never_begun
             if (tool is not None and tool.read_only) or not (call.started or in_doubt):
-                await self.run([request], say)
+                await self.run([request], append)
             else:
                 in_doubt = True
-                await say(call.stopped())
+                await append(call.stopped_result())
 
-    async def side_by_side(
-        self, calls: list[_PendingCall], say_finished: Callable[[], Awaitable[None]]
+    async def run_concurrently(
+        self, calls: list[_PendingCall], append_finished: Callable[[], Awaitable[None]]
     ) -> None:
-        telling, deciding = anyio.Lock(), anyio.Lock()
+        appending, deciding = anyio.Lock(), anyio.Lock()
 
         async def one(index: int) -> None:
             call = calls[index]
             for earlier in calls[:index]:
                 if call.waits_for(earlier):
                     await earlier.done.wait()
-            async with deciding:  # not before: an earlier call may change what this one is about
+            async with deciding:  # only now: an earlier call may have changed the files that this one touches
                 await self.decide(call)
             await self.execute(call)
             call.done.set()
-            async with telling:
-                await say_finished()
+            async with appending:
+                await append_finished()
 
-        try:
-            async with anyio.create_task_group() as group:
-                for index in range(len(calls)):
-                    group.start_soon(one, index)
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+        async with task_group() as group:
+            for index in range(len(calls)):
+                group.start_soon(one, index)
 
     async def admit(self, call: _PendingCall) -> None:
-        """Find the tool and check the arguments; what fails becomes the call's refusal."""
+        """Find the tool and check the arguments. A failure becomes the call's refusal."""
         request = call.call
         tool = self.tools.get(request.name)
         if tool is None:
@@ -175,24 +176,24 @@ class ToolExecutor:
             call.refusal = f"There is no tool named '{request.name}'. The tools are: {names}."
         elif request.problem:
             call.refusal = f"Not run: {request.problem}"
-        elif spent := self.guard.spent(in_turn=True):
-            call.refusal = f"Not run. {spent[1]}"
-        elif repeated := self.guard.repeated(request):
-            call.refusal = repeated
+        elif exceeded := self.limiter.exceeded(in_turn=True):
+            call.refusal = f"Not run. {exceeded[1]}"
+        elif repetition := self.limiter.repetition(request):
+            call.refusal = repetition
         else:
-            self.guard.tool_calls += 1
+            self.limiter.tool_calls += 1
             try:
                 call.arguments = tool.parse(request.arguments)
                 call.key = await tool.serial_key(call.arguments)
             except InvalidArguments as error:
                 call.refusal = str(error)
             except Exception as error:  # noqa: BLE001 — what a tool raises becomes its result, and the run continues
-                call.refusal = f"Not run: {_described(error)}"
+                call.refusal = f"Not run: {_describe_error(error)}"
             else:
                 call.tool = tool
 
     async def decide(self, call: _PendingCall) -> None:
-        """Ask the policy; a call that it does not allow loses its tool."""
+        """Ask the policy. A call that it denies loses its tool."""
         if call.tool is None:
             return
         verdict = await self.config.policy.decide(call.call, call.tool, call.arguments)
@@ -203,29 +204,30 @@ class ToolExecutor:
     async def execute(self, call: _PendingCall) -> None:
         request = call.call
         if call.tool is None:
-            call.result = call.answer(call.refusal, is_error=True)
-            self.guard.note(request, call.result)
+            call.result = call.make_result(call.refusal, is_error=True)
+            self.limiter.record_result(request, call.result)
             return
 
         async def on_output(piece: str) -> None:
-            call.seen = (call.seen + piece)[-TAIL:]
+            call.output_tail = (call.output_tail + piece)[-MAX_OUTPUT_TAIL:]
             await self.emit(ToolExecutionUpdate(tool_call_id=request.id, delta=piece))
 
         call.started = True
         await self.emit(
             ToolExecutionStart(tool_call_id=request.id, tool_name=request.name, args=request.arguments)
         )
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             planned = call.planned or await call.tool.plan(call.arguments)
             answer = await planned.execute(on_output)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                call.result = msgspec.structs.replace(call.stopped(), duration=milliseconds_since(began))
-                await self.tell_end(call.result)
+                duration = _milliseconds_since(started_at)
+                call.result = msgspec.structs.replace(call.stopped_result(), duration=duration)
+                await self.emit_end(call.result)
             raise
         except Exception as error:  # noqa: BLE001 — what a tool raises becomes its result, and the run continues
-            answer = ToolResult(_described(error), is_error=True)
+            answer = ToolResult(_describe_error(error), is_error=True)
         if self.config.shorten is not None:
             answer = await self.config.shorten(request, answer)
         call.result = ToolResultMessage(
@@ -235,12 +237,12 @@ class ToolExecutor:
             is_error=answer.is_error,
             images=answer.images,
             details=answer.details,
-            duration=milliseconds_since(began),
+            duration=_milliseconds_since(started_at),
         )
-        self.guard.note(request, call.result)
-        await self.tell_end(call.result)
+        self.limiter.record_result(request, call.result)
+        await self.emit_end(call.result)
 
-    async def tell_end(self, result: ToolResultMessage) -> None:
+    async def emit_end(self, result: ToolResultMessage) -> None:
         await self.emit(
             ToolExecutionEnd(
                 tool_call_id=result.tool_call_id,

@@ -1,4 +1,4 @@
-"""From what an application keeps to what a model sees."""
+"""Transforms the messages of an application into those that a model sees."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ message with the id ``data["firstKept"]``."""
 
 
 class Transformer:
-    """The default rules: custom messages are left out, attachments become content blocks, responses that
-    failed before their first word are skipped, and a compaction hides what it sums up.
+    """The default rules: custom messages and empty responses are left out, attachments become content blocks, and a compaction
+    replaces the messages that it summarizes.
 
-    A message that needs no change is passed on as the same object, and a changed one is made only once:
-    providers recognise by identity what they have encoded before.
+    A message that needs no change is passed on as the same object, and a changed one is made only once: providers recognise
+    by identity what they have encoded before.
     """
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[AppMessage, UserMessage]] = {}
+        self._converted: dict[str, tuple[AppMessage, UserMessage]] = {}
         self._source: list[AppMessage] = []
-        self._seen: list[Message] = []
+        self._result: list[Message] = []
 
     def __call__(self, messages: Sequence[AppMessage]) -> list[Message]:
-        # A history grows at its end: what was seen of its beginning before is not worked out again.
-        known = len(self._source)
-        if list(messages[:known]) != self._source:
-            known, self._source, self._seen = 0, [], []
-        new = messages[known:]
+        # A history grows at its end, so only new messages are transformed.
+        done = len(self._source)
+        if list(messages[:done]) != self._source:
+            done, self._source, self._result = 0, [], []
+        new = messages[done:]
         self._source += new
         compaction = _last_compaction(new)
         if compaction is None:
-            self._seen += self._plain(new)
+            self._result += self._visible(new)
         else:
-            self._seen = [self._once(compaction, _summary), *self._plain(_kept(messages, compaction))]
-        return list(self._seen)
+            summary = self._convert(compaction, _summary)
+            self._result = [summary, *self._visible(_since_compaction(messages, compaction))]
+        return list(self._result)
 
-    def _plain(self, messages: Sequence[AppMessage]) -> list[Message]:
-        seen: list[Message] = []
+    def _visible(self, messages: Sequence[AppMessage]) -> list[Message]:
+        visible: list[Message] = []
         for message in messages:
             match message:
-                case ToolResultMessage():
-                    seen.append(message)
-                case AssistantMessage():
-                    if message.content:
-                        seen.append(message)
-                case UserMessage():
-                    seen.append(self._once(message, _with_blocks) if message.attachments else message)
-                case CustomMessage():
+                case UserMessage() if message.attachments:
+                    visible.append(self._convert(message, _with_blocks))
+                case UserMessage() | ToolResultMessage():
+                    visible.append(message)
+                case AssistantMessage() if message.content:
+                    visible.append(message)
+                case AssistantMessage() | CustomMessage():
                     pass
-        return seen
+        return visible
 
-    def _once(self, source: M, make: Callable[[M], UserMessage]) -> UserMessage:
-        known = self._made.get(source.id)
-        if known is None or known[0] is not source:
-            known = self._made[source.id] = (source, make(source))
-        return known[1]
+    def _convert(self, source: M, convert: Callable[[M], UserMessage]) -> UserMessage:
+        cached = self._converted.get(source.id)
+        if cached is None or cached[0] is not source:
+            cached = self._converted[source.id] = (source, convert(source))
+        return cached[1]
 
 
 def _last_compaction(messages: Sequence[AppMessage]) -> CustomMessage | None:
@@ -81,7 +81,7 @@ def _last_compaction(messages: Sequence[AppMessage]) -> CustomMessage | None:
     return None
 
 
-def _kept(messages: Sequence[AppMessage], compaction: CustomMessage) -> Sequence[AppMessage]:
+def _since_compaction(messages: Sequence[AppMessage], compaction: CustomMessage) -> Sequence[AppMessage]:
     first = compaction.data.get("firstKept")
     for index, message in enumerate(messages):
         if message.id == first:
@@ -91,7 +91,7 @@ def _kept(messages: Sequence[AppMessage], compaction: CustomMessage) -> Sequence
 
 def _summary(compaction: CustomMessage) -> UserMessage:
     return UserMessage(
-        content=f"The conversation so far, summed up:\n\n{compaction.data.get('summary', '')}",
+        content=f"Summary of the conversation so far:\n\n{compaction.data.get('summary', '')}",
         id=compaction.id,
         timestamp=compaction.timestamp,
     )

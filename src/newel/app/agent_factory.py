@@ -112,7 +112,7 @@ async def open_agent(
         stack.callback(agent.session.close)
 
         async def notify(message: str) -> None:
-            await agent.agent.emit(ErrorEvent(code="connection", message=message))
+            await agent.emit(ErrorEvent(code="connection", message=message))
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
@@ -145,7 +145,7 @@ async def build_agent(
     from newel.agent.transform import Transformer
     from newel.app.boundaries import guarded, secret_paths_of
     from newel.app.workspace_factory import open_workspaces
-    from newel.context.attachable import Attachable
+    from newel.context.attachments import Attachable
     from newel.context.instructions import describe
     from newel.context.shortening import Shortener
     from newel.session.coding_agent import CodingAgent
@@ -220,7 +220,7 @@ async def _load_instructions(
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
-    from newel.context.prompt_templates import load
+    from newel.context.prompt_templates import load_templates
     from newel.workspace.local import LocalWorkspace
 
     home = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
@@ -228,18 +228,18 @@ async def _load_instructions(
         WorkspaceFolder(home, f"{settings.home}/prompts"),
         WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
     ]
-    return await find_instructions(project, home=WorkspaceFolder(home, str(settings.home))), await load(
-        prompts
-    )
+    return await find_instructions(
+        project, home=WorkspaceFolder(home, str(settings.home))
+    ), await load_templates(prompts)
 
 
 def _policy(
     settings: Settings, context: AgentContext, secret_paths: SecretPaths, reviewed: list[Tool]
 ) -> Policy:
-    from newel.permissions.approval import policy
+    from newel.permissions.approval import approval_policy
 
     names = [tool.spec.name for tool in reviewed]
-    return policy(
+    return approval_policy(
         settings.approve, ask=context.ask, folder=context.folder, reviewed=names, places=secret_paths
     )
 

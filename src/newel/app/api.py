@@ -37,7 +37,7 @@ def chat(
     import httpx2
 
     from newel.providers.http.urls import is_loopback, of_chat_completions, split_base_url
-    from newel.text.redact_urls import shown_url
+    from newel.text.sanitize import redact_url
 
     settings = load_settings(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
@@ -63,7 +63,7 @@ def chat(
         trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
     )
     if not answer.is_success:  # the client's own words would show a password in the URL
-        words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
+        words = f"{redact_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
         raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
     return answer.json()
 

@@ -18,7 +18,7 @@ from newel.app.trusting import ignored_words, is_news
 from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 from newel.config.settings import Flags, Settings, load_settings
 from newel.permissions.nested import enter
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.terminal.jexida.ports import ModelBackend
@@ -62,7 +62,7 @@ def run(asked: Options) -> int:
         loaded.warnings.append(ignored_words(newel.ignored))
     if remote.connection.host is None:
         for warning in loaded.warnings:
-            print(f"jexida: {safe(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
+            print(f"jexida: {sanitize(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
         remote = _with(remote, _asked_for_host(asked))
     return anyio.run(_run, newel, remote, loaded.warnings, asked)
 
@@ -82,7 +82,7 @@ def _asked_for_host(asked: Options) -> Options:
         raise ConfigError(NO_HOST)
     there = Target.parse(named)
     kept = f'Keep it: write [connection] and host = "{there.host}" into ~/{NAME}.'
-    print(safe(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
+    print(sanitize(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
     return msgspec.structs.replace(
         asked,
         host=there.host,

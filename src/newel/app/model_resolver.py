@@ -15,8 +15,7 @@ from newel.agent.ports import Model, Provider
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
 from newel.providers.factory import connect
 from newel.providers.model_server import ModelServer
-from newel.text.redact_urls import shown_url
-from newel.text.sanitize import safe
+from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
     from newel.config.hosts import HostModel
@@ -223,7 +222,7 @@ async def find_model(settings: Settings, endpoint: EndpointSettings, server: Mod
         return names[0]
     offer = _listed(names) if names else "it names none"
     raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {shown_url(endpoint.base_url)} has: {offer}."
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
     )
 
 
@@ -242,9 +241,9 @@ def notice_of_strangers(settings: Settings) -> str:
 
         return ignored_words(settings.ignored) if is_news(settings) else ""
     if settings.origins.get("approve") == ONLY_DOTENV and settings.endpoint:
-        shown = shown_url(settings.endpoint.base_url)
+        shown = redact_url(settings.endpoint.base_url)
         words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        return f"{safe(words)} (--approve auto lifts that)"
+        return f"{sanitize(words)} (--approve auto lifts that)"
     return ""
 
 

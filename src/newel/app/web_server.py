@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.agent.errors import NewelError
 from newel.app.model_resolver import notice_of_strangers, warn_of_strangers
+from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -84,26 +84,15 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
         )
         gc.freeze()
         gc.enable()
-        failures: list[NewelError] = []
-        async with anyio.create_task_group() as tasks:
-
-            async def work() -> None:
-                try:
-                    await workbench.run()
-                except NewelError as error:
-                    failures.append(error)
-                    tasks.cancel_scope.cancel()
+        async with background_tasks() as tasks:
 
             def announce() -> None:
                 _announce(access)
                 if options.open_browser:
                     _open_browser(access.url)
-                tasks.start_soon(work)  # not earlier: loading the review takes a while
+                tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
 
             await serve(app, listener, announce=announce, closing=closing)
-            tasks.cancel_scope.cancel()
-        for failure in failures:
-            raise failure
 
 
 def _kept_token(settings: Settings, options: WebOptions) -> str:

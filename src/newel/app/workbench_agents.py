@@ -29,7 +29,7 @@ from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.runner import OutputLimits
@@ -52,7 +52,7 @@ async def open_agent_factory(
                 raise
             in_use = no_model(settings)
             missing = error.looked if isinstance(error, NoModelConfigured) else str(error)
-            message = f"newel: {safe(str(error))}\nThe page opens anyway: set up a model there."
+            message = f"newel: {sanitize(str(error))}\nThe page opens anyway: set up a model there."
             print(message, file=sys.stderr)  # noqa: T201 — for the user
         if in_use.where and not in_use.is_on_host:
             print(f"newel: The model is {one_line(in_use.name)} {in_use.where}.", file=sys.stderr)  # noqa: T201 — the user did not choose it
@@ -62,7 +62,7 @@ async def open_agent_factory(
             sample=sampler(settings, CurrentModel(lambda: factory.in_use), in_use.model),
         )
         for problem in problems:
-            print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — for the user
+            print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — for the user
         factory = WorkbenchAgentFactory(
             settings, host, in_use, servers=servers, ephemeral=ephemeral, stack=stack
         )
@@ -151,7 +151,7 @@ class WorkbenchAgentFactory:
         return agent
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
-        agent.agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_handler(spec.ask))])
+        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_handler(spec.ask))])
 
     def apply_limits(self, contract: Contract) -> Contract:
         limits = self._settings.limits
@@ -181,7 +181,7 @@ class WorkbenchAgentFactory:
     def session_file(self, session: str, folder: str) -> Path | None:
         if self._ephemeral:
             return None
-        return paths.known(self._settings.home / "sessions", folder, session)
+        return paths.find_exact(self._settings.home / "sessions", folder, session)
 
 
 def elicit_handler(ask: AskUser) -> Elicit:

@@ -33,7 +33,7 @@ from newel.runs.models import Contract
 from newel.terminal.renderers.base import text_stdout
 from newel.terminal.renderers.contract import SHORT_ID, ContractScreen, JsonLines, watch
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 DONE = 0
 
@@ -193,7 +193,7 @@ def _line(run: AgentRun, *, folder: bool) -> str:
     if run.state == INTERRUPTED:
         lines.append(f"Go on with it: newel agent --resume {run.job.id[:SHORT_ID]}")
     if folder:
-        lines.append(safe(run.params.folder))
+        lines.append(sanitize(run.params.folder))
     return f"\n{'':10}".join(lines)
 
 
@@ -216,5 +216,5 @@ async def _log(folders: list[Path], run_id: str) -> int:
         )
     async with await path.open(errors="replace") as log:
         async for line in log:
-            print(safe(line), end="")
+            print(sanitize(line), end="")
     return DONE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-from newel.text.format import plural
-from newel.text.sanitize import safe
+from newel.text.format import pluralize
+from newel.text.sanitize import sanitize
 
 GOOD: Final = "ok"
 BAD: Final = "!!"
@@ -37,13 +37,13 @@ class Checks:
 
     def add(self, finding: Check) -> None:
         self.problems += finding.mark == BAD
-        first, *rest = safe(finding.words).split("\n")
+        first, *rest = sanitize(finding.words).split("\n")
         print(f"{finding.mark} {finding.subject:<12} {first}", flush=True)
         for line in rest:
             print(f"{'':16}{line}", flush=True)
 
     def close(self) -> int:
         """Say how it stands in all; returns the exit code."""
-        words = f"{plural(self.problems, 'problem')} to solve."
+        words = f"{pluralize(self.problems, 'problem')} to solve."
         print("Nothing is wrong." if not self.problems else words)
         return 1 if self.problems else 0

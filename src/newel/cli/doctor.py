@@ -15,20 +15,20 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
-from newel.agent.formatting import number
+from newel.agent.formatting import format_number
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.app.model_resolver import connect, find_endpoint, find_model
 from newel.app.trusting import ignored_words
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.parser import Parser
-from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, masked
+from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
 from newel.providers.http.urls import is_loopback, of_ollama
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
-from newel.storage.own_files import read_regular
-from newel.text.format import plural
-from newel.text.redact_urls import shown_url
+from newel.storage.files import read_regular
+from newel.text.format import pluralize
+from newel.text.sanitize import redact_url
 
 PATIENCE: Final = 20.0
 """Seconds that one token may take: a server may load its model first."""
@@ -71,8 +71,8 @@ def _settings(settings: Settings) -> Iterator[Check]:
     endpoint = settings.endpoint
     yield from _dotenv(settings)
     if endpoint is not None:
-        yield Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})")
-        yield Check(NOTE, "key", f"{masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
+        yield Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})")
+        yield Check(NOTE, "key", f"{mask_secret(endpoint.api_key)}{_from(endpoint.key_origin)}")
     for name in ("model", "small_model", "thinking", "approve", "renderer"):
         value = getattr(settings, name)
         if value is not None:
@@ -81,7 +81,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
     yield Check(NOTE, "commands", f"stopped after {settings.bash_timeout:g} s")
     for name, limit in msgspec.structs.asdict(settings.limits).items():
         if limit is not None:
-            yield Check(NOTE, name.replace("_", " "), number(limit))
+            yield Check(NOTE, name.replace("_", " "), format_number(limit))
     for model, facts in settings.models.items():
         yield Check(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
 
@@ -123,7 +123,7 @@ async def _server(settings: Settings) -> list[Check]:
     endpoint = await find_endpoint(settings)
     found: list[Check] = []
     if settings.endpoint is None:
-        found.append(Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})"))
+        found.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
         try:
             names = await client.models()
@@ -141,7 +141,7 @@ async def _answers(
         words = f"The server answers, but it has no models.\n{LOAD}"
         return [*found, Check(BAD, "connection", words)]
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
-    found.append(Check(GOOD, "connection", f"{plural(len(names), 'model')}: {shown}"))
+    found.append(Check(GOOD, "connection", f"{pluralize(len(names), 'model')}: {shown}"))
     if settings.model and full_name(settings.model) not in map(full_name, names):
         words = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it there; with Ollama: ollama pull NAME."
         found.append(Check(BAD, "model", words))

@@ -14,10 +14,9 @@ import anyio
 from newel.agent.errors import ConfigError, HostUnreachable, ProviderError
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.parser import Parser
-from newel.config.hosts import keep
-from newel.config.settings import Flags, Settings, known_places, load_settings, newel_home
-from newel.text.redact_urls import shown_url
-from newel.text.sanitize import safe
+from newel.config.hosts import save_host
+from newel.config.settings import Flags, Settings, load_host_places, load_settings, newel_home
+from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.ssh.host_info import HostInfo
 from newel.workspace.ssh.target import FORMS, Target
 
@@ -60,10 +59,10 @@ def command_hosts(arguments: Sequence[str]) -> int:
 
 
 def _list(home: Path, _: argparse.Namespace) -> int:
-    known = known_places(home)
+    known = load_host_places(home)
     width = max(map(len, known), default=0)
     for name, place in known.items():
-        print(safe(f"{name:<{width}}  {place}"))
+        print(sanitize(f"{name:<{width}}  {place}"))
     if not known:
         print("No hosts yet. Add one: newel hosts add NAME user@host:/path")
     return 0
@@ -71,13 +70,13 @@ def _list(home: Path, _: argparse.Namespace) -> int:
 
 def _add(home: Path, given: argparse.Namespace) -> int:
     Target.parse(given.place)
-    keep(home, given.name, given.place)
+    save_host(home, given.name, given.place)
     print(f"newel --host {given.name} works there. newel hosts test {given.name} tells whether it can.")
     return 0
 
 
 def _remove(home: Path, given: argparse.Namespace) -> int:
-    keep(home, given.name, None)
+    save_host(home, given.name, None)
     return 0
 
 
@@ -157,7 +156,7 @@ async def _model_of_here(settings: Settings) -> Check:
     return Check(
         NOTE,
         "model",
-        f"{settings.model or 'that'} of {shown_url(endpoint.base_url)} ({endpoint.origin})",
+        f"{settings.model or 'that'} of {redact_url(endpoint.base_url)} ({endpoint.origin})",
     )
 
 

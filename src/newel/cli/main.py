@@ -119,7 +119,7 @@ def _guarded(body: Callable[[], int]) -> int:
 
 
 def _words(error: OSError) -> str:
-    from newel.agent.formatting import error_text
+    from newel.agent.formatting import describe_error
 
     try:
         Path.cwd()
@@ -127,7 +127,7 @@ def _words(error: OSError) -> str:
         return (
             "The working folder does not exist any more. Change to another one, or name one with --cwd DIR."
         )
-    return error_text(error)
+    return describe_error(error)
 
 
 def _close_home() -> None:
@@ -145,10 +145,10 @@ def _close_home() -> None:
 
 
 def _say(error: Exception | str, code: int) -> int:
-    from newel.text.sanitize import safe
+    from newel.text.sanitize import sanitize
 
     with contextlib.suppress(OSError):
-        print(f"newel: {safe(str(error))}", file=sys.stderr)
+        print(f"newel: {sanitize(str(error))}", file=sys.stderr)
     return code
 
 

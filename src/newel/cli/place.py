@@ -10,7 +10,7 @@ import anyio
 
 from newel.app.hosts import open_host
 from newel.cli.options import folder
-from newel.config.settings import known_places, newel_home
+from newel.config.settings import load_host_places, newel_home
 from newel.workspace.execution_host import ExecutionHost
 
 
@@ -20,7 +20,7 @@ def host_of(
     """What ``add_place`` was given, to be opened. Opening raises ``WorkspaceError``."""
     cwd, home = folder(parser, given.cwd), newel_home(os.environ)
     host = given.host
-    return open_host(cwd, None if host is None else known_places(home).get(host, host))
+    return open_host(cwd, None if host is None else load_host_places(home).get(host, host))
 
 
 def project_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:

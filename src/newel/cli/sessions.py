@@ -15,8 +15,8 @@ from newel.config.settings import newel_home
 from newel.session import paths
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.reader import read_session
-from newel.text.format import plural
-from newel.text.sanitize import safe
+from newel.text.format import pluralize
+from newel.text.sanitize import sanitize
 
 
 def _directory() -> Path:
@@ -45,9 +45,9 @@ def command_sessions(arguments: Sequence[str]) -> int:
 def _line(session: SessionSummary, *, folder: bool) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
     title = session.name or session.first_text or "(nothing said)"
-    messages = plural(session.messages, "message")
+    messages = pluralize(session.messages, "message")
     line = f"{session.id[:8]}  {when}  {messages:>14}  {title[:80]}"
-    return f"{line}\n{'':10}{safe(session.cwd)}" if folder else line
+    return f"{line}\n{'':10}{sanitize(session.cwd)}" if folder else line
 
 
 def command_export(arguments: Sequence[str]) -> int:
@@ -59,7 +59,7 @@ def command_export(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--unmasked", action="store_true", help="keep keys, tokens and passwords")
     given = parser.parse_args(arguments)
-    data = read_session(paths.find(_directory(), given.session)).data()
+    data = read_session(paths.find_session(_directory(), given.session)).data()
     if not given.unmasked:
         from newel.app.secrets import configured_secrets
         from newel.session.masking import Masker

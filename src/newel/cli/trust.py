@@ -15,7 +15,7 @@ from newel.cli.parser import Parser
 from newel.config.settings import dotenv_server, newel_home
 from newel.config.trust import IgnoredServer, ServerTrust, TrustDecision, real_folder
 from newel.providers.http.urls import address_of, is_loopback
-from newel.text.sanitize import reveal_line
+from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
 Without ADDRESS: the servers that you decided on, and what the .env of this folder wants.
@@ -69,8 +69,8 @@ def _list(trust: ServerTrust, cwd: Path) -> int:
 
 def _line(decision: TrustDecision) -> str:
     state = "trusted" if decision.trusted else "declined"
-    where = f"in {reveal_line(decision.folder)}" if decision.folder else "found on this machine"
-    return f"{state:<9} {reveal_line(decision.address)}  {where}  since {reveal_line(decision.since[:10])}"
+    where = f"in {escape_line(decision.folder)}" if decision.folder else "found on this machine"
+    return f"{state:<9} {escape_line(decision.address)}  {where}  since {escape_line(decision.since[:10])}"
 
 
 def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> int:
@@ -78,14 +78,14 @@ def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> in
     if address == dotenv_server(cwd):
         trust.decide(here, address, trusted=trusted)
         may = "Trusted: {} may use {}." if trusted else "Declined: {} may not use {}."
-        print(may.format(f"the .env of {reveal_line(here)}", address))
+        print(may.format(f"the .env of {escape_line(here)}", address))
         return 0
     found = _of_this_machine(address)
     if found is None:
         wanted = dotenv_server(cwd)
         named = f"names {wanted}" if wanted else "names no model server"
         raise UsageError(
-            f"The .env of {reveal_line(here)} {named}, so there is nothing to trust about {address}. To use that server, "
+            f"The .env of {escape_line(here)} {named}, so there is nothing to trust about {address}. To use that server, "
             "configure it: LLM_BASE_URL in your environment, or base_url in toml."
         )
     trust.decide("", found, trusted=trusted)
@@ -100,11 +100,11 @@ def _remove(trust: ServerTrust, here: str, address: str) -> int:
     forgotten = sorted(meant & known)
     if not forgotten:
         raise ConfigError(
-            f"No decision about {address} for {reveal_line(here)} is known. newel trust lists them all."
+            f"No decision about {address} for {escape_line(here)} is known. newel trust lists them all."
         )
     for folder, server in forgotten:
         trust.decide(folder, server, trusted=None)
-        print(f"Forgotten: {server} {f'in {reveal_line(folder)}' if folder else 'on this machine'}.")
+        print(f"Forgotten: {server} {f'in {escape_line(folder)}' if folder else 'on this machine'}.")
     return 0
 
 

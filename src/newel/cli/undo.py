@@ -10,7 +10,7 @@ import anyio.to_thread
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
 from newel.terminal.command_names import Called, in_a_shell
 from newel.terminal.review import commands as words
-from newel.text.sanitize import reveal_line
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import RollbackPlan
@@ -86,7 +86,7 @@ def _is_finished(project: ProjectReview) -> bool:
     again would take that back.
     """
     for each in project.finished:
-        print(f"{reveal_line(each.title)}: it was interrupted, and has been brought to its end now.")
+        print(f"{escape_line(each.title)}: it was interrupted, and has been brought to its end now.")
     return bool(project.finished)
 
 

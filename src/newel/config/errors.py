@@ -21,7 +21,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.+?)`")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
-def refused(
+def settings_error(
     path: Path, error: Exception, written: Mapping[str, Any], kind: type[msgspec.Struct]
 ) -> ConfigError:
     """For an error that came of reading what is ``written`` in a file as a ``kind``."""

@@ -15,7 +15,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.config.jexida import RemoteSettings, Through
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 
 FILE: Final = "hosts.toml"
 REMOTE: Final = "remote"
@@ -24,7 +24,7 @@ REMOTE: Final = "remote"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-def known_hosts(home: Path) -> dict[str, str]:
+def load_hosts(home: Path) -> dict[str, str]:
     """Each name with the place it stands for, in the order of the file. Raises ``ConfigError``."""
     path = home / FILE
     try:
@@ -60,10 +60,10 @@ def host_places(home: Path, remote: RemoteSettings) -> dict[str, str]:
     """Each name with its place. Raises ``ConfigError``."""
     there = remote.connection
     if there.host is None:
-        return known_hosts(home)
+        return load_hosts(home)
     from newel.workspace.ssh.target import Target
 
-    return {REMOTE: Target(there.host, there.user, there.port, there.directory).url} | known_hosts(home)
+    return {REMOTE: Target(there.host, there.user, there.port, there.directory).url} | load_hosts(home)
 
 
 def choose_model(
@@ -95,7 +95,7 @@ def choose_model(
     return HostModel(wanted, name or named, remote.model.port, is_asked_for=bool(through) or is_written)
 
 
-def keep(home: Path, name: str, place: str | None) -> None:
+def save_host(home: Path, name: str, place: str | None) -> None:
     """Give a place a name, or for None forget the name. Raises ``ConfigError``."""
     if not _NAME.fullmatch(name):
         raise ConfigError(

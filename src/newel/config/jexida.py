@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_ty
 
 import msgspec
 
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 
 if TYPE_CHECKING:
     from newel.text.shell_template import ShellTemplate
 
-MAX_FILE = 1024 * 1024
 NAME = Path(".jexida", "config.toml")
 """Below the user's home."""
 
@@ -96,11 +95,9 @@ def load_remote(path: Path, defaults: RemoteSettings | None = None) -> LoadedCon
 
     defaults = defaults or RemoteSettings()
     try:
-        if not path.exists():
-            return LoadedConfig(defaults, [])
-        if not path.is_file() or path.stat().st_size > MAX_FILE:
-            return _refused(defaults, f"{path} is no file of settings")
         data = read_regular(path)
+    except FileNotFoundError:
+        return LoadedConfig(defaults, [])
     except OSError as error:
         return _refused(defaults, f"{path} cannot be read: {error.strerror}")
     try:

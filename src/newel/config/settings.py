@@ -26,8 +26,6 @@ about hosts alone, says which of them before that, and the command line before a
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -36,20 +34,21 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
-from newel.config.errors import refused
+from newel.config.errors import settings_error
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
-from newel.permissions.rules import Rule, parse
+from newel.permissions.rules import Rule, parse_rule
 from newel.providers.http.timeouts import PATIENT, RequestTimeouts
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.pricing import Rates
-from newel.text.redact_urls import shown_url
+from newel.storage.files import read_regular
+from newel.text.sanitize import redact_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
 
-MAX_FILE = 1024 * 1024
+
 OPENAI_URL = "https://api.openai.com/v1"
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` where such a server made it ``ask``."""
@@ -300,7 +299,7 @@ def load_settings(
 
 def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
     try:
-        return tuple(map(parse, written))
+        return tuple(map(parse_rule, written))
     except ConfigError as error:
         raise ConfigError(f"{path}: permissions.allow: {error}") from error
 
@@ -314,7 +313,7 @@ def _limits(flags: Flags, caps: UsageCaps) -> Limits:
     )
 
 
-def known_places(home: Path) -> dict[str, str]:
+def load_host_places(home: Path) -> dict[str, str]:
     """The names that hosts have, each with its place. Raises ``ConfigError``."""
     file, _ = _read_toml(home / "config.toml")
     return host_places(home, file.remote)
@@ -402,7 +401,7 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSetting
         base_url = str(url).strip().rstrip("/")
         if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
             raise ConfigError(
-                f"The base URL '{shown_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
+                f"The base URL '{redact_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
             )
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):
@@ -425,9 +424,12 @@ def _key_places(
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
     """The settings of the file, and what it says under ``[remote]``: a default is no wish."""
-    data = _small_file(path)
-    if data is None:
+    try:
+        data = read_regular(path)
+    except FileNotFoundError:
         return ConfigFile(), {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     import msgspec.toml
 
     written: dict[str, Any] = {}
@@ -435,35 +437,15 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         written = msgspec.toml.decode(data)
         return msgspec.convert(written, ConfigFile), written.get("remote", {})
     except (msgspec.DecodeError, ValueError) as error:
-        raise refused(path, error, written, ConfigFile) from error
-
-
-def _small_file(path: Path) -> bytes | None:
-    """The content of a regular file of at most 1 MiB, None if there is none. A pipe would wait for ever, a device never
-    end: neither is opened, and one that takes the file's place meanwhile is not read.
-    """
-    refused = ConfigError(f"{path} is no file of settings. Move it away to use the defaults.")
-    try:
-        if not path.exists():
-            return None
-        if not path.is_file():
-            raise refused
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        with os.fdopen(descriptor, "rb") as stream:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-                raise refused
-            return stream.read(MAX_FILE)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+        raise settings_error(path, error, written, ConfigFile) from error
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
     """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
     try:
-        text = (_small_file(path) or b"").decode(errors="replace")
-    except ConfigError:
-        return {}  # what lies there is the project's, and no settings
+        text = read_regular(path).decode(errors="replace")
+    except OSError:
+        return {}  # a project may have anything of this name
     known = {name for names in NAMES.values() for name in names}
     values: dict[str, str] = {}
     for line in text.split("\n"):
@@ -479,7 +461,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     return values
 
 
-def masked(secret: str | None) -> str:
+def mask_secret(secret: str | None) -> str:
     """A secret fit for a screen: enough to recognise it by, not enough to use it."""
     if not secret:
         return "none"

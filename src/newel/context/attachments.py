@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import anyio.to_thread
 
@@ -19,8 +21,25 @@ MAX_ENTRIES = 500
 MAX_SCANNED = 20_000
 """Names that are looked at, so that a folder of millions costs no more than a large one."""
 
+WhyNot = Callable[[str, str], str]
+"""Why a file that was named by the first path, and really is at the second, is not attached: a clause that follows its name,
+or nothing if it may be. Both paths are absolute.
+"""
 
-async def attachment_from(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:
+
+def _nothing_against(named: str, path: str) -> str:
+    del named, path
+    return ""
+
+
+class Attachable(NamedTuple):
+    """Where the files that a prompt names are, and which of them may be attached."""
+
+    workspace: Workspace
+    why_not: WhyNot = _nothing_against
+
+
+async def load_attachment(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:
     """The file (or the listing of a folder) as an attachment; ``path`` is absolute, ``name`` is what the model is
     told it is called, its path if None.
 

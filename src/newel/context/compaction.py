@@ -128,8 +128,8 @@ class Compactor:
                 return message.usage.total + since
             if isinstance(message, CustomMessage) and message.name == COMPACTION:
                 view = _HistoryView(messages)
-                return self._overhead_tokens + token_estimate.of_text(view.summary) + sum(view.sizes)
-            since += token_estimate.of_message(message)
+                return self._overhead_tokens + token_estimate.estimate_text(view.summary) + sum(view.sizes)
+            since += token_estimate.estimate_message(message)
         return self._overhead_tokens + since
 
     async def _compact(
@@ -148,12 +148,12 @@ class Compactor:
             answer = await self._ask(gone, view.account, wishes, window)
         except NewelError as error:
             data["problem"] = f"No model summed up the conversation ({error}), so it was done without one."
-            account = compaction_summary.without_a_model(gone, before=view.account)
+            account = compaction_summary.fallback_account(gone, before=view.account)
         else:
             account = answer.text.strip()
             data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
         # With four characters a token this and what compose adds take a third of the window at most.
-        data["account"] = compaction_summary.shorten(account, min(MAX_ACCOUNT_CHARS, window // 2))
+        data["account"] = compaction_summary.cut_middle(account, min(MAX_ACCOUNT_CHARS, window // 2))
         data["summary"] = compaction_summary.compose(
             data["account"], messages, limit=min(compaction_summary.USER_CHARS, window // 4)
         )
@@ -162,7 +162,7 @@ class Compactor:
     async def _ask(self, gone: Sequence[Message], before: str, wishes: str, window: int) -> AssistantMessage:
         # Two of a token's four characters: the rest is for the answer, and for scripts with longer tokens.
         limit = min((self.model.context_window or window) * 2, MAX_QUESTION_CHARS)
-        question = compaction_summary.question(gone, before=before, wishes=wishes, limit=limit)
+        question = compaction_summary.build_question(gone, before=before, wishes=wishes, limit=limit)
         answer = await self.provider.complete(
             ModelRequest(self.model, compaction_summary.SYSTEM_PROMPT, [UserMessage(question)]), _ignore
         )
@@ -185,7 +185,7 @@ class _HistoryView:
                 self.account = str(source.data.get("account", self.summary))
             else:
                 self.messages.append(source)
-        self.sizes = [token_estimate.of_message(message) for message in self.messages]
+        self.sizes = [token_estimate.estimate_message(message) for message in self.messages]
 
     def cut(self, keep: int, *, at_most: int) -> int:
         """The index of the first message that stays: the latest ``keep`` tokens do, or at least the last

@@ -55,26 +55,28 @@ async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
     return Head(data[:limit], max(info.size if info else 0, len(data)))
 
 
-def upwards(root: str) -> tuple[list[str], list[str]]:
+def ancestors(root: str) -> tuple[list[str], list[str]]:
     """The folders from a workspace's root upwards, and for each what says that a project begins there."""
     here = PurePosixPath(root)
     folders = [here, *here.parents]
     return [str(folder) for folder in folders], [str(folder / ".git") for folder in folders]
 
 
-def nearest(marks: Sequence[FileInfo | None]) -> int:
+def project_depth(marks: Sequence[FileInfo | None]) -> int:
     """Which of the folders upwards is the project's root: the first that is marked; without one, the first."""
     return next((depth for depth, mark in enumerate(marks) if mark is not None), 0)
 
 
-async def followed(workspace: Workspace, path: str, bounds: str | None = None) -> str:
+async def resolve_in_project(workspace: Workspace, path: str, bounds: str | None = None) -> str:
     """The file that one of a project's leads to, ``bounds`` being the project's root if it is known. Raises ``WorkspaceError``
     if it leads out of the project: who clones a repository does not mean to send a file of their own to a model.
     """
     resolved = await workspace.resolve(path)
     if not PurePosixPath(resolved).is_relative_to(bounds or workspace.root):
         if bounds is None:
-            folders, marks = upwards(workspace.root)
-            return await followed(workspace, path, folders[nearest(await workspace.stats(marks))])
+            folders, marks = ancestors(workspace.root)
+            return await resolve_in_project(
+                workspace, path, folders[project_depth(await workspace.stats(marks))]
+            )
         raise WorkspaceError(f"{path} is a link to a file outside the project and is not followed.")
     return resolved

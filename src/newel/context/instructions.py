@@ -7,7 +7,14 @@ from pathlib import PurePosixPath
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.file_reader import Head, WorkspaceFolder, followed, nearest, read_head, upwards
+from newel.context.file_reader import (
+    Head,
+    WorkspaceFolder,
+    ancestors,
+    project_depth,
+    read_head,
+    resolve_in_project,
+)
 from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
@@ -79,10 +86,10 @@ def describe(instructions: Sequence[Instructions]) -> str:
 
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
     """The project's root, and what is called AGENTS.md from there down to the workspace's."""
-    folders, marks = upwards(workspace.root)
+    folders, marks = ancestors(workspace.root)
     paths = [str(PurePosixPath(folder, FILE_NAME)) for folder in folders]
     infos = await workspace.stats(marks + paths)  # of both at once: a host may be far away
-    depth = nearest(infos[: len(marks)])
+    depth = project_depth(infos[: len(marks)])
     return folders[depth], await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
 
 
@@ -106,7 +113,9 @@ async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
 
 
 async def _read(workspace: Workspace, path: str, limit: int, bounds: str | None) -> Head:
-    resolved = await (workspace.resolve(path) if bounds is None else followed(workspace, path, bounds))
+    resolved = await (
+        workspace.resolve(path) if bounds is None else resolve_in_project(workspace, path, bounds)
+    )
     head = await read_head(workspace, resolved, limit)
     if not head.is_text:
         raise WorkspaceError(f"{path} is not a text file.")

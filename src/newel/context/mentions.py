@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachable import Attachable
-from newel.context.attachments import attachment_from
+from newel.context.attachments import Attachable, load_attachment
 from newel.workspace.naming import check_path
 from newel.workspace.port import Kind
 
@@ -49,7 +48,7 @@ class Expansion(NamedTuple):
     notes: list[str]
 
 
-async def expand(text: str, attachable: Attachable) -> Expansion:
+async def expand_mentions(text: str, attachable: Attachable) -> Expansion:
     """Attach what a prompt mentions; relative paths start at the workspace's root, ``~`` is the home there.
 
     Not attached, with a note, is what ``attachable`` has something against. ``@path`` attaches a file or the listing of a folder; punctuation behind it is not part of it. The
@@ -140,7 +139,7 @@ class _Collector:
             self.notes.append(f"{name} was not attached: {why}")
             return False
         try:
-            attachment = await attachment_from(self._workspace, path, name=name)
+            attachment = await load_attachment(self._workspace, path, name=name)
         except HostUnavailable:
             raise
         except WorkspaceError as error:

@@ -21,7 +21,7 @@ import msgspec
 
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
-from newel.context.file_reader import WorkspaceFolder, followed, read_head
+from newel.context.file_reader import WorkspaceFolder, read_head, resolve_in_project
 from newel.workspace.port import Workspace
 
 MAX_BYTES = 256 * 1024
@@ -71,7 +71,7 @@ class Template(Wire, frozen=True):
         return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
 
 
-async def load(folders: Sequence[WorkspaceFolder]) -> dict[str, Template]:
+async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Template]:
     """The templates of all folders by name, in alphabetical order: first the user's folder, then the project's. The user's
     keeps its name against a project's, which is ``project.NAME`` then; the user's description says so. A folder that is not there has
     none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
@@ -121,7 +121,7 @@ async def _load(workspace: Workspace, file: _TemplateFile) -> Template | None:
     path = str(file.path)
     name = file.path.stem
     try:
-        place = await followed(workspace, path) if file.is_link else path
+        place = await resolve_in_project(workspace, path) if file.is_link else path
     except HostUnavailable:
         raise
     except WorkspaceError as error:

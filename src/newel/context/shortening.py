@@ -44,10 +44,10 @@ class Shortener:
                 where = f"the whole result is in {details['outputFile']}"
             except (NewelError, OSError) as error:
                 where = f"it could not be kept: {error}".rstrip(".")
-        return msgspec.structs.replace(result, output=shortened(text, self._most, where), details=details)
+        return msgspec.structs.replace(result, output=shorten(text, self._most, where), details=details)
 
 
-def shortened(text: str, most: int, where: str) -> str:
+def shorten(text: str, most: int, where: str) -> str:
     """The head and the tail of a text; ``where`` ends the line that stands in place of the rest."""
     head = _cut(text, most - most // 2, back=True)
     tail = _cut(text, len(text) - most // 2, back=False)

@@ -18,30 +18,34 @@ MESSAGE = 4
 """What a message takes beside its content."""
 
 
-def of_text(text: str) -> int:
+def estimate_text(text: str) -> int:
     """Four bytes a token: right for English and code, and not far off for other scripts."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // 4
 
 
-def of_message(message: AppMessage) -> int:
+def estimate_message(message: AppMessage) -> int:
     match message:
         case UserMessage():
             parts = [TextContent(message.content)] if isinstance(message.content, str) else message.content
-            tokens = sum(IMAGE if isinstance(part, ImageContent) else of_text(part.text) for part in parts)
+            tokens = sum(
+                IMAGE if isinstance(part, ImageContent) else estimate_text(part.text) for part in parts
+            )
             for attachment in message.attachments:
-                tokens += IMAGE if attachment.type == "image" else of_text(attachment.extracted_text or "")
+                tokens += (
+                    IMAGE if attachment.type == "image" else estimate_text(attachment.extracted_text or "")
+                )
         case AssistantMessage():
             tokens = 0
             for part in message.content:
                 match part:
                     case TextContent():
-                        tokens += of_text(part.text)
+                        tokens += estimate_text(part.text)
                     case ThinkingContent():
-                        tokens += of_text(part.thinking)
+                        tokens += estimate_text(part.thinking)
                     case _:
-                        tokens += of_text(part.name) + of_text(repr(part.arguments)) + MESSAGE
+                        tokens += estimate_text(part.name) + estimate_text(repr(part.arguments)) + MESSAGE
         case ToolResultMessage():
-            tokens = of_text(message.output) + IMAGE * len(message.images)
+            tokens = estimate_text(message.output) + IMAGE * len(message.images)
         case CustomMessage():
             return 0
     return tokens + MESSAGE

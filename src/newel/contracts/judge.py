@@ -16,9 +16,8 @@ from newel.agent.errors import ContextOverflow
 from newel.agent.events import Delta, Retry
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest, Provider, RunConfig, ToolSpec
-from newel.providers.parsing.json_repair import guess_json
 from newel.runs.run_events import Evaluation
-from newel.text.json import as_dict, as_str, parse
+from newel.text.json import as_dict, as_str, find_object
 
 NO_VERDICT = "no verdict"
 """How ``why`` begins if an answer contained no verdict."""
@@ -126,14 +125,7 @@ def read_verdict(answer: AssistantMessage) -> Evaluation:
 
 def _json_object(text: str) -> dict[str, Any]:
     """The JSON object in a text; of a tool call written as text its arguments."""
-    start, end = text.find("{"), text.rfind("}")
-    if not 0 <= start < end:
-        return {}
-    json = text[start : end + 1]
-    try:
-        fields = as_dict(parse(json, strict=False))
-    except ValueError:
-        fields = as_dict(guess_json(json))
+    fields = find_object(text)
     return as_dict(fields.get("arguments")) or fields
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Literal
 
 from newel.agent.events import AgentEnd, EndReason, MessageEnd, ToolExecutionStart
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -112,7 +112,7 @@ class ContractProgress:
         )
         for reason, limit, used, unit in rows:
             if limit is not None and used >= limit:
-                return reason, f"Stopped at the limit of {plural(limit, unit)}. {self.summary()}"
+                return reason, f"Stopped at the limit of {pluralize(limit, unit)}. {self.summary()}"
         return None
 
     def stuck_reason(self) -> str | None:
@@ -130,7 +130,7 @@ class ContractProgress:
         return None
 
     def summary(self) -> str:
-        return f"{plural(self.tool_calls, 'tool call')} had run."
+        return f"{pluralize(self.tool_calls, 'tool call')} had run."
 
     # -- the events -------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ agents: a journal has one owner, and a headless agent must not block a workbench
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -17,7 +16,6 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import Wire
 from newel.contracts.contract_job import CONTRACT, ContractParams
 from newel.jobs.directory_lock import LOCK
 from newel.jobs.engine import FINAL, EngineError, Job
@@ -25,8 +23,8 @@ from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.runs.run_events import ContractState, RunEvent, decode
-from newel.storage.own_files import read_regular
-from newel.storage.paths import project_folder
+from newel.storage.file_lock import read_holder
+from newel.storage.files import open_regular, project_folder
 
 INTERRUPTED = "interrupted"
 """The state of a run whose process died before its end."""
@@ -49,10 +47,6 @@ class AgentRun(msgspec.Struct, frozen=True):
     journal: Path
     state: str
     reason: str
-
-
-class _Owner(Wire, frozen=True):
-    pid: int
 
 
 def journal_folder(home: Path, project: str) -> Path:
@@ -146,10 +140,8 @@ async def _describe(reader: Reader, job: Job, folder: Path) -> AgentRun:
 def _has_owner(folder: Path) -> bool:
     """Whether the process that wrote itself down as a folder's owner is alive. Testing its lock could block one that just starts."""
     try:
-        owner = msgspec.json.decode(read_regular(folder / LOCK), type=_Owner)
-        os.kill(owner.pid, 0)
-    except PermissionError:
-        return True
-    except (OSError, msgspec.DecodeError, OverflowError):
+        with open_regular(folder / LOCK) as file:
+            holder = read_holder(file.fileno())
+    except OSError:
         return False
-    return True
+    return holder is not None and holder.is_running

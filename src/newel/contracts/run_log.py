@@ -20,7 +20,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.config.settings import masked
+from newel.config.settings import mask_secret
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
 from newel.session.masking import KEY, SHORTEST_SECRET
 from newel.text.json import to_json
@@ -97,8 +97,8 @@ class RunLog:
     def _clean(self, text: str) -> str:
         """A text without secrets and control characters, and not too long."""
         for secret in self._secrets:
-            text = text.replace(secret, masked(secret))
-        text = re.sub(KEY, lambda match: masked(match[0]), text)
+            text = text.replace(secret, mask_secret(secret))
+        text = re.sub(KEY, lambda match: mask_secret(match[0]), text)
         return inert(shorten(text, HEAD, TAIL))
 
 

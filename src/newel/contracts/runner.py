@@ -82,7 +82,7 @@ async def run_contract(
         return progress.final
     runner = _ContractRunner(
         progress,
-        inner=agent.agent.transport,
+        inner=agent.transport,
         workspace=agent.works_in,
         provider=provider,
         judge=judge,

@@ -7,7 +7,7 @@ from typing import AnyStr, Final, Generic
 
 import msgspec
 
-from newel.agent.planned import in_one_line
+from newel.agent.formatting import escape_newlines
 from newel.diff.patience import diff
 
 CONTEXT: Final = 3
@@ -21,7 +21,7 @@ class DiffBlock(msgspec.Struct, Generic[AnyStr], frozen=True):
     new: list[AnyStr]
 
 
-def lines_of(data: bytes) -> list[bytes]:
+def split_lines(data: bytes) -> list[bytes]:
     r"""The lines with their ends. Only ``\n`` ends a line; a ``\r`` before it belongs to the end."""
     lines = data.split(b"\n")
     last = lines.pop()
@@ -33,14 +33,14 @@ def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[DiffBlock[bytes]
     return [DiffBlock(span.a0, span.a1, list(new[span.b0 : span.b1])) for span in diff(old, new)]
 
 
-def unified(
+def unified_diff(
     path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]], *, limit: int | None = None
 ) -> str:
     """The diff that ``blocks``, in order and apart from each other, make of ``old``; None is no file.
 
     Bytes that are not UTF-8 are shown as U+FFFD. Beyond ``limit`` characters it is cut, and says so.
     """
-    path = in_one_line(path)
+    path = escape_newlines(path)
     pieces = [f"--- {path}\n" if old is not None else "--- /dev/null\n", f"+++ {path}\n"]
     size = 0
     for piece in hunks(old or [], blocks):
@@ -52,11 +52,11 @@ def unified(
     return "".join(pieces) if blocks else ""
 
 
-def described(path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]]) -> str:
+def describe_diff(path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]]) -> str:
     """The diff for a person who is asked to allow it: it names the file also where no line changes."""
     if any(block.start < block.end or block.new for block in blocks):
-        return unified(path, old, blocks)
-    path = in_one_line(path)
+        return unified_diff(path, old, blocks)
+    path = escape_newlines(path)
     return f"{path}: no change" if old is not None else f"--- /dev/null\n+++ {path}\n(an empty file)"
 
 

@@ -28,7 +28,7 @@ from newel.jobs.group_commit import Writer
 from newel.jobs.notifier import Notifier
 from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
-from newel.storage.paths import make_private
+from newel.storage.files import make_private
 from newel.storage.sqlite import connect, make_file
 
 NO_EVENT = sys.maxsize

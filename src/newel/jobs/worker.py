@@ -7,13 +7,14 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import new_id
+from newel.concurrency import first_error, task_group
 from newel.jobs.engine import Engine, EngineError, JobOutcome, Lease, LeaseLost
 
 Handler = Callable[[Lease], Awaitable[JobOutcome]]
@@ -58,7 +59,7 @@ class Worker:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled."""
-        async with anyio.create_task_group() as tasks:
+        async with task_group() as tasks:
             tasks.start_soon(self._keep_leases)
             task_status.started()
             while True:
@@ -113,10 +114,9 @@ class Worker:
                         self._running[job][1].cancel()
 
 
-def _words(error: Exception) -> str:
+def _words(failure: Exception) -> str:
     """Why a handler failed. Of what nobody meant to raise only the kind and the place: its words may quote anything."""
-    if isinstance(error, ExceptionGroup):
-        return _words(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    error = first_error(failure)
     if isinstance(error, NewelError):
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]

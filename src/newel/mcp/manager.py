@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 
 from newel.agent.errors import ConfigError
+from newel.concurrency import background_tasks
 from newel.mcp.elicitation import Elicit, Sample
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.server_connection import PAUSES, Server, ServerContext
@@ -18,11 +19,8 @@ from newel.mcp.tool import McpTool
 from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
 
-if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
 
-
-class McpManager:
+class McpManager(anyio.AsyncContextManagerMixin):
     """The servers, as a context: entering returns at once and they start; leaving ends them all, in bounded time.
 
     ``roots`` are the folders a server may know of, the first of them the one it works in. ``environ`` is what
@@ -55,25 +53,11 @@ class McpManager:
             pauses=pauses,
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}
-        self._tasks: TaskGroup | None = None
 
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        for server in self._servers.values():
-            self._tasks.start_soon(server.run)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._tasks is not None  # noqa: S101 — entered
-        self._tasks.cancel_scope.cancel()
-        # What the caller raised goes on as it is: the group would wrap it. A cancellation it must know of.
-        given = (
-            (kind, error, trace) if isinstance(error, anyio.get_cancelled_exc_class()) else (None, None, None)
-        )
-        await self._tasks.__aexit__(*given)
+    @asynccontextmanager
+    async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
+        async with background_tasks(*(server.run for server in self._servers.values())):
+            yield self
 
     def _tell(self) -> None:
         self._changed.set()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
+from newel.concurrency import first_error
 from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.tool_info import ToolInfo
 
@@ -132,8 +133,7 @@ async def tell_roots_changed(client: Client) -> None:
 
 def in_words(error: BaseException) -> str:
     """What went wrong, of a group the first of it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    error = first_error(error)
     if isinstance(error, NewelError):
         return str(error)
     words = str(error) or type(error).__name__

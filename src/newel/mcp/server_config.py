@@ -21,7 +21,7 @@ import msgspec
 from msgspec import field
 
 from newel.agent.errors import ConfigError, WorkspaceError
-from newel.text.redact_urls import HIDDEN, shown_url
+from newel.text.sanitize import HIDDEN, redact_url
 from newel.workspace.disk.files import open_regular, read_all
 from newel.workspace.process.environment import is_secret
 
@@ -70,7 +70,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
             args = self.args if self.level == "project" else _masked(self.args)
             return shlex.join([self.command, *args])
         url = self.url or ""
-        return url if self.level == "project" else shown_url(url)
+        return url if self.level == "project" else redact_url(url)
 
     @property
     def given(self) -> list[str]:
@@ -303,7 +303,7 @@ def _masked_value(name: str, value: str) -> str:
 def _masked_url(text: str) -> str:
     """A text that is a URL, or an option with one, without what the URL hides."""
     found = _URL.fullmatch(text)
-    return (found[1] or "") + shown_url(found[2]) if found else text
+    return (found[1] or "") + redact_url(found[2]) if found else text
 
 
 def _opens_doors(option: str) -> bool:

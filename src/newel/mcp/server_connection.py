@@ -16,6 +16,7 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.agent.ports import OnOutput, ToolResult
+from newel.concurrency import background_tasks
 from newel.mcp import sdk
 from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.elicitation import Elicit, Sample
@@ -221,12 +222,11 @@ class Server:
         return StdioTransport(config, folder=str(folder), environ=around.environ, graces=around.graces)
 
     async def _stay(self, client: Client, link: Transport) -> None:
-        async with anyio.create_task_group() as tasks:
+        async with background_tasks() as tasks:
             tasks.start_soon(sdk.listen, client, self._listed_anew)
             tasks.start_soon(self._keep_list, client)
             await link.ended.wait()
             self._lose(link.reason)  # known at once; taking it down may need seconds
-            tasks.cancel_scope.cancel()
 
     def _lose(self, reason: str) -> None:
         self._client = None

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from newel.agent.errors import InvalidArguments
-from newel.agent.planned import Planned, in_one_line
-from newel.agent.ports import OnOutput, ToolResult, ToolSpec
+from newel.agent.formatting import escape_newlines
+from newel.agent.ports import OnOutput, Planned, ToolResult, ToolSpec
 from newel.mcp.elicitation import Elicit
 from newel.mcp.tool_info import ToolInfo
 from newel.mcp.tool_names import offered_name
@@ -72,7 +72,7 @@ class McpTool:
     async def _preview(self, arguments: dict[str, Any]) -> str:
         shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
         about = f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})"
-        return f"{in_one_line(about)}\n{shown}"
+        return f"{escape_newlines(about)}\n{shown}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
         return await self._server.call(self._facts.name, arguments, on_output, self._elicit)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from newel.agent.ports import OnOutput, ToolResult
+from newel.concurrency import task_group
 from newel.mcp.client_handlers import CURRENT, Call, ClientHandlers
 from newel.mcp.elicitation import Elicit
 from newel.mcp.results import to_result
@@ -80,12 +81,10 @@ async def call_tool(
         progress = Progress(call)
         ask = partial(client.call_tool, tool, arguments)
         try:
-            async with anyio.create_task_group() as tasks:
+            async with task_group() as tasks:
                 tasks.start_soon(progress.tell, on_output)
                 answered = await _answer(ask, server, tool, progress, why_lost)
                 progress.close()
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
         finally:
             callbacks.calls.remove(call)
             call.close()

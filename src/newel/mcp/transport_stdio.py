@@ -21,6 +21,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from newel.agent.errors import ConfigError
+from newel.concurrency import task_group
 from newel.mcp.framing import JsonLineFramer, TooMuchError, parse
 from newel.mcp.process import ProcessPipes
 from newel.mcp.server_config import ServerConfig
@@ -105,7 +106,7 @@ class StdioTransport:
         ]
         scopes = [anyio.CancelScope(shield=True) for _ in pumps]
         try:
-            async with anyio.create_task_group() as tasks:
+            async with task_group() as tasks:
                 for scope, pump in zip(scopes, pumps, strict=True):
                     tasks.start_soon(_run_in, scope, pump)
                 try:

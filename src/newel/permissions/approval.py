@@ -19,10 +19,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Literal
 
 from newel.agent.errors import NewelError
+from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, Wire
-from newel.agent.planned import in_one_line
 from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
-from newel.permissions.guarded import refusal
+from newel.permissions.guarded import refusal_message
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
 Preset = Literal["auto", "ask", "review", "read-only"]
@@ -80,7 +80,7 @@ NOT_REVIEWED = (
 CHANGED = "This changed while the question was open. Now it would do:"
 
 
-def policy(
+def approval_policy(
     preset: Preset,
     *,
     ask: Ask | None,
@@ -176,7 +176,7 @@ class _AskFirst:
 
     def _refusal(self, touch: Touch, judged: Judgement) -> str:
         path = self._places.original(touch.path) if self._places else touch.path
-        return refusal(path, judged, writes=touch.writes)
+        return refusal_message(path, judged, writes=touch.writes)
 
     def _described(self, preview: Preview, *, changed: bool) -> str:
         """What the person decides about: where links lead and what is not of the project comes first."""
@@ -189,7 +189,7 @@ class _AskFirst:
             if judged.level != "free":
                 line += f"  ({judged.reason})"
             if leads or judged.level != "free":
-                lines.append(in_one_line(line))
+                lines.append(escape_newlines(line))
         is_named = any(touch.named == preview.text and not touch.writes for touch in preview.touches)
         if not (lines and is_named):
             lines.append(preview.text)

@@ -12,7 +12,7 @@ from newel.workspace.delegating_workspace import DelegatingWorkspace
 from newel.workspace.port import DirectoryEntry, FileInfo, Workspace
 
 
-def refusal(path: str, judged: Judgement, *, writes: bool = False) -> str:
+def refusal_message(path: str, judged: Judgement, *, writes: bool = False) -> str:
     """Why a place is not opened, and what the user can do about it. Of one that is asked about: where nobody can be."""
     act = "write" if writes else "read"
     done = "written" if writes else "read"
@@ -41,7 +41,7 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
     def _open(self, path: str, *, writes: bool = False) -> str:
         judged = self._places.judge(path, writes=writes)
         if judged.level in self._closed:
-            raise WorkspaceError(refusal(self._places.original(path), judged, writes=writes))
+            raise WorkspaceError(refusal_message(self._places.original(path), judged, writes=writes))
         return path
 
     async def stat(self, path: str, /) -> FileInfo | None:

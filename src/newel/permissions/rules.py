@@ -31,7 +31,7 @@ class Rule(NamedTuple):
         return self.pattern[:end], self.pattern[end:]
 
 
-def parse(text: str) -> Rule:
+def parse_rule(text: str) -> Rule:
     """Raises ``ConfigError`` for what is no rule."""
     found = _RULE.fullmatch(text.strip())
     if found is None or ".." in found[2].split("/"):

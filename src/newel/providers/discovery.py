@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ProviderError
+from newel.concurrency import task_group
 from newel.providers.listeners import is_accepted, name_of_user, owners
 from newel.providers.ollama.client import Ollama
 from newel.providers.openai.chat import OpenAIChat
@@ -63,7 +64,7 @@ async def discover(
             if server is not None:
                 found[port] = msgspec.structs.replace(server, is_owned=port in listening)
 
-    async with anyio.create_task_group() as group:
+    async with task_group() as group:
         for name, port in servers:
             if all(is_accepted(uid, SERVICES) for uid in listening.get(port, ())):
                 group.start_soon(probe, name, port)

@@ -17,7 +17,7 @@ from newel.agent.errors import (
     RateLimited,
     RequestRejected,
     ServerFailed,
-    sentence,
+    as_sentence,
 )
 from newel.text.json import as_dict, as_list, as_str, parse, regex
 
@@ -82,7 +82,7 @@ def classify(
     ``pause``: the seconds it asked for.
     """
     said = f"{codes} {words}"
-    told = f": {sentence(words)}" if words else "."
+    told = f": {as_sentence(words)}" if words else "."
     if 300 <= status < 400:
         return RequestRejected(
             f"{endpoint.url} redirects requests ({status}){told} Set the base URL to where it points.",
@@ -121,7 +121,7 @@ def not_protocol(body: bytes, content_type: str, endpoint: EndpointDescription) 
     words, _ = read_error(body, endpoint.secret)
     kind = content_type.partition(";")[0].strip() or "no content type"
     return BadResponse(
-        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {sentence(words or 'nothing')} "
+        f"{endpoint.url} did not answer as a chat completions server does ({kind}): {as_sentence(words or 'nothing')} "
         "Check the base URL; most end in /v1."
     )
 

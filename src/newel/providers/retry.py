@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from newel.agent.errors import ConnectionFailed, ProviderError, sentence
+from newel.agent.errors import ConnectionFailed, ProviderError, as_sentence
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
@@ -40,10 +40,10 @@ class Retrying:
                 if not error.retryable or most == 1:
                     raise
                 if attempt >= most:
-                    error.args = (f"{sentence(str(error))} Gave up after {attempt} attempts.",)
+                    error.args = (f"{as_sentence(str(error))} Gave up after {attempt} attempts.",)
                     raise
                 if (error.retry_after or 0) > self._patience.max_wait:
-                    error.args = (f"{sentence(str(error))} {self._too_long(error.retry_after or 0)}",)
+                    error.args = (f"{as_sentence(str(error))} {self._too_long(error.retry_after or 0)}",)
                     raise
                 delay = pause(attempt, self._base_delay, error.retry_after)
                 reason = str(error).rstrip(".")

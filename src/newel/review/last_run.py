@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from newel.agent.messages import Wire, new_id
-from newel.storage.own_files import read_regular
+from newel.agent.messages import Wire
+from newel.storage.files import read_regular, replace_file
 
 FILE: Final = "last_run.json"
 
@@ -29,15 +28,8 @@ class LastRun(Wire, frozen=True, kw_only=True):
 
 def keep(folder: Path, last: LastRun) -> None:
     """Keep it in the folder of a ledger, for other processes too. What cannot be kept is not: the run goes on."""
-    beside = folder / f".{new_id()}.tmp"
     with contextlib.suppress(OSError):  # also where there is no ledger yet, and so no older run
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(last))
-            beside.replace(folder / FILE)
-        except OSError:
-            beside.unlink(missing_ok=True)
+        replace_file(folder / FILE, msgspec.json.encode(last))
 
 
 def read(folder: Path) -> LastRun | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, ToolResultMessage, UserMessage, new_id
 from newel.review.model.file_review import root_of
 
@@ -102,7 +102,7 @@ def _still_rejected(
 
 
 def _counted(counts: Mapping[str, int]) -> list[str]:
-    return [f"{path} ({plural(number, 'hunk')})" for path, number in counts.items() if number]
+    return [f"{path} ({pluralize(number, 'hunk')})" for path, number in counts.items() if number]
 
 
 def _listed(head: str, rows: Sequence[str]) -> str:

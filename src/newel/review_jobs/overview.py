@@ -30,7 +30,7 @@ from newel.review_jobs.schemas import (
     SessionSummary,
 )
 from newel.review_jobs.session_store import Session
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 
 _TITLE: Final = 80
 EMPTY: Final = text_hash(lines_of(b""))
@@ -44,7 +44,7 @@ def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]
         status=session.status,
         created_at=session.created_at,
         updated_at=max((job.updated for job in jobs), default=session.created_at),
-        title=one_line(params_of(jobs[0]).instruction, _TITLE) if jobs else "",
+        title=plain_line(params_of(jobs[0]).instruction, _TITLE) if jobs else "",
         jobs=len(jobs),
         last_job_id=jobs[-1].id if jobs else None,
         pending_review=pending_of(live),
@@ -60,7 +60,7 @@ def job_summary(job: Job, journal: JobJournal) -> JobSummary:
         id=job.id,
         session_id=journal.params.session,
         status=state.status,
-        instruction=one_line(journal.params.instruction, _TITLE),
+        instruction=plain_line(journal.params.instruction, _TITLE),
         created_at=state.created_at,
         finished_at=state.finished_at,
         files=len(state.hashes),

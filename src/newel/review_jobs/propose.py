@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.review.model.file_lines import text_hash
 from newel.review.model.file_review import (
     Conflict,
@@ -70,7 +70,7 @@ class Proposer:
             self.outcomes[self.call] = proposed
         files = ", ".join(proposed.base_file_hashes)
         return (
-            f"Proposed {plural(len(edits), 'edit')} of {files}. They are shown to the user for review. "
+            f"Proposed {pluralize(len(edits), 'edit')} of {files}. They are shown to the user for review. "
             "Line numbers have moved: read a file again before you propose more changes of it."
         )
 

@@ -26,6 +26,7 @@ from newel.agent.messages import (
     open_calls,
 )
 from newel.agent.ports import AllowAll, Limits, RunConfig
+from newel.concurrency import task_group
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.guarded import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
@@ -39,7 +40,7 @@ from newel.review_jobs.prompts import NO_CHANGES, system_prompt, task
 from newel.review_jobs.propose import Proposer, reviews_of
 from newel.review_jobs.schemas import ChatEntry
 from newel.runs.chat_session import is_settled
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 from newel.tools.review import project_tools
 from newel.workspace.port import Workspace
 
@@ -91,12 +92,12 @@ class _ReviewJobRun:
     async def begin(self) -> None:
         params, job = self.journal.params, self.journal.job
         checkpoint = await self.bench.checkpoints.begin(
-            job, session=params.session, title=one_line(params.instruction, _TITLE)
+            job, session=params.session, title=plain_line(params.instruction, _TITLE)
         )
         started = event(
             "job.started",
             session_id=params.session,
-            instruction=one_line(params.instruction, 10 * _TITLE),
+            instruction=plain_line(params.instruction, 10 * _TITLE),
             context_rows=len(params.context_rows),
             max_tool_calls=params.max_tool_calls,
             model=self.bench.config.model.id,
@@ -149,7 +150,7 @@ class _ReviewJobRun:
                     failed.append(error)
             done.set()
 
-        async with anyio.create_task_group() as tasks:
+        async with task_group() as tasks:
             tasks.start_soon(go)
             try:
                 await done.wait()

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.config.settings import masked
+from newel.config.settings import mask_secret
 from newel.jobs.engine import Job
 from newel.review_jobs.job_state import JobState
 from newel.review_jobs.journal import JobParams
@@ -204,10 +204,10 @@ def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
         inert = string
         for secret in secrets:
             if len(secret) >= SHORTEST_SECRET:
-                inert = inert.replace(secret, masked(secret))
+                inert = inert.replace(secret, mask_secret(secret))
         # A key begins where a word does, also behind an escape, whose letter is no part of the word.
         pieces = re.split(_ESCAPES, inert)
-        inert = "".join(re.sub(KEY, lambda key: masked(key[0]), piece) for piece in pieces)
+        inert = "".join(re.sub(KEY, lambda key: mask_secret(key[0]), piece) for piece in pieces)
         return found[0] if inert == string else to_json(inert)
 
     return re.sub(_STRINGS, mask, text)

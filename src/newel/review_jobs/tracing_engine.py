@@ -24,7 +24,7 @@ from newel.review_jobs.trace_file import (
     header_line,
     trace_files,
 )
-from newel.storage.paths import PRIVATE_FILE, make_private
+from newel.storage.files import PRIVATE_FILE, make_private
 
 MAX_TRACES: Final = 1_000
 MAX_BYTES: Final = 256 << 20

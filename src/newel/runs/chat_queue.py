@@ -98,7 +98,7 @@ class ChatQueue:
                 await self._engine.cancel(job.id, TAKEN)
             elif message.id not in self.forwarded and job.id != journal.run:
                 self.forwarded[message.id] = job.id
-                await agent.agent.queue_message(message)
+                await agent.queue_message(message)
 
     async def finish_run(self) -> bool:
         """Cancel the jobs of the messages that the run took; returns whether another run follows by itself."""
@@ -113,7 +113,7 @@ class ChatQueue:
         if job is None:
             return False
         agent = self._chat.active_agent
-        if agent is not None and message in self.forwarded and not agent.agent.unqueue(message):
+        if agent is not None and message in self.forwarded and not agent.unqueue(message):
             return False  # the run takes it just now
         self.forwarded.pop(message, None)
         return await self._engine.cancel(job.id, WITHDRAWN)

@@ -166,7 +166,7 @@ class ChatSession:
                 self.delivered = {entry.message.id for entry in agent.session.get_tree()}
                 yield agent
             finally:
-                agent.agent.clear_queue()
+                agent.clear_queue()
                 agent.release()
         finally:
             self.journal, self.stop_requested = None, False

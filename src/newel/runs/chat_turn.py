@@ -91,7 +91,7 @@ async def _answer(
     is_new = message is not None and message.id not in tree
     if chat.stop_requested:
         if message is not None and is_new:
-            await agent.agent.append_message(message)
+            await agent.append_message(message)
         end = AgentEnd(reason="stopped", message=STOPPED if is_new else STOPPED_MIDWAY)
         await journal(end)
         return end
@@ -105,7 +105,7 @@ async def _answer(
         chat.branch(tree[params.before].parent_id)
     end = await agent.answer([message])
     if message.id not in chat.delivered:  # the run was stopped before it took the message
-        await agent.agent.append_message(message)
+        await agent.append_message(message)
     return end
 
 

@@ -21,7 +21,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from newel.agent.events import AgentEnd
-from newel.concurrency import ungrouped
+from newel.concurrency import background_tasks
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.runs.live_state import LiveState
 from newel.runs.models import SequencedEvent
@@ -61,11 +61,8 @@ class EventHub(anyio.AsyncContextManagerMixin):
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
-        with ungrouped():
-            async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                yield self
-                tasks.cancel_scope.cancel()
+        async with background_tasks() as self._tasks:
+            yield self
 
     def publish(self, run: str, seq: int, event: RunEvent) -> None:
         """Deliver an event to the subscribers. Publish every lasting event once the journal has it as ``seq``; an ephemeral one

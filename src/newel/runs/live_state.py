@@ -6,15 +6,10 @@ from collections import deque
 
 from newel.agent.events import (
     AgentEnd,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    Retry,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from newel.agent.messages import AssistantMessage
 from newel.agent.partial_message import MessageAccumulator
 from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import RunEvent
@@ -49,21 +44,14 @@ class LiveState:
     """The part of a run's events that a subscriber needs to begin in their midst."""
 
     def __init__(self) -> None:
-        self._partial: MessageAccumulator | None = None
+        self._partial = MessageAccumulator()
         self._outputs: dict[str, OutputTail] = {}
         self._snapshot: LiveSnapshot | None = None
 
     def apply(self, event: RunEvent) -> None:
         self._snapshot = None
+        self._partial.fold(event)
         match event:
-            case MessageStart(message=AssistantMessage() as message):
-                self._partial = MessageAccumulator(message)
-            case MessageUpdate() if self._partial and self._partial.start.id == event.message_id:
-                self._partial.add(event.assistant_message_event)
-            case MessageEnd() if self._partial and self._partial.start.id == event.message.id:
-                self._partial = None
-            case Retry() if self._partial:
-                self._partial.clear()
             case ToolExecutionStart():
                 self._outputs[event.tool_call_id] = OutputTail()
             case ToolExecutionUpdate() if event.tool_call_id in self._outputs:
@@ -71,16 +59,14 @@ class LiveState:
             case ToolExecutionEnd():
                 self._outputs.pop(event.tool_call_id, None)
             case AgentEnd():
-                self._partial = None
+                self._partial = MessageAccumulator()
                 self._outputs.clear()
             case _:
                 pass
 
     def snapshot(self) -> LiveSnapshot | None:
         """What the journal lacks; None if it has everything. Subscribers share it."""
-        if self._snapshot is None and (self._partial or self._outputs):
-            self._snapshot = LiveSnapshot(
-                message=self._partial.message() if self._partial else None,
-                outputs={call: tail.text() for call, tail in self._outputs.items()},
-            )
+        if self._snapshot is None and ((message := self._partial.message()) or self._outputs):
+            outputs = {call: tail.text() for call, tail in self._outputs.items()}
+            self._snapshot = LiveSnapshot(message=message, outputs=outputs)
         return self._snapshot

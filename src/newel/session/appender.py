@@ -6,10 +6,18 @@ import contextlib
 import os
 from pathlib import Path
 
-from newel.agent.errors import SessionError
+from newel.agent.errors import SessionError, SessionInUse
 from newel.session.reader import BLOCK, StoredSession, not_a_session
-from newel.storage.file_lock import lock, unlock
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.file_lock import (
+    NO_LOCKS,
+    LockHolder,
+    describe_holder,
+    lock,
+    read_holder,
+    unlock,
+    write_holder,
+)
+from newel.storage.files import PRIVATE_FILE, open_regular
 
 
 class Appender:
@@ -35,10 +43,16 @@ class Appender:
                 "Use --ephemeral to go on without saving."
             ) from error
         try:
-            lock(self._fd, path)
-        except SessionError:
+            lock(self._fd, wait=False)
+        except OSError as error:
             os.close(self._fd)
-            raise
+            if isinstance(error, BlockingIOError):
+                raise SessionInUse(path.name, f"in {describe_holder(_noted_holder(path))}") from error
+            raise SessionError(
+                f"The session {path} cannot be locked: {error.strerror}. {NO_LOCKS}"
+            ) from error
+        with contextlib.suppress(OSError):  # only the message of a refusal depends on it
+            _note_holder(path)
 
     def read(self) -> StoredSession:
         """Read what the file holds; what is appended goes behind its whole lines. Raises ``SessionError`` for a file that is
@@ -90,7 +104,9 @@ class Appender:
 
     def release(self) -> None:
         """Let others write."""
-        unlock(self._fd, self._path)
+        with contextlib.suppress(OSError):
+            _note(self._path).unlink()
+        unlock(self._fd)
         os.close(self._fd)
 
     def _repair(self) -> None:
@@ -113,3 +129,27 @@ class Appender:
         with open(beside, "ab") as torn:  # noqa: PTH123 - the descriptor refuses a planted symlink
             torn.writelines(os.pread(self._fd, min(BLOCK, size - start), start) for start in starts)
             torn.write(b"\n")
+
+
+def writer_elsewhere(path: Path) -> LockHolder | None:
+    """The other process that writes to a session, as far as can be seen without taking its lock."""
+    holder = _noted_holder(path)
+    return holder if holder and holder.pid != os.getpid() and holder.is_running else None
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _note_holder(path: Path) -> None:
+    note = os.open(_note(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
+    write_holder(note)
+    os.close(note)
+
+
+def _noted_holder(path: Path) -> LockHolder | None:
+    try:
+        with open_regular(_note(path)) as note:
+            return read_holder(note.fileno())
+    except OSError:
+        return None

@@ -7,18 +7,17 @@ from typing import Any
 
 import msgspec
 
-from newel.agent.agent import Agent, AgentState, AgentTransport, Subscriber
+from newel.agent.agent import Agent, AgentTransport
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
-    Attachment,
     CustomMessage,
     Usage,
     UserMessage,
 )
 from newel.agent.ports import Emit, Model, RunConfig
-from newel.context.attachable import Attachable
+from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
 from newel.session.manager import SessionManager
@@ -53,14 +52,13 @@ def totals(messages: Sequence[AppMessage]) -> SessionTotals:
     return SessionTotals(usage, cost, context)
 
 
-class CodingAgent:
-    """Everything a front end needs: say something, watch, stop, and move between sessions.
+class CodingAgent(Agent):
+    """An ``Agent`` whose conversation is kept in a session; it can move between sessions.
 
-    ``workspace`` is the person's; the tools work in ``works_in``, which is another one where what they change is decided
-    afterwards. ``attachable`` is what the person's prompts may attach. ``open_session`` opens a session by its id, or begins a new one for None. ``approve`` (the preset) and
-    ``instructions`` (which AGENTS.md files are in force, in words) are for the screens to show; so is ``where``, which says
-    where the model is if the name of it does not. ``journal`` is awaited
-    with each event before the session takes it.
+    ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
+    ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
+    Screens show ``approve`` (the preset), ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
+    location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
 
     def __init__(
@@ -101,43 +99,31 @@ class CodingAgent:
         """What the model should know before the next prompt, if anything."""
         self._open_session = open_session
         self._journal = journal
-        self.agent = Agent(transport, config, messages=session.get_messages(), record=self._record)
+        super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
 
     # -- the conversation -------------------------------------------------------------------------
 
     @property
-    def state(self) -> AgentState:
-        return self.agent.state
+    def agent(self) -> Agent:
+        """The agent itself: recording works with any agent that has a session."""
+        return self
 
     def get_messages(self) -> list[AppMessage]:
         return list(self.state.messages)
-
-    def replace_messages(self, messages: Sequence[AppMessage]) -> None:
-        self.agent.replace_messages(messages)
-
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        return self.agent.subscribe(subscriber)
-
-    async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
     ) -> AgentEnd:
         if prompts and self.news is not None and (message := await self.news()):
-            await self.agent.append_message(message)
-        return await self.agent.answer(prompts, transport=transport)
+            await self.append_message(message)
+        return await super().answer(prompts, transport=transport)
 
-    def stop(self) -> None:
-        self.agent.stop()
-
-    def abort(self) -> None:
-        self.agent.abort()
-
-    def set_model(self, name: str) -> None:
-        """Go on with another model of the same server, from the next prompt on."""
-        before, model = self.state.model, self.describe_model(name)
-        self.agent.set_model(model)
+    def set_model(self, model: Model | str) -> None:
+        """Use another model of the same server from the next prompt on; a name is enough."""
+        before = self.state.model
+        if isinstance(model, str):
+            model = self.describe_model(model)
+        super().set_model(model)
         if self.compactor is not None:
             self.compactor.follow(model, before=before)
 
@@ -155,7 +141,7 @@ class CodingAgent:
             return False
         message = await self.compactor.compact_now(self.state.messages, instructions)
         if message is not None:
-            await self.agent.append_message(message)
+            await self.append_message(message)
         return message is not None
 
     # -- sessions ---------------------------------------------------------------------------------
@@ -180,7 +166,7 @@ class CodingAgent:
             self.session = self._open_session(self.session.get_id())
         for message in said:
             self._keep(message)
-        self.agent.replace_messages(self.session.get_messages(), never_begun=never_begun)
+        self.replace_messages(self.session.get_messages(), never_begun=never_begun)
 
     def release(self) -> None:
         """Let other programs write to the session, until ``reopen``."""
@@ -189,18 +175,18 @@ class CodingAgent:
 
     def branch(self, message_id: str | None) -> None:
         """Go back to just after a message (None: to the beginning); what followed stays in the file."""
-        self.agent.replace_messages(self.session.branch(message_id))
+        self.replace_messages(self.session.branch(message_id))
 
     def _switch(self, session: SessionManager) -> None:
         try:
-            self.agent.replace_messages(session.get_messages())
+            self.replace_messages(session.get_messages())
         except BaseException:
             session.close()  # it is locked by us, and nothing else would unlock it
             raise
         self.session.close()
         self.session = session
 
-    async def _record(self, event: AgentEvent) -> None:
+    async def _save_event(self, event: AgentEvent) -> None:
         if self._journal is not None:
             await self._journal(event)
         if isinstance(event, MessageEnd):

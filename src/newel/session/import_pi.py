@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, CustomMessage, new_id, now
 from newel.agent.transform import COMPACTION
 from newel.session import paths
-from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
     UNREADABLE,
@@ -33,9 +31,9 @@ from newel.session.format import (
     encode_line,
 )
 from newel.session.message_tree import MessageTree
-from newel.session.text import one_line
-from newel.storage.own_files import open_regular
-from newel.storage.paths import PRIVATE_FILE, make_private, project_folder
+from newel.session.reader import Damage
+from newel.storage.files import make_private, open_regular, project_folder, replace_file
+from newel.text.sanitize import plain_line
 
 Entry = dict[str, Any]
 
@@ -43,7 +41,7 @@ _OWN = frozenset({"type", "id", "parentId", "timestamp"})
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z", re.ASCII)
 _THINKING_FIELDS = frozenset({"reasoning_content", "reasoning", "reasoning_text"})
 _BRANCH = "A summary of a branch of this conversation that was left:"
-_COMPACTED = "The conversation so far, summed up:"
+_COMPACTED = "Summary of the conversation so far:"
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
@@ -135,19 +133,14 @@ def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetad
 
 
 def _write(path: Path, lines: list[Line]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         make_private(path.parent)
         if path.exists():
             raise SessionError(
-                f"This session was imported before, as {path}. Delete that file to import it anew."
+                f"This session was already imported, as {path}. To import it again, delete that file."
             )
-        beside.touch(mode=PRIVATE_FILE, exist_ok=False)
-        with beside.open("wb") as stream:
-            stream.writelines(encode_line(line) for line in lines)
-        beside.replace(path)
+        replace_file(path, b"".join(map(encode_line, lines)))
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SessionError(f"The session cannot be imported to {path}: {error.strerror}.") from error
 
 
@@ -160,12 +153,12 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
     for entry in entries:
         entry_id = _text(entry, "id")
         if not entry_id or history.get(entry_id):
-            kind = one_line(_text(entry, "type"))
+            kind = plain_line(_text(entry, "type"))
             damage.add(f"an entry of the type {kind!r} has no id of its own, and is left out")
             continue
         parent = _text(entry, "parentId") or None
         if parent is not None and history.get(parent) is None:
-            damage.add(f"entry {one_line(entry_id)}: the entry that it continues is lost; it begins anew")
+            damage.add(f"entry {plain_line(entry_id)}: the entry that it continues is lost; it begins anew")
             parent = None
         if parent != leaf:
             yield BranchLine(parent)
@@ -175,7 +168,7 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
             history.add(message)
             yield MessageLine(message)
         if entry.get("type") == "session_info":
-            yield NameLine(one_line(_text(entry, "name")))
+            yield NameLine(plain_line(_text(entry, "name")))
 
 
 def _message(entry: Entry) -> AppMessage:

@@ -16,7 +16,7 @@ from newel.agent.messages import UserMessage
 from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
 from newel.session.paths import read_metadata, session_files
 from newel.session.reader import read_session
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 
 _BLOCK = 1024 * 1024
 _MESSAGE = b'\n{"type":"message"'
@@ -60,12 +60,12 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
             messages, first = _active(path) if branches else (count, _first_text(path))
             yield SessionSummary(
                 path=path,
-                id=one_line(metadata.id),
+                id=plain_line(metadata.id),
                 name=name,
                 first_text=first,
                 messages=messages,
                 modified=state.st_mtime,
-                cwd=one_line(metadata.cwd, _MAX_PATH),
+                cwd=plain_line(metadata.cwd, _MAX_PATH),
             )
 
 
@@ -79,7 +79,7 @@ def _first_text(path: Path) -> str:
             with contextlib.suppress(*UNREADABLE):
                 line, _ = read_line(raw, number=number, timestamp="")
                 if isinstance(line, MessageLine) and isinstance(line.message, UserMessage):
-                    return one_line(line.message.text)
+                    return plain_line(line.message.text)
     return ""
 
 
@@ -87,7 +87,7 @@ def _active(path: Path) -> tuple[int, str]:
     """How many messages the active branch has, and the first thing that a person said on it."""
     messages = read_session(path).history.active()
     first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
-    return len(messages), one_line(first)
+    return len(messages), plain_line(first)
 
 
 def _scan(stream: BinaryIO) -> tuple[int, str | None, bool]:
@@ -112,5 +112,5 @@ def _name_at(stream: BinaryIO, place: int) -> str | None:
     with contextlib.suppress(*UNREADABLE):
         line, _ = read_line(raw, number=0, timestamp="")
         if isinstance(line, NameLine):
-            return one_line(line.name) or None
+            return plain_line(line.name) or None
     return None

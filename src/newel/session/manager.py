@@ -19,7 +19,7 @@ from typing import Any, Self
 import msgspec
 
 from newel.agent.errors import SessionError
-from newel.agent.messages import AppMessage, UserMessage, interrupted, new_id, now
+from newel.agent.messages import AppMessage, UserMessage, interrupted_result, new_id, now
 from newel.session import paths
 from newel.session.appender import Appender
 from newel.session.format import (
@@ -33,8 +33,8 @@ from newel.session.format import (
 )
 from newel.session.message_tree import MessageTree, TreeEntry
 from newel.session.reader import SessionData
-from newel.session.text import one_line
-from newel.storage.paths import make_private, project_folder
+from newel.storage.files import make_private, project_folder
+from newel.text.sanitize import plain_line
 
 
 class SessionManager:
@@ -46,7 +46,7 @@ class SessionManager:
     opens the one with that id, that beginning of an id, or that path. ``own_id`` opens
     the project's one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
 
-    A session that is opened gets a result for each tool call that has none: ``interrupted``; without ``settle``
+    A session that is opened gets a result for each tool call that has none: ``interrupted_result``; without ``settle``
     such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.
 
     All methods block for microseconds (a user's message for one flush to the disk), and raise
@@ -71,11 +71,11 @@ class SessionManager:
         self._ephemeral = ephemeral
         self._settle = settle
         self._begin(own_id)
-        path = paths.find(directory, session) if session is not None else None
+        path = paths.find_session(directory, session) if session is not None else None
         if path is None and continue_:
-            path = paths.latest(directory, cwd)
+            path = paths.find_latest(directory, cwd)
         if own_id is not None and not ephemeral:
-            path = paths.known(directory, cwd, own_id)
+            path = paths.find_exact(directory, cwd, own_id)
         if path is not None:
             self._open(path)
 
@@ -148,7 +148,7 @@ class SessionManager:
 
     def set_name(self, name: str) -> None:
         """Name the session, for lists; an empty name takes the name away."""
-        line = one_line(name)
+        line = plain_line(name)
         if self.has_data():
             self._write(NameLine(line))
         self._name = line or None
@@ -230,4 +230,4 @@ class SessionManager:
 
     def _answer_open_calls(self) -> None:
         for call in self._history.open_calls():
-            self.append_message(interrupted(call))
+            self.append_message(interrupted_result(call))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage
 from newel.session.reader import SessionData
 from newel.workspace.process.environment import is_secret
@@ -95,7 +95,7 @@ class Masker:
     def words(self) -> str:
         """How many values were masked, for a person; empty if none was."""
         count = len(self.found)
-        return f"{plural(count, 'secret value')} masked; --unmasked keeps them." if count else ""
+        return f"{pluralize(count, 'secret value')} masked; --unmasked keeps them." if count else ""
 
 
 _NAMES: Final = frozenset({"id", "role", "type", "timestamp", "toolCallId"})

@@ -12,7 +12,7 @@ from newel.agent.messages import (
     ToolCall,
     ToolResultMessage,
     Wire,
-    interrupted,
+    interrupted_result,
     open_calls,
 )
 
@@ -68,7 +68,9 @@ class MessageTree:
         results: list[AppMessage] = []
         for place, call in enumerate(waiting):
             own = self.unused_id(f"{message.id}-result-{place}")
-            results.append(msgspec.structs.replace(interrupted(call), id=own, timestamp=message.timestamp))
+            results.append(
+                msgspec.structs.replace(interrupted_result(call), id=own, timestamp=message.timestamp)
+            )
         return [*results, message]
 
     def unused_id(self, message_id: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from newel.agent.errors import SessionError
 from newel.session.format import UNREADABLE, SessionMetadata, is_foreign, read_line
 from newel.session.reader import metadata_from_name, not_a_session
-from newel.storage.paths import project_folder
+from newel.storage.files import project_folder
 
 SUFFIX = ".jsonl"
 
@@ -60,7 +60,7 @@ def _metadata(head: bytes) -> SessionMetadata | None:
     return None
 
 
-def latest(directory: Path, cwd: str) -> Path | None:
+def find_latest(directory: Path, cwd: str) -> Path | None:
     """The project's session that was written last."""
     for path, _ in session_files(directory, cwd):
         metadata = read_metadata(path)
@@ -69,7 +69,7 @@ def latest(directory: Path, cwd: str) -> Path | None:
     return None
 
 
-def known(directory: Path, cwd: str, session_id: str) -> Path | None:
+def find_exact(directory: Path, cwd: str, session_id: str) -> Path | None:
     """The file of the session of a project with exactly this id; None if there is none that holds anything."""
     folder = project_folder(directory, cwd)
     with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ def known(directory: Path, cwd: str, session_id: str) -> Path | None:
     return None
 
 
-def find(directory: Path, session: str) -> Path:
+def find_session(directory: Path, session: str) -> Path:
     """The file of a session named by its id, by the beginning of its id, or by its path. Raises
     ``SessionError`` if there is none, or more than one.
     """
@@ -89,8 +89,8 @@ def find(directory: Path, session: str) -> Path:
     if not session:
         raise SessionError("The session's id is empty. Give its id, the beginning of its id, or its path.")
     ids = [(metadata_from_name(path).id, path) for path, _ in session_files(directory)]
-    matches = [path for known, path in ids if known == session] or [
-        path for known, path in ids if known.startswith(session)
+    matches = [path for session_id, path in ids if session_id == session] or [
+        path for session_id, path in ids if session_id.startswith(session)
     ]
     if not matches:
         raise SessionError(

@@ -13,7 +13,6 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage
-from newel.session.damage import Damage
 from newel.session.format import (
     MAX_LINE,
     UNREADABLE,
@@ -26,7 +25,7 @@ from newel.session.format import (
     read_line,
 )
 from newel.session.message_tree import MessageTree
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 
 BLOCK = 1024 * 1024
 _NAME = re.compile(r"(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)", re.DOTALL)
@@ -48,6 +47,29 @@ def metadata_from_name(path: Path) -> SessionMetadata:
     day, minute, second, milli, session_id = found.groups()
     timestamp = f"{day}:{minute}:{second}.{milli}Z" if day else ""
     return SessionMetadata(id=session_id, timestamp=timestamp, cwd="")
+
+
+_MAX_FINDINGS = 100
+
+
+class Damage:
+    """The first hundred findings, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+        self._more = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, finding: str) -> None:
+        if len(self._found) < _MAX_FINDINGS:
+            self._found.append(finding)
+        else:
+            self._more += 1
+
+    def report(self) -> list[str]:
+        return [*self._found, f"{self._more:,} more"] if self._more else list(self._found)
 
 
 class StoredSession:
@@ -107,7 +129,7 @@ class StoredSession:
                 if end != b"\n":
                     self._report(number, f"it is cut off after {size:,} bytes")
                     break
-                self._report(number, f"it cannot be read ({one_line(str(error))})")
+                self._report(number, f"it cannot be read ({plain_line(str(error))})")
             self.whole += size
             self.unended = end != b"\n"
         if number and not self._has_metadata:
@@ -126,7 +148,7 @@ class StoredSession:
                 except KeyError:
                     self._report(number, "it branches from a message that is not there, and is ignored")
             case NameLine():
-                self.name = one_line(line.name) or None
+                self.name = plain_line(line.name) or None
             case None:
                 pass
 

@@ -1,7 +1,7 @@
-"""One writer for each session, by ``flock`` on the session file itself.
+"""File locks, by ``flock``, and a note of who holds one.
 
-The kernel releases such a lock when its owner dies, however it dies, so there is no stale lock to judge.
-Who the owner is stands in ``<file>.lock``, for the words of the refusal only.
+The kernel releases such a lock when its owner dies, however it dies, so there is no stale lock to judge. The note is for
+messages only: it may be missing, or be left by a process that was killed.
 """
 
 from __future__ import annotations
@@ -10,85 +10,69 @@ import contextlib
 import fcntl
 import os
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import IO
 
 import msgspec
 
-from newel.agent.errors import SessionError, SessionInUse
 from newel.agent.messages import Wire
-from newel.storage.paths import PRIVATE_FILE
 
+NO_LOCKS = "Its file system may not support locks; set NEWEL_HOME to a local folder, or use --ephemeral."
 _MAX_NOTE = 4096
 
 
+def lock(file: int | IO[bytes], *, wait: bool = True, shared: bool = False) -> None:
+    """Lock an open file or folder until it is closed.
+
+    Raises ``BlockingIOError`` if another has it and ``wait`` is false, another ``OSError`` if the file system has no locks.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+
+
+def unlock(file: int) -> None:
+    """Unlock a file before it is closed: a child process that inherited it would keep the lock."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class LockHolder(Wire, frozen=True):
+    """``place`` is where it can be reached, for example ``http://127.0.0.1:8101``."""
+
     pid: int
     since: datetime
+    place: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except (ProcessLookupError, OverflowError):
+            return False
+        except PermissionError:
+            pass  # it runs, as another user
+        return True
 
 
-def lock(fd: int, path: Path) -> None:
-    """Become the only writer of the open session file, until ``unlock`` or the process's end. Raises
-    ``SessionError`` if another one is.
-    """
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise SessionInUse(path.name, _where(path)) from error
-    except OSError as error:
-        raise SessionError(
-            f"The session {path} cannot be locked: {error.strerror}. Its file system may not know locks; "
-            "set NEWEL_HOME to a local folder, or use --ephemeral."
-        ) from error
-    with contextlib.suppress(OSError):  # only the words of a refusal depend on it
-        _note_owner(path)
-
-
-def unlock(fd: int, path: Path) -> None:
+def write_holder(file: int, place: str = "", since: datetime | None = None) -> None:
+    """Note in a file that this process holds the lock. Does not raise."""
+    note = LockHolder(os.getpid(), since or datetime.now(UTC), place[:200])
     with contextlib.suppress(OSError):
-        _note(path).unlink()
-    fcntl.flock(fd, fcntl.LOCK_UN)
+        os.ftruncate(file, 0)
+        os.pwrite(file, msgspec.json.encode(note), 0)
 
 
-def _note(path: Path) -> Path:
-    return path.with_name(path.name + ".lock")
-
-
-def _note_owner(path: Path) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    note = os.open(_note(path), flags, PRIVATE_FILE)
+def read_holder(file: int) -> LockHolder | None:
     try:
-        os.write(note, msgspec.json.encode(LockHolder(os.getpid(), datetime.now(UTC))))
-    finally:
-        os.close(note)
-
-
-def owner(path: Path) -> LockHolder | None:
-    """Who writes to a session, as far as can be seen without its lock; None for nobody, and for this process."""
-    noted = _noted(path)
-    if noted is None or noted.pid == os.getpid():
-        return None
-    try:
-        os.kill(noted.pid, 0)
-    except ProcessLookupError:  # it was killed
-        return None
-    except OSError:
-        pass
-    return noted
-
-
-def _noted(path: Path) -> LockHolder | None:
-    try:
-        with _note(path).open("rb") as note:
-            return msgspec.json.decode(note.read(_MAX_NOTE), type=LockHolder)
+        return msgspec.json.decode(os.pread(file, _MAX_NOTE, 0), type=LockHolder)
     except (OSError, ValueError, msgspec.DecodeError):
         return None
 
 
-def _where(path: Path) -> str:
-    noted = _noted(path)
-    if noted is None:
-        return "in another Newel"
-    since = f"{noted.since.astimezone():%Y-%m-%d %H:%M}"
-    if noted.pid == os.getpid():
-        return f"here already (since {since})"
-    return f"in another Newel (pid {noted.pid}, since {since})"
+def describe_holder(holder: LockHolder | None) -> str:
+    """``another Newel at http://127.0.0.1:8101 (pid 7, since 2026-01-31 09:30)``, for a refusal."""
+    if holder is None:
+        return "another Newel"
+    place = f" at {holder.place}" if holder.place else ""
+    since = f"since {holder.since.astimezone():%Y-%m-%d %H:%M}"
+    if holder.pid == os.getpid():
+        return f"this process{place} ({since})"
+    return f"another Newel{place} (pid {holder.pid}, {since})"

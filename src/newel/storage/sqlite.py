@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from newel.agent.errors import NewelError
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.files import PRIVATE_FILE
 
 _DAMAGED = "it is damaged. Move the folder away to begin with a new one; {kept}"
 _UNWRITABLE = "it cannot be written. Look at the folder's permissions, set NEWEL_HOME, or use --ephemeral"

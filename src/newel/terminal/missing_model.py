@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage
 from newel.permissions.approval import NOBODY_TO_ASK
-from newel.text.format import plural
+from newel.text.format import pluralize
 
 CUT_OFF = (
     "The answer was cut off at the longest output that the model may write. "
@@ -33,4 +33,4 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
     if not results and not last.text.strip():
         return NOTHING
     unasked = sum(result.is_error and result.output == NOBODY_TO_ASK for result in results)
-    return UNASKED.format(calls=plural(unasked, "tool call")) if unasked else ""
+    return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from newel.text.format import plural
-from newel.text.sanitize import reveal
+from newel.text.format import pluralize
+from newel.text.sanitize import escape_invisible
 
 SHORT: Final = 4
 """Rows of a command that are always shown."""
@@ -27,7 +27,7 @@ def shown_command(command: str, wrap: Wrap) -> list[str]:
     """The rows of a command, with what hides or disguises something written out. Of a long one the texts that it writes to
     files are left out first, then its middle; how much is said in their place.
     """
-    lines = reveal(command).expandtabs(4).strip("\n").split("\n")
+    lines = escape_invisible(command).expandtabs(4).strip("\n").split("\n")
     if len(command) <= MAX_CHARACTERS and len(rows := _rows(lines, wrap)) <= SHORT:
         return rows
     rows = _rows(_within_limit(_without_texts(lines)), wrap)
@@ -49,7 +49,7 @@ def _does_nothing(row: str) -> bool:
 
 
 def _more(number: int, wrap: Wrap) -> list[str]:
-    return wrap(f"… {plural(number, 'more line')} · /show") if number else []
+    return wrap(f"… {pluralize(number, 'more line')} · /show") if number else []
 
 
 def _without_texts(lines: list[str]) -> list[str]:
@@ -64,7 +64,7 @@ def _without_texts(lines: list[str]) -> list[str]:
         end = next((n for n in range(at, len(lines)) if lines[n].strip() == found["end"]), at)
         inert = found["quote"] or not re.search(r"\$\(|`", "\n".join(lines[at:end]))
         if inert and end - at > 1:
-            kept.append(f"… {plural(end - at, 'line')} of text")
+            kept.append(f"… {pluralize(end - at, 'line')} of text")
             at = end
     return kept
 
@@ -74,5 +74,5 @@ def _within_limit(lines: list[str]) -> list[str]:
     half = MAX_CHARACTERS // 2
     if len(text) <= MAX_CHARACTERS:
         return lines
-    left_out = f"… {plural(len(text) - 2 * half, 'more character')} · /show"
+    left_out = f"… {pluralize(len(text) - 2 * half, 'more character')} · /show"
     return [*text[:half].split("\n"), left_out, *text[-half:].split("\n")]

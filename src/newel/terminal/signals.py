@@ -7,9 +7,9 @@ import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-import anyio
 from anyio.abc import TaskGroup
 
+from newel.concurrency import background_tasks
 from newel.workspace.process.signals import receiver
 
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,14 +27,9 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
         async for number in arriving:
             handler(number)
 
-    try:
-        with receiver(STOP) as arriving:
-            async with anyio.create_task_group() as group:
-                group.start_soon(pass_on)
-                yield group
-                group.cancel_scope.cancel()
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
+    with receiver(STOP) as arriving:
+        async with background_tasks(pass_on) as group:
+            yield group
 
 
 def die_of(number: signal.Signals) -> None:

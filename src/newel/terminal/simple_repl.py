@@ -45,9 +45,9 @@ from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
 from newel.terminal.ui.prompt_line import TerminalAsk
-from newel.text.format import SUBJECT, both_ends, clause, command_of, one_line
+from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line
 from newel.text.json import to_json
-from newel.text.sanitize import SafeStream, safe
+from newel.text.sanitize import SanitizedStream, sanitize
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """What this front end calls the tools."""
@@ -61,13 +61,13 @@ class SimpleRenderer:
     def __init__(self, out: TextIO) -> None:
         self.out = out
         self._calls = ToolCallTracker()
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._speaking = False
         self._in_tools = False
         self._open_call: str | None = None
 
     def note(self, text: str, _code: str = "", /) -> None:
-        self._paragraph(safe(text))
+        self._paragraph(sanitize(text))
 
     def tick(self) -> None:
         """Nothing moves here."""
@@ -97,12 +97,12 @@ class SimpleRenderer:
             case Retry():
                 self._stream.finish()
                 self._paragraph(
-                    f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]"
+                    f"[The request failed: {as_clause(event.reason)}. Trying again; this starts over.]"
                 )
             case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
-                self._paragraph(f"Error: {safe(event.message)}")
+                self._paragraph(f"Error: {sanitize(event.message)}")
             case AgentEnd():
                 self._end_line()
                 if event.reason not in {"done", "error"}:
@@ -157,7 +157,7 @@ class SimpleRenderer:
 def signature(name: str, args: dict[str, Any]) -> str:
     """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
     subject = args.get(SUBJECT.get(name, ""))
-    line = both_ends if command_of(name, args) else one_line
+    line = elide_middle if command_of(name, args) else one_line
     shown = [to_json(line(subject)).decode()] if isinstance(subject, str) else []
     if len(args) > len(shown):
         shown.append("...")
@@ -229,7 +229,7 @@ class _SimpleRepl:
         while (line := await self._read()) is not None:
             if text := line.strip():
                 if self._echo:
-                    self._write(f"{safe(line)}\n")
+                    self._write(f"{sanitize(line)}\n")
                 with anyio.CancelScope() as self._running:
                     await self._take(text)
                 self._running = None

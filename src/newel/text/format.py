@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from newel.agent.events import EndReason, Retry
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.messages import Usage
 from newel.text.json import to_json
-from newel.text.sanitize import reveal_line, safe
+from newel.text.sanitize import escape_line, sanitize
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """Stands before what a person types, and typed."""
@@ -25,31 +25,31 @@ ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed
 
 def one_line(text: str, limit: int = 160) -> str:
     """A text on one line of at most ``limit`` characters, inert."""
-    line = safe(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
+    line = sanitize(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def some(names: Iterable[str], *, shown: int = 8) -> str:
+def join_names(names: Iterable[str], *, shown: int = 8) -> str:
     """The first of some names, with nothing hidden in them, and how many more there are."""
-    lines = [reveal_line(name) for name in names]
+    lines = [escape_line(name) for name in names]
     more = len(lines) - shown
     return ", ".join(lines[:shown] if more > 1 else lines) + (f" and {more:,} more" if more > 1 else "")
 
 
-def clause(text: str) -> str:
+def as_clause(text: str) -> str:
     """A text on one line without its full stop, to be a part of a sentence."""
     return one_line(text).rstrip(" .")
 
 
-def retry(event: Retry, *, void: bool) -> str:
+def describe_retry(event: Retry, *, void: bool) -> str:
     """That a request is made again; ``void`` if a part of its answer has been shown."""
     return (
-        f"The request failed: {clause(event.reason)}.{' What was written above is void.' if void else ''} "
-        f"Trying again in {count(event.delay)} s ({event.attempt} of {event.max_attempts})."
+        f"The request failed: {as_clause(event.reason)}.{' What was written above is void.' if void else ''} "
+        f"Trying again in {short_number(event.delay)} s ({event.attempt} of {event.max_attempts})."
     )
 
 
-def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
+def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
     """Names and what is said of them, side by side; what is longer hangs below where it began. A name that
     would take more than half of the columns has a line of its own.
     """
@@ -67,7 +67,7 @@ def listing(rows: Sequence[tuple[str, str]], columns: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def both_ends(text: str, limit: int = 160) -> str:
+def elide_middle(text: str, limit: int = 160) -> str:
     """``one_line`` that leaves out the middle of what is too long instead of its end."""
     kept = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
     line = one_line(kept, len(kept))
@@ -94,7 +94,7 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     return f"{name} {subject}"
 
 
-def duration(milliseconds: float) -> str:
+def format_duration(milliseconds: float) -> str:
     """``4 ms``, ``1.9 s``, ``2 min 5 s``."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
@@ -111,12 +111,12 @@ def spinner(frame: int) -> str:
     return _SPINNER[frame % len(_SPINNER)]
 
 
-def going_on_for(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """`` · 12 s``, whole seconds; nothing in the first one."""
-    return f" · {duration(int(seconds) * 1000).replace('.0 s', ' s')}" if seconds >= 1 else ""
+    return f" · {format_duration(int(seconds) * 1000).replace('.0 s', ' s')}" if seconds >= 1 else ""
 
 
-def count(number: float) -> str:
+def short_number(number: float) -> str:
     """``420``, ``3.1k``, ``1.2M``."""
     for limit, divisor, unit in ((1_000, 1, ""), (999_950, 1_000, "k"), (float("inf"), 1_000_000, "M")):
         if number < limit:
@@ -124,21 +124,21 @@ def count(number: float) -> str:
     raise ValueError(number)
 
 
-def size(bytes_: int) -> str:
+def format_size(bytes_: int) -> str:
     """``142 bytes``, ``1.2 KB``."""
     if bytes_ < 1_000:
-        return plural(bytes_, "byte")
+        return pluralize(bytes_, "byte")
     return f"{bytes_ / 1_000:.1f} KB" if bytes_ < 1_000_000 else f"{bytes_ / 1_000_000:.1f} MB"
 
 
-def money(dollars: float) -> str:
+def format_cost(dollars: float) -> str:
     """``$0.004``, ``$1.20``."""
     if 0 < dollars < 0.0005:
         return "under $0.001"
     return f"${dollars:.3f}" if dollars < 1 else f"${dollars:.2f}"
 
 
-def meter(
+def usage_line(
     usage: Usage,
     cost: float | None,
     *,
@@ -152,13 +152,13 @@ def meter(
     """
     parts: list[str] = []
     if usage.total:
-        parts += [f"{count(usage.input)} in", f"{count(usage.output)} out"]
+        parts += [f"{short_number(usage.input)} in", f"{short_number(usage.output)} out"]
     if cost is not None:
-        parts.append(money(cost))
+        parts.append(format_cost(cost))
     if context and window:
-        parts.append(f"{context / window * 100:.0f} % of {count(window)}")
+        parts.append(f"{context / window * 100:.0f} % of {short_number(window)}")
     elif context:
-        parts.append(f"{count(context)} context")
+        parts.append(f"{short_number(context)} context")
     if milliseconds is not None:
-        parts.append(duration(milliseconds))
+        parts.append(format_duration(milliseconds))
     return " · ".join(parts)

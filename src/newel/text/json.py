@@ -1,4 +1,4 @@
-"""Reading what was written by others: nothing is what it should be until it has been looked at."""
+"""JSON that others wrote: encoded leniently, alone or inside prose, broken, or of another shape than expected."""
 
 from __future__ import annotations
 
@@ -31,6 +31,54 @@ def parse(data: bytes | str, *, strict: bool = True) -> Any:
         return without_surrogates(json.loads(text.removeprefix("\ufeff"), strict=strict))
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+MAX_REPAIR = 8 * 1024
+MAX_BRACKETS = 200
+"""Characters, and opening brackets among them, that are worth a repair: its time grows with the square of both."""
+
+
+def repair(text: str) -> Any:
+    """Guess what broken JSON was meant to be; None if that cannot be told."""
+    if len(text) > MAX_REPAIR or text.count("{") + text.count("[") > MAX_BRACKETS:
+        return None
+    from json_repair import repair_json
+
+    try:
+        return repair_json(text, return_objects=True, skip_json_loads=True)
+    except Exception:  # noqa: BLE001 — a guess about hostile text must not end the run, however it fails
+        return None
+
+
+def decode_at(text: str, start: int, *, unique: bool = False) -> tuple[Any, int]:
+    """Decode the JSON value that begins at ``start``, whatever follows it. Returns it and where it ends, 0 if there is none.
+
+    Strings may hold raw line breaks. With ``unique``, an object that has a member twice is no value.
+    """
+    decoder = json.JSONDecoder(strict=False, object_pairs_hook=unique_members if unique else None)
+    try:
+        return decoder.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None, 0
+
+
+def unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object with these members. Raises ``ValueError`` for one that stands twice."""
+    fields = dict(members)
+    if len(fields) < len(members):
+        raise ValueError("a member stands twice")
+    return fields
+
+
+def find_object(text: str) -> dict[str, Any]:
+    """The JSON object inside prose, repaired if need be; an empty one if there is none."""
+    start, end = text.find("{"), text.rfind("}") + 1
+    if not 0 <= start < end:
+        return {}
+    try:
+        return as_dict(parse(text[start:end], strict=False))
+    except ValueError:
+        return as_dict(repair(text[start:end]))
 
 
 def without_surrogates(value: Any) -> Any:

@@ -2,12 +2,12 @@
 
 Two ways, for two purposes:
 
-- ``safe`` and ``SafeStream`` are for reading. An escape sequence (colour, cursor movement, window title,
+- ``sanitize`` and ``SanitizedStream`` are for reading. An escape sequence (colour, cursor movement, window title,
   link, clipboard) vanishes with all that it carries; what is left is text, line feeds and tabs.
-- ``reveal`` is for deciding. Nothing vanishes: each character that could hide or disguise another is
-  written out, so that what a person approves is what will run. ``reveal_line`` and ``reveal_diff`` are
+- ``escape_invisible`` is for deciding. Nothing vanishes: each character that could hide or disguise another is
+  written out, so that what a person approves is what will run. ``escape_line`` and ``escape_diff`` are
   the same for names and for diffs. Every screen passes what a question is about, and every diff, through
-  ``reveal``; a module that composes such a text must not have called ``safe`` before.
+  ``escape_invisible``; a module that composes such a text must not have called ``sanitize`` before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TAB: Final = "→"
 """How a space and a tab are written that would be overlooked: at the end of a changed line, and where nothing else changes."""
 
 
-def safe(text: str, *, keep_newlines: bool = True) -> str:
+def sanitize(text: str, *, keep_newlines: bool = True) -> str:
     r"""The text without anything that a terminal obeys, except ``\n`` and ``\t``.
 
     Other line ends become ``\n``, a lone carriage return included, so that it overwrites nothing. Marks
@@ -51,7 +51,7 @@ def safe(text: str, *, keep_newlines: bool = True) -> str:
     return text if keep_newlines else text.replace("\n", "↵")
 
 
-def reveal(text: str) -> str:
+def escape_invisible(text: str) -> str:
     r"""The text with every hidden character written out: ``␛`` for escape, ``<U+200B>`` for a space
     without width, ``<U+00A0>`` for one that is no plain space. Only ``\n`` and ``\t`` stay as they are.
     For what a person is asked to approve.
@@ -64,16 +64,16 @@ def reveal(text: str) -> str:
     return "".join(char if _clean(char) else _written_out(char) for char in text)
 
 
-def reveal_line(text: str, limit: int | None = None) -> str:
-    """What ``reveal`` makes of a text, on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters;
+def escape_line(text: str, limit: int | None = None) -> str:
+    """What ``escape_invisible`` makes of a text, on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters;
     a name that is decided about is never cut.
     """
-    line = reveal(text if limit is None else text[: limit * 4].strip())
+    line = escape_invisible(text if limit is None else text[: limit * 4].strip())
     line = line.replace("\n", "␊").replace("\t", "␉")
     return line if limit is None or len(line) <= limit else line[: limit - 1] + "…"
 
 
-def reveal_diff(diff: str) -> str:
+def escape_diff(diff: str) -> str:
     r"""A unified diff with every hidden character written out, and with the white space that its lines change.
 
     Spaces and tabs at the end of a changed line are written ``·`` and ``→``, and everywhere in a line that
@@ -85,7 +85,7 @@ def reveal_diff(diff: str) -> str:
         if line.startswith("diff --git "):
             files.append([])
         files[-1].append(line)
-    return reveal("\n".join(line for lines in files for line in _shown_lines(lines)))
+    return escape_invisible("\n".join(line for lines in files for line in _shown_lines(lines)))
 
 
 def _shown_lines(lines: list[str]) -> list[str]:
@@ -138,10 +138,10 @@ def _white(text: str) -> str:
     return text.replace(" ", SPACE).replace("\t", TAB)
 
 
-class SafeStream:
-    """``safe`` for a text that arrives in pieces, cut anywhere.
+class SanitizedStream:
+    """``sanitize`` for a text that arrives in pieces, cut anywhere.
 
-    All that ``feed`` returned, and at the end ``finish``, is together what ``safe`` makes of the whole.
+    All that ``feed`` returned, and at the end ``finish``, is together what ``sanitize`` makes of the whole.
     A sequence still open at the end of a piece waits for the next one; of its payload nothing is kept.
     """
 
@@ -166,7 +166,7 @@ class SafeStream:
     def finish(self) -> str:
         """The text is over: what is left of it. The stream is as new."""
         rest, self._open = self._open, ""
-        return safe(rest)
+        return sanitize(rest)
 
 
 def _clean(text: str) -> bool:
@@ -207,3 +207,61 @@ def _written_out(char: str) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+# -- documents -----------------------------------------------------------------------------------
+
+
+def plain_line(text: str, limit: int = 200) -> str:
+    """The text on one line without control, formatting or direction characters, at most ``limit`` long."""
+    start = text[: 4 * limit]
+    line = " ".join("".join(char if char.isprintable() else " " for char in start).split())
+    return line if len(line) <= limit and len(start) == len(text) else line[: limit - 1].rstrip() + "…"
+
+
+def plain_text(text: str) -> str:
+    """The text without terminal sequences; line ends are made one kind, and other control characters and
+    halves of surrogate pairs become U+FFFD.
+    """
+    text = re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))", "", text)
+    text = re.sub(r"\r\n?", "\n", text)
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+HIDDEN: Final = "…"
+"""Stands where something is not shown."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_QUERY = re.compile(r"[?#]")
+_PATH = re.compile(r"[/?#]")
+
+
+def redact_url(url: str) -> str:
+    """The URL without credentials, query and fragment: ``https://…@host/v1?…``.
+
+    A password may hold any character, ``/``, ``?`` and ``#`` too, where somebody has not encoded it: all before the
+    last ``@`` counts as credentials. Where that ``@`` may as well belong to a query, which may hold a secret of its
+    own, nothing but the scheme is shown.
+    """
+    scheme, rest = _split(url)
+    before, at, place = rest.rpartition("@")
+    if _QUERY.search(before):
+        return scheme + HIDDEN
+    if end := _QUERY.search(place):
+        place = place[: end.end()] + HIDDEN
+    return f"{scheme}{HIDDEN if at else ''}{at}{place}"
+
+
+def is_clear(url: str) -> bool:
+    """Whether it is certain where the URL's host begins: no ``@`` stands behind what ends the name of a host."""
+    _, rest = _split(url)
+    end = _PATH.search(rest)
+    return end is None or "@" not in rest[end.end() :]
+
+
+def _split(url: str) -> tuple[str, str]:
+    scheme = _SCHEME.match(url)
+    end = scheme.end() if scheme else 0
+    return url[:end], url[end:]

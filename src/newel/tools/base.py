@@ -11,8 +11,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from newel.agent.errors import InvalidArguments
-from newel.agent.planned import Planned
-from newel.agent.ports import OnOutput, PlannedCall, ToolResult, ToolSpec
+from newel.agent.ports import OnOutput, Planned, PlannedCall, ToolResult, ToolSpec
 from newel.tools.aliases import ARGUMENT_ALIASES, COMMENTARY, TOOL_ALIASES
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from newel.agent.planned import Planned
-from newel.agent.ports import OnOutput, ToolResult, Touch
+from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters, TypedTool
 from newel.workspace.port import Completed, Workspace
 

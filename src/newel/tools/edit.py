@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import HostUnavailable, StaleFile, ToolError, WorkspaceError
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, described, lines_of, unified
+from newel.diff.unified import DiffBlock, describe_diff, split_lines, unified_diff
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, renamed
 from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
@@ -62,10 +62,10 @@ class _EditPlan(msgspec.Struct, frozen=True):
         return self.edited.content
 
     def described(self, name: str, /) -> str:
-        return described(name, self._lines, self.edited.blocks)
+        return describe_diff(name, self._lines, self.edited.blocks)
 
     def diff(self, name: str) -> str:
-        return unified(name, self._lines, self.edited.blocks, limit=DIFF_SHOWN)
+        return unified_diff(name, self._lines, self.edited.blocks, limit=DIFF_SHOWN)
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class _EditPlan(msgspec.Struct, frozen=True):
 
     @property
     def _lines(self) -> list[bytes] | None:
-        return None if self.old is None else lines_of(self.old)
+        return None if self.old is None else split_lines(self.old)
 
 
 class EditTool(ChangingTool[EditParameters, _EditPlan]):
@@ -122,11 +122,11 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
             ) from error
         self._tracker.saw(path, written)
         if plan.old is None:
-            text = f"Created new file {name} ({plural(len(edited.content), 'byte')})"
+            text = f"Created new file {name} ({pluralize(len(edited.content), 'byte')})"
         else:
             text = (
-                f"Replaced {plural(edited.matches, 'occurrence')} in {name} "
-                f"({plural(edited.lines_changed, 'line')} changed)"
+                f"Replaced {pluralize(edited.matches, 'occurrence')} in {name} "
+                f"({pluralize(edited.lines_changed, 'line')} changed)"
             )
         one = _replacements(arguments)[0]
         return ToolResult(
@@ -194,4 +194,4 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
 
 def _created(text: str) -> Edited:
     content = encoded(text, "new_string")
-    return Edited(content, 1, [DiffBlock(0, 0, lines_of(content))])
+    return Edited(content, 1, [DiffBlock(0, 0, split_lines(content))])

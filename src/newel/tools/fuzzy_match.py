@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from newel.diff.unified import DiffBlock, compare, lines_of
+from newel.diff.unified import DiffBlock, compare, split_lines
 
 _LOOK_ALIKES: Final = {
     "'": "\u2018\u2019\u201a\u201b\u2032",
@@ -94,7 +94,7 @@ def replacement(content: bytes, span: TextSpan, quoted: bytes, new: bytes) -> by
     found = content[span.start : span.end]
     if found == quoted and b"\r\n" in quoted + new:
         return new
-    was, quoted_lines, wanted = lines_of(found), lines_of(_unix(quoted)), lines_of(_unix(new))
+    was, quoted_lines, wanted = split_lines(found), split_lines(_unix(quoted)), split_lines(_unix(new))
     as_one = [DiffBlock(0, len(was), wanted)]
     blocks = compare(quoted_lines, wanted) if len(was) == len(quoted_lines) else as_one
     pieces: list[bytes] = []

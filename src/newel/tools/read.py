@@ -11,9 +11,8 @@ import anyio.to_thread
 from msgspec import Meta
 
 from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
-from newel.agent.formatting import plural
-from newel.agent.planned import Planned
-from newel.agent.ports import OnOutput, ToolResult, Touch
+from newel.agent.formatting import pluralize
+from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.file_tool import FileParameters, FileTool
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.tools.line_pager import LONGEST_LINE, Page
@@ -118,7 +117,7 @@ class ReadTool(FileTool[ReadParameters]):
         if first > max(1, page.total):
             raise ToolError(
                 f"Offset {first} is beyond the end of {arguments.file_path}, "
-                f"which has {plural(page.total, 'line')}."
+                f"which has {pluralize(page.total, 'line')}."
             )
         self._tracker.saw(path, seen.hexdigest())
         truncated = page.last < page.total and (
@@ -143,7 +142,7 @@ class ReadTool(FileTool[ReadParameters]):
                 f"{name} is an image of more than {LARGEST_FILE:,} bytes, which are the most that can be read."
             )
         image = await anyio.to_thread.run_sync(picture, data, kind, name)
-        text = f"{name}: {kind}, {image.width} x {image.height} pixels, {plural(len(data), 'byte')}"
+        text = f"{name}: {kind}, {image.width} x {image.height} pixels, {pluralize(len(data), 'byte')}"
         if image.scaled:
             text += f", shown at {image.scaled[0]} x {image.scaled[1]}"
         return ToolResult(
@@ -160,7 +159,7 @@ class ReadTool(FileTool[ReadParameters]):
 
     async def _directory(self, path: str, name: str) -> ToolResult:
         names = [named(entry) for entry in await self._workspace.list(path)]
-        text = "\n".join([f"{name} is a directory with {plural(len(names), 'name')}:", *names[:NAMES]])
+        text = "\n".join([f"{name} is a directory with {pluralize(len(names), 'name')}:", *names[:NAMES]])
         if len(names) > NAMES:
             text += f"\n… and {len(names) - NAMES:,} more."
         text += f'\nRead one of its files, or look closer with bash(command="ls -la {shlex.quote(name)}").'

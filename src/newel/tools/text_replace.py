@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import ToolError
-from newel.diff.unified import DiffBlock, compare, lines_of
+from newel.diff.unified import DiffBlock, compare, split_lines
 from newel.tools.fuzzy_match import TextSpan, find, replacement
 from newel.tools.text import BOM, encoded
 
@@ -146,7 +146,7 @@ def _blocks(content: bytes, changes: Sequence[_Change]) -> Iterator[DiffBlock[by
             for change in changes[first : last + 1]
         ]
         old = content[start:end]
-        for block in compare(lines_of(old), lines_of(_apply(old, group))):
+        for block in compare(split_lines(old), split_lines(_apply(old, group))):
             yield DiffBlock(line + block.start, line + block.end, block.new)
         first = last + 1
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import StaleFile
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, compare, described, lines_of, unified
+from newel.diff.unified import DiffBlock, compare, describe_diff, split_lines, unified_diff
 from newel.tools.file_tool import ChangingTool, FileParameters, aside, sha256
 from newel.tools.text import BOM, DIFF_SHOWN, encoded
 from newel.workspace.port import ABSENT
@@ -40,7 +40,7 @@ class _WritePlan(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def described(self, name: str, /) -> str:
-        return described(name, self.old, self.blocks)
+        return describe_diff(name, self.old, self.blocks)
 
 
 class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
@@ -58,18 +58,18 @@ class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
         self._tracker.saw(path, written)
         is_new = plan.expect == ABSENT
         return ToolResult(
-            f"{'Created new file' if is_new else 'Overwrote'} {name} ({plural(len(plan.data), 'byte')})",
+            f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(plan.data), 'byte')})",
             details={
                 "filePath": name,
                 "size": len(plan.data),
                 "isNew": is_new,
-                "diff": unified(name, plan.old, plan.blocks, limit=DIFF_SHOWN),
+                "diff": unified_diff(name, plan.old, plan.blocks, limit=DIFF_SHOWN),
             },
         )
 
     async def think(self, arguments: WriteParameters, path: str, /) -> _WritePlan:
         data = encoded(arguments.content, "content")
-        new = lines_of(data)
+        new = split_lines(data)
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # what is no file is refused when it comes to writing
             return _WritePlan(
@@ -81,12 +81,12 @@ class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
             raise _stale(arguments.file_path)
         if content.startswith(BOM) and not data.startswith(BOM):
             data = BOM + data  # `read` does not show it, so the model could not repeat it
-            new = lines_of(data)
+            new = split_lines(data)
         if len(content) > COMPARED:
             size = max(info.size, len(content))  # a file in /proc says that it has none
             note = f"({size:,} bytes that are not compared)\n".encode()
             return _WritePlan(found, data, old=[note], blocks=[DiffBlock(0, 1, new)])
-        old = lines_of(content)
+        old = split_lines(content)
         blocks = await aside(len(content) + len(data), compare, old, new)
         return _WritePlan(found, data, old=old, blocks=blocks)
 

@@ -9,7 +9,7 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from newel.concurrency import ungrouped
+from newel.concurrency import background_tasks
 from newel.text.json import to_json
 
 MAX_WAIT = 30.0
@@ -65,17 +65,15 @@ def resumed(last_event_id: str | None, otherwise: int) -> int:
 @asynccontextmanager
 async def until(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
     """Leave the block when one of these returns, if it is not done before. What the block raises leaves as itself."""
-    with ungrouped():
-        async with anyio.create_task_group() as tasks:
+    async with background_tasks() as tasks:
 
-            async def leave(ended: Callable[[], Awaitable[object]]) -> None:
-                await ended()
-                tasks.cancel_scope.cancel()
-
-            for ended in ends:
-                tasks.start_soon(leave, ended)
-            yield
+        async def leave(ended: Callable[[], Awaitable[object]]) -> None:
+            await ended()
             tasks.cancel_scope.cancel()
+
+        for ended in ends:
+            tasks.start_soon(leave, ended)
+        yield
 
 
 async def _disconnected(receive: Receive) -> None:

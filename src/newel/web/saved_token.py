@@ -7,7 +7,6 @@ mean that it may be known, and it is refused. What leaked does not open the serv
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import stat
@@ -15,7 +14,7 @@ import time
 from pathlib import Path
 
 from newel.agent.errors import ConfigError
-from newel.storage.paths import make_private
+from newel.storage.files import make_private, replace_file
 from newel.web.access import is_token
 
 LIFETIME = 30 * 24 * 3600.0
@@ -32,17 +31,7 @@ def kept_token(path: Path, *, new: bool = False) -> str:
         return token
     token = secrets.token_urlsafe(24)
     make_private(path.parent)
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(f"{token}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            beside.unlink()
+    replace_file(path, f"{token}\n".encode(), sync=True)
     return token
 
 

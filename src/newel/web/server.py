@@ -12,6 +12,7 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from newel.concurrency import task_group
 from newel.web.access import ServerSocket
 from newel.web.http_protocol import DeadlineProtocol, SocketConnection
 from newel.workspace.process.signals import receiver
@@ -55,7 +56,7 @@ async def serve(
             await server.serve(sockets=[listener.bound])
         tasks.cancel_scope.cancel()
 
-    async with anyio.create_task_group() as tasks:
+    async with task_group() as tasks:
         tasks.start_soon(run)
         try:
             with receiver(_end_signals()) as signals:

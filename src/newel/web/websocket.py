@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
 import msgspec
@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
+from newel.concurrency import background_tasks
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
 from newel.runs.subscriber_queue import delta_of
 from newel.text.json import to_json
@@ -79,10 +80,8 @@ async def serve_socket(
     it has the review API.
     """
     await websocket.accept()
-    try:
+    with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
         await _Socket(websocket, workbench).run(info, server, review=review)
-    except* WebSocketDisconnect:
-        pass  # the page left while a message was being sent
 
 
 class _WatchedTab:
@@ -147,10 +146,8 @@ class _Socket:
                     notice=info.notice,
                 )
             )
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._send_changes)
+            async with background_tasks(self._send_changes) as tasks:
                 await self._read(tasks)
-                tasks.cancel_scope.cancel()
         finally:
             unsubscribe()
 

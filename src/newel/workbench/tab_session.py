@@ -28,8 +28,8 @@ from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
 from newel.runs.run_events import ContractState, decode
 from newel.session.coding_agent import totals
-from newel.session.text import one_line
 from newel.text.json import to_json
+from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import TabLog
 
 NEW_CHAT = "Chat"
@@ -210,7 +210,7 @@ class TabSession:
             params = TurnParams(tab=self.state.id, session=self.state.session, message=message, before=before)
             run = await self._track(await self.queue.submit(params))
             await self.queue.forward()
-        if self.state.title == NEW_CHAT and (title := one_line(message.text, 40)):
+        if self.state.title == NEW_CHAT and (title := plain_line(message.text, 40)):
             await self._save(title=title)
         self._on_queue_change()
         return run
@@ -303,7 +303,7 @@ class TabSession:
                     self._stopped_run = self.state.run
             finally:  # also if the disk is full
                 if agent := self.chat.active_agent:
-                    agent.agent.clear_queue()
+                    agent.clear_queue()
                 self.chat.stop(now=now)
         self.services.notify("queue", self.state.id)
 

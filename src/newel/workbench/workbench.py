@@ -28,7 +28,7 @@ import msgspec
 from newel.agent.errors import ConnectionFailed, NewelError
 from newel.agent.messages import new_id
 from newel.agent.ports import Model
-from newel.concurrency import ungrouped
+from newel.concurrency import task_group
 from newel.contracts.contract_job import CONTRACT, ContractParams
 from newel.jobs.engine import Engine, JobOutcome, Lease
 from newel.jobs.worker import Handler, Worker
@@ -39,7 +39,7 @@ from newel.runs.event_hub import EventHub
 from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
 from newel.session.listing import SessionSummary
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import SavedTabs, TabLog
 from newel.workbench.tab_session import CLOSED, NEW_CHAT, ChangeKind, TabServiceError, TabServices, TabSession
 
@@ -194,7 +194,7 @@ class Workbench:
             summary = next((each for each in await self.list_sessions() if each.id == session), None)
             if summary is None:
                 raise TabServiceError(f"There is no session {session} of this folder.")
-            title = summary.name or one_line(summary.first_text, 40) or NEW_CHAT
+            title = summary.name or plain_line(summary.first_text, 40) or NEW_CHAT
         for tab in self._tabs.values():
             if session == tab.state.session and tab.state.kind == "chat":
                 return tab
@@ -236,21 +236,20 @@ class Workbench:
         does.
         """
         handlers: dict[str, Handler] = {TURN: self._run_turn, CONTRACT: self._run_contract}
-        with ungrouped():
-            async with anyio.create_task_group() as tasks:
-                if self._open_review is not None:
-                    from newel.review_jobs.ledger_watch import watch
+        async with task_group() as tasks:
+            if self._open_review is not None:
+                from newel.review_jobs.ledger_watch import watch
 
-                    self._review = await self._open_review()
-                    handlers |= self._review.handlers
-                    self._review_opened.set()
-                    tasks.start_soon(watch, self._review, self.notify_reviewed)
-                    tasks.start_soon(self._watch_model)
-                if self._monitor is not None:
-                    tasks.start_soon(
-                        self._monitor.run, partial(self.notify, "host"), lambda: bool(self._subscribers)
-                    )
-                await Worker(self.engine, handlers, slots=slots, failed=self._on_failure).run()
+                self._review = await self._open_review()
+                handlers |= self._review.handlers
+                self._review_opened.set()
+                tasks.start_soon(watch, self._review, self.notify_reviewed)
+                tasks.start_soon(self._watch_model)
+            if self._monitor is not None:
+                tasks.start_soon(
+                    self._monitor.run, partial(self.notify, "host"), lambda: bool(self._subscribers)
+                )
+            await Worker(self.engine, handlers, slots=slots, failed=self._on_failure).run()
 
     async def _run_turn(self, lease: Lease) -> JobOutcome:
         params = msgspec.json.decode(lease.params, type=TurnParams)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from newel.text.redact_urls import shown_url
+from newel.text.sanitize import redact_url
 from newel.workspace.process.environment import is_withheld
 
 _PR_SET_DUMPABLE: Final = 4
@@ -86,7 +86,7 @@ def _has_password(argument: bytes) -> bool:
     if not (colon and scheme.isalnum() and b"@" in rest) or b" " in argument:
         return False
     text = os.fsdecode(argument)
-    return shown_url(text) != text
+    return redact_url(text) != text
 
 
 def _close_memory() -> None:

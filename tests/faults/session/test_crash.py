@@ -63,7 +63,7 @@ def test_a_session_has_one_writer_until_that_one_is_dead(tmp_path: Path) -> None
 def test_a_session_that_is_open_here_is_not_opened_twice(tmp_path: Path) -> None:
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         session.append_message(UserMessage("hello"))
-        with pytest.raises(SessionError, match=r"is open here already \(since 2"):
+        with pytest.raises(SessionError, match=r"is open in this process \(since 2"):
             SessionManager(directory=tmp_path, cwd="/src/shop", continue_=True)
         path = session.get_file_path()
     assert path is not None

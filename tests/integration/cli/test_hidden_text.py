@@ -13,7 +13,7 @@ import pytest
 import newel
 from newel.app.local_server import describe
 from newel.providers.discovery import LocalServer
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
 from tests.support import BIN, Newel, scenario
@@ -82,7 +82,7 @@ def unseen(shown: str, *, of: str = "") -> list[str]:
     missing += [
         name for name, (raw, _) in HIDDEN.items() if len(raw) == 1 and raw in shown.replace("\r\n", "\n")
     ]
-    return missing + ([of] if of and reveal(of) not in shown else [])
+    return missing + ([of] if of and escape_invisible(of) not in shown else [])
 
 
 def write(content: str) -> dict[str, object]:
@@ -210,7 +210,7 @@ def test_an_approval_hides_nothing(screen: str, newel_: Newel, opened: Open) -> 
     terminal.send("go\r")
     terminal.wait_for("Run this?")
     assert unseen(terminal.screen.text) == []
-    assert reveal(NAME) in terminal.screen.text
+    assert escape_invisible(NAME) in terminal.screen.text
 
 
 def test_a_question_of_a_single_prompt_hides_nothing(newel_: Newel, opened: Open) -> None:

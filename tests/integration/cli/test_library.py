@@ -122,7 +122,7 @@ async def test_the_agents_tools_can_be_changed_between_prompts(with_model: Make)
     async with newel.open_coding_agent(working_directory=rig.project, ephemeral=True) as agent:
         told: list[AgentEvent] = []
         agent.subscribe(told.append)
-        agent.agent.set_tools([tool for tool in agent.state.tools if tool.read_only])
+        agent.set_tools([tool for tool in agent.state.tools if tool.read_only])
         assert isinstance(told[0], StateUpdate)
         assert told[0].changed == ["tools"]
         await agent.prompt("how are you")

@@ -166,7 +166,7 @@ def test_a_full_window_is_summed_up_by_the_small_model_and_nothing_is_lost(with_
     assert done.returncode == 0, done.stderr
     assert "small-one" in {request["model"] for request in newel.requests}
     final = newel.requests[-1]["messages"]
-    assert "summed up" in final[1]["content"]
+    assert "Summary of the conversation" in final[1]["content"]
     assert "the first task" in final[1]["content"]
     assert len(final) < 6
     kept = [json.loads(line) for line in newel.sessions[0].read_text().splitlines()]

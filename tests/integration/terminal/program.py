@@ -27,8 +27,8 @@ from newel.agent.messages import (
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.prompt_templates import load
-from newel.permissions.approval import policy
+from newel.context.prompt_templates import load_templates
+from newel.permissions.approval import approval_policy
 from newel.providers.scripted import deltas
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -128,14 +128,14 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
             model=Model("obedient", "script", 128_000),
             transform=Transformer(),
             tools=coding_tools(workspace),
-            policy=policy(preset, ask=approver, folder=str(cwd)),
+            policy=approval_policy(preset, ask=approver, folder=str(cwd)),
         ),
         workspace=workspace,
         session=open_session(os.environ.get("PROGRAM_SESSION")),
         open_session=open_session,
         list_models=list_models,
         describe_model=lambda name: Model(name, "script"),
-        templates=await load([WorkspaceFolder(workspace, f"{workspace.root}/.newel/prompts")]),
+        templates=await load_templates([WorkspaceFolder(workspace, f"{workspace.root}/.newel/prompts")]),
     )
     workspace.attend(agent)
     return agent

@@ -69,4 +69,4 @@ def test_when_the_screen_goes_away_the_results_of_all_calls_are_kept(
     assert process.stderr.read() == ""
     first, *others = results(only_session(tmp_path))
     assert "did it" in first
-    assert others == ["Not run: stopped before this call began."] * 2
+    assert others == ["Not run: stopped before this call started."] * 2

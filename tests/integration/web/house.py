@@ -18,7 +18,7 @@ from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
 from newel.mcp.server_status import ServerStatus
-from newel.permissions.approval import policy
+from newel.permissions.approval import approval_policy
 from newel.providers.scripted import deltas
 from newel.runs.chat_session import AgentSpec
 from newel.runs.event_hub import EventHub
@@ -27,7 +27,7 @@ from newel.runs.pending_questions import approval_handler
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
-from newel.session.paths import known
+from newel.session.paths import find_exact
 from newel.tools import coding_tools
 from newel.web.access import ServerAccess, listen
 from newel.web.app import create_app
@@ -94,7 +94,7 @@ class Crew:
                 model=Model(spec.model or "scripted"),
                 transform=Transformer(),
                 tools=coding_tools(workspace),
-                policy=policy(self.approve, ask=approval_handler(spec.ask), folder=spec.folder),
+                policy=approval_policy(self.approve, ask=approval_handler(spec.ask), folder=spec.folder),
             ),
             workspace=workspace,
             session=open_session(spec.session),
@@ -124,7 +124,7 @@ class Crew:
         return list_sessions(self.home / "sessions", str(self.folder))
 
     def session_file(self, session: str, folder: str) -> Path | None:
-        return known(self.home / "sessions", folder, session)
+        return find_exact(self.home / "sessions", folder, session)
 
 
 class NoServers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from newel.agent.formatting import plural
     ],
 )
 def test_an_amount_is_written_as_people_do(value: float, unit: str, words: str) -> None:
-    assert plural(value, unit) == words
+    assert pluralize(value, unit) == words

@@ -35,13 +35,13 @@ from newel.agent.messages import (
     Usage,
     UserMessage,
 )
-from newel.agent.planned import Planned
 from newel.agent.ports import (
     Limits,
     Model,
     ModelRequest,
     OnDelta,
     OnOutput,
+    Planned,
     Policy,
     RunConfig,
     Tool,
@@ -531,7 +531,7 @@ async def test_a_call_behind_one_in_doubt_is_not_run_although_it_never_began() -
     await watched.agent.answer([])
     assert [result.output for result in watched.results] == [
         INTERRUPTED,
-        "Not run: stopped before this call began.",
+        "Not run: stopped before this call started.",
     ]
     assert watched.of(ToolExecutionStart) == []
     _assert_valid(watched.agent.state.messages)

@@ -14,19 +14,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.config.hosts import HostModel, keep, known_hosts
-from newel.config.settings import Flags, Settings, known_places, load_settings
+from newel.config.hosts import HostModel, load_hosts, save_host
+from newel.config.settings import Flags, Settings, load_host_places, load_settings
 
 
 def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> None:
-    keep(tmp_path, "shop", 'deploy@shop.example.org:/srv/the "shop" é\\\'')
-    keep(tmp_path, "other", "box")
-    keep(tmp_path, "shop", 'deploy@shop.example.org:/srv/a "b" é\\\'\n')
-    assert known_hosts(tmp_path) == {"shop": 'deploy@shop.example.org:/srv/a "b" é\\\'\n', "other": "box"}
-    keep(tmp_path, "other", None)
-    assert list(known_hosts(tmp_path)) == ["shop"]
+    save_host(tmp_path, "shop", 'deploy@shop.example.org:/srv/the "shop" é\\\'')
+    save_host(tmp_path, "other", "box")
+    save_host(tmp_path, "shop", 'deploy@shop.example.org:/srv/a "b" é\\\'\n')
+    assert load_hosts(tmp_path) == {"shop": 'deploy@shop.example.org:/srv/a "b" é\\\'\n', "other": "box"}
+    save_host(tmp_path, "other", None)
+    assert list(load_hosts(tmp_path)) == ["shop"]
     with pytest.raises(ConfigError, match="no host named other"):
-        keep(tmp_path, "other", None)
+        save_host(tmp_path, "other", None)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
@@ -34,56 +34,54 @@ def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> No
 def test_any_place_that_is_kept_is_read_back(place: str) -> None:
     """Else one strange character in a path would make every name unusable."""
     with tempfile.TemporaryDirectory() as folder:
-        keep(Path(folder), "shop", place)
-        keep(Path(folder), "box", "box")
-        assert known_hosts(Path(folder)) == {"shop": place, "box": "box"}
+        save_host(Path(folder), "shop", place)
+        save_host(Path(folder), "box", "box")
+        assert load_hosts(Path(folder)) == {"shop": place, "box": "box"}
 
 
 def test_the_users_own_lines_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text("# work\nshop = 'a:/srv' # the old one\n\n\"box\"='b'")
-    keep(tmp_path, "new", "c")
+    save_host(tmp_path, "new", "c")
     assert path.read_text() == "# work\nshop = 'a:/srv' # the old one\n\n\"box\"='b'\nnew = \"c\"\n"
-    keep(tmp_path, "shop", "d")
+    save_host(tmp_path, "shop", "d")
     assert path.read_text() == '# work\n\n"box"=\'b\'\nnew = "c"\nshop = "d"\n'
     path.write_text('shop = """\na"""\nbox = "b" # kept\n')
-    keep(tmp_path, "shop", None)
-    assert known_hosts(tmp_path) == {"box": "b"}
+    save_host(tmp_path, "shop", None)
+    assert load_hosts(tmp_path) == {"box": "b"}
 
 
 def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
-    keep(tmp_path, "box", "box")
+    save_host(tmp_path, "box", "box")
     before = (tmp_path / "hosts.toml").read_bytes()
     with pytest.raises(ConfigError, match="UTF-8"):
-        keep(tmp_path, "shop", "server:/srv/caf\udce9")
+        save_host(tmp_path, "shop", "server:/srv/caf\udce9")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
 def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     script = (
-        "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import keep\n"
+        "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import save_host\n"
         "here, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
         "(here / name).touch()\n"
         "while not (here / 'go').exists(): time.sleep(0.001)\n"
-        "for number in range(25): keep(here / 'home', f'{name}{number}', 'box')"
+        "for number in range(25): save_host(here / 'home', f'{name}{number}', 'box')"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "abc"]
     while not all((tmp_path / name).exists() for name in "abc"):
         time.sleep(0.001)
     (tmp_path / "go").touch()
     assert [writer.wait(25) for writer in writers] == [0, 0, 0]
-    assert set(known_hosts(tmp_path / "home")) == {
-        f"{name}{number}" for name in "abc" for number in range(25)
-    }
+    assert set(load_hosts(tmp_path / "home")) == {f"{name}{number}" for name in "abc" for number in range(25)}
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["hosts.toml"]
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a=b", "é", "x" * 65, "a\nb"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be a name"):
-        keep(tmp_path, name, "box")
+        save_host(tmp_path, name, "box")
     with pytest.raises(ConfigError, match="no host named"):
-        keep(tmp_path, "box", None)
+        save_host(tmp_path, "box", None)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,13 +89,13 @@ def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path
 def test_a_broken_file_is_named_and_left_alone(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "hosts.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"hosts\.toml"):
-        keep(tmp_path, "shop", "box")
+        save_host(tmp_path, "shop", "box")
     assert (tmp_path / "hosts.toml").read_bytes() == content
 
 
 def test_work_on_a_host_is_asked_for_unless_the_command_line_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('approve = "auto"\n')
-    keep(tmp_path, "shop", "deploy@shop:/srv")
+    save_host(tmp_path, "shop", "deploy@shop:/srv")
     environ = {"NEWEL_HOME": str(tmp_path)}
     settings = load_settings(Flags(host="shop"), cwd=tmp_path, environ=environ)
     assert (settings.host, settings.approve) == ("deploy@shop:/srv", "ask")
@@ -125,9 +123,9 @@ def load(home: Path, toml: str, flags: Flags, **environ: str) -> Settings:
 def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection: str, place: str) -> None:
     settings = load(tmp_path, f"[remote.connection]\n{connection}\n", Flags(host="remote"))
     assert settings.host == place
-    assert known_places(tmp_path) == {"remote": place}
-    keep(tmp_path, "remote", "mine:/srv")
-    assert known_places(tmp_path) == {"remote": "mine:/srv"}
+    assert load_host_places(tmp_path) == {"remote": place}
+    save_host(tmp_path, "remote", "mine:/srv")
+    assert load_host_places(tmp_path) == {"remote": "mine:/srv"}
 
 
 def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: Path) -> None:

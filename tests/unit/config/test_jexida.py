@@ -128,7 +128,7 @@ def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
 def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"#" * (1024 * 1024 + 1))
     for path in (tmp_path, tmp_path / "long"):
-        assert "is no file of settings" in load_remote(path).warnings[0]
+        assert "cannot be read: it " in load_remote(path).warnings[0]
 
 
 @settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])

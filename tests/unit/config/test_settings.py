@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.config.settings import ON_A_HOST, ONLY_DOTENV, Flags, Settings, load_settings, masked, newel_home
+from newel.config.settings import (
+    ON_A_HOST,
+    ONLY_DOTENV,
+    Flags,
+    Settings,
+    load_settings,
+    mask_secret,
+    newel_home,
+)
 from newel.config.trust import ServerTrust
 
 
@@ -130,9 +138,9 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_secret_on_the_screen_cannot_be_used() -> None:
-    assert masked("sk-0123456789abcdefghij") == "sk-…ij"
-    assert masked("short") == "set"
-    assert masked(None) == "none"
+    assert mask_secret("sk-0123456789abcdefghij") == "sk-…ij"
+    assert mask_secret("short") == "set"
+    assert mask_secret(None) == "none"
 
 
 STRANGER = "LLM_BASE_URL=https://stranger.example/v1\nLLM_AUTH_TOKEN=theirs\n"

@@ -150,14 +150,14 @@ async def test_a_task_of_a_megabyte_is_cut_and_not_lost() -> None:
     text = compaction.data["summary"]
     assert "Begin. xxx" in text
     assert "xxx End." in text
-    assert "characters left out" in text
+    assert "characters omitted" in text
     assert len(text) < 10_000
     assert len(writer_input(messages)) < 30_000
 
 
 def writer_input(messages: Sequence[AppMessage]) -> str:
     shown = Transformer()(messages)
-    return compaction_summary.question(shown, before="", wishes="", limit=16_000)
+    return compaction_summary.build_question(shown, before="", wishes="", limit=16_000)
 
 
 async def test_the_files_that_were_touched_are_listed_and_failed_calls_are_not() -> None:
@@ -249,7 +249,7 @@ async def test_one_message_larger_than_the_window_does_not_end_the_run(last: lis
     assert compact.size([*messages, compaction]) < 8_000
     assert answered_calls([*messages, compaction])
     assert len(writer.question) < 20_000
-    assert "left out" in writer.question
+    assert "omitted" in writer.question
 
 
 class SmallServer(Writer):
@@ -297,25 +297,27 @@ async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
     assert "Add a --dry-run flag." in question
     assert "step 99" in question
     assert "step 20" not in question
-    assert "messages left out" in question
+    assert "messages omitted" in question
 
 
 async def test_images_and_reasoning_count_and_other_scripts_are_not_taken_for_english() -> None:
     picture = ImageContent("A" * 100_000, "image/png")
-    assert 1_200 <= token_estimate.of_message(UserMessage([TextContent("hi"), picture])) < 1_300
+    assert 1_200 <= token_estimate.estimate_message(UserMessage([TextContent("hi"), picture])) < 1_300
     assert (
         1_200
-        <= token_estimate.of_message(ToolResultMessage("1", "read", "", is_error=False, images=[picture]))
+        <= token_estimate.estimate_message(
+            ToolResultMessage("1", "read", "", is_error=False, images=[picture])
+        )
         < 1_300
     )
     attachments = [
         Attachment("image", "a.png", "image/png", 1, "A" * 100_000),
         Attachment("document", "b.txt", "text/plain", 1, "A" * 100_000, extracted_text="b" * 4_000),
     ]
-    assert 2_200 <= token_estimate.of_message(UserMessage("", attachments=attachments)) < 2_300
-    assert token_estimate.of_message(AssistantMessage([ThinkingContent("t" * 4_000)])) > 1_000
-    assert token_estimate.of_text("漢字" * 100) == 150
-    assert token_estimate.of_message(CustomMessage("note", {"text": "x" * 4_000})) == 0
+    assert 2_200 <= token_estimate.estimate_message(UserMessage("", attachments=attachments)) < 2_300
+    assert token_estimate.estimate_message(AssistantMessage([ThinkingContent("t" * 4_000)])) > 1_000
+    assert token_estimate.estimate_text("漢字" * 100) == 150
+    assert token_estimate.estimate_message(CustomMessage("note", {"text": "x" * 4_000})) == 0
 
 
 def calls_and_results(sizes: list[int]) -> list[AppMessage]:

@@ -16,9 +16,8 @@ from PIL import Image
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import Attachment
-from newel.context.attachable import Attachable
-from newel.context.attachments import MAX_ENTRIES, attachment_from
-from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand
+from newel.context.attachments import MAX_ENTRIES, Attachable, load_attachment
+from newel.context.mentions import MAX_ATTACHMENTS, Expansion, expand_mentions
 from newel.workspace.local import LocalWorkspace
 
 PNG = base64.b64decode(
@@ -37,11 +36,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def expanded(text: str, folder: Path) -> Expansion:
-    return anyio.run(expand, text, Attachable(LocalWorkspace(str(folder))))
+    return anyio.run(expand_mentions, text, Attachable(LocalWorkspace(str(folder))))
 
 
 def attached(path: Path) -> Attachment:
-    return anyio.run(attachment_from, LocalWorkspace("/"), str(path))
+    return anyio.run(load_attachment, LocalWorkspace("/"), str(path))
 
 
 def names(text: str, folder: Path) -> list[str]:

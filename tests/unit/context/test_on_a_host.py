@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from newel.agent.errors import HostUnavailable
-from newel.context.attachable import Attachable
+from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.instructions import find_instructions
-from newel.context.mentions import Expansion, expand
-from newel.context.prompt_templates import load
+from newel.context.mentions import Expansion, expand_mentions
+from newel.context.prompt_templates import load_templates
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
@@ -73,10 +73,10 @@ async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, 
     async with open_host(Target("own", path=str(project)), config=str(sshd.config)) as far:
         said = await find_instructions(far, home=home)
         assert said == await find_instructions(near, home=home)
-        templates = await load([WorkspaceFolder(far, f"{far.root}/.newel/prompts")])
-        assert templates == await load([WorkspaceFolder(near, f"{near.root}/.newel/prompts")])
-        expanded = await expand(PROMPT, Attachable(far))
-        assert told(expanded) == told(await expand(PROMPT, Attachable(near)))
+        templates = await load_templates([WorkspaceFolder(far, f"{far.root}/.newel/prompts")])
+        assert templates == await load_templates([WorkspaceFolder(near, f"{near.root}/.newel/prompts")])
+        expanded = await expand_mentions(PROMPT, Attachable(far))
+        assert told(expanded) == told(await expand_mentions(PROMPT, Attachable(near)))
     assert [(each.text[:9], bool(each.cut), bool(each.problem)) for each in said] == [
         ("Answer in", False, False),
         ("Use tabs.", True, False),
@@ -94,11 +94,11 @@ async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_
         target = Target("own", path=str(project))
         async with open_host(target, config=str(server.config), patience=0.2) as far:
             server.stop()
-            expanded = await expand(PROMPT, Attachable(far))
+            expanded = await expand_mentions(PROMPT, Attachable(far))
             with pytest.raises(HostUnavailable):
                 await find_instructions(far, home=None)
             with pytest.raises(HostUnavailable):
-                await load([WorkspaceFolder(far, far.root)])
+                await load_templates([WorkspaceFolder(far, far.root)])
     assert (expanded.text, expanded.attachments) == (PROMPT, [])
     [note] = expanded.notes
     assert "Not all that the prompt names was attached." in note

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import WorkspaceError
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.prompt_templates import MAX_TEMPLATES, Template, load
+from newel.context.prompt_templates import MAX_TEMPLATES, Template, load_templates
 from newel.workspace.local import LocalWorkspace
 
 
@@ -22,7 +22,7 @@ def template(body: str) -> Template:
 
 def load_from(*folders: Path) -> dict[str, Template]:
     machine = LocalWorkspace("/")
-    return anyio.run(load, [WorkspaceFolder(machine, str(folder)) for folder in folders])
+    return anyio.run(load_templates, [WorkspaceFolder(machine, str(folder)) for folder in folders])
 
 
 def test_a_file_is_a_command_and_a_project_does_not_take_the_name_of_the_users(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Pat
 
     def loaded(name: str) -> dict[str, Template]:
         project = LocalWorkspace(str(shop / name))
-        return anyio.run(load, [WorkspaceFolder(project, f"{project.root}/.newel/prompts")])
+        return anyio.run(load_templates, [WorkspaceFolder(project, f"{project.root}/.newel/prompts")])
 
     api, web = loaded("api"), loaded("web")
     assert api["inside"].expand() == "Review."

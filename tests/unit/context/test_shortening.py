@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.context.shortening import shortened
+from newel.context.shortening import shorten
 
 TEXT = st.text(st.sampled_from("a\u0301\n\r👩\u200d💻🏽\ud83d\ude00é\u2028 "), min_size=300, max_size=3_000)
 
@@ -18,7 +18,7 @@ CHARACTERS = ["a", " ", "e\u0301", "👩\u200d💻", "👍🏽", "\ud83d\ude00",
 def test_head_and_tail_are_those_of_the_text_and_the_note_says_how_much_is_missing(
     text: str, most: int
 ) -> None:
-    head, note, tail = parts(shortened(text, most, "the whole result is in /f"))
+    head, note, tail = parts(shorten(text, most, "the whole result is in /f"))
     assert text.startswith(head)
     assert text.endswith(tail)
     assert len(head) + len(tail) <= most
@@ -30,7 +30,7 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_says_how_much_is_missi
 
 @given(st.lists(st.sampled_from(CHARACTERS), min_size=300), st.integers(100, 250))
 def test_no_character_is_cut_in_two(characters: list[str], most: int) -> None:
-    head, _, tail = parts(shortened("".join(characters), most, "x"))
+    head, _, tail = parts(shorten("".join(characters), most, "x"))
     between = set(accumulate(map(len, characters), initial=0))
     assert len(head) in between
     assert sum(map(len, characters)) - len(tail) in between
@@ -38,7 +38,7 @@ def test_no_character_is_cut_in_two(characters: list[str], most: int) -> None:
 
 def test_cuts_are_made_between_lines() -> None:
     text = "".join(f"line {number}\n" for number in range(1_000))
-    head, _, tail = parts(shortened(text, 500, "x"))
+    head, _, tail = parts(shorten(text, 500, "x"))
     assert f"{head}\n".endswith("\n")
     assert head.split("\n")[-1] == f"line {len(head.split(chr(10))) - 1}"
     assert tail.startswith("line ")

@@ -96,7 +96,7 @@ async def test_a_model_at_work_is_not_interrupted_by_its_judge(work: Work) -> No
 
 async def test_a_message_said_meanwhile_is_answered_before_the_work_is_judged(work: Work) -> None:
     async def interrupt(_: ModelRequest) -> AssistantMessage:
-        await work.agent.agent.queue_message(UserMessage("Name it b."))
+        await work.agent.queue_message(UserMessage("Name it b."))
         return calls("touch a")
 
     state = await work(TODO, [interrupt, calls("mv a b"), YES])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.diff.unified import DiffBlock, compare, lines_of, unified
+from newel.diff.unified import DiffBlock, compare, split_lines, unified_diff
 from tests.needed import needed
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"d\n", b"\n"]), max_size=25)
@@ -29,14 +29,14 @@ def applied(old: list[bytes], blocks: list[DiffBlock[bytes]]) -> bytes:
 
 @given(TEXTS, TEXTS)
 def test_the_blocks_make_the_new_text_of_the_old(old: bytes, new: bytes) -> None:
-    blocks = compare(lines_of(old), lines_of(new))
-    assert applied(lines_of(old), blocks) == new
+    blocks = compare(split_lines(old), split_lines(new))
+    assert applied(split_lines(old), blocks) == new
     assert all(one.end <= other.start for one, other in pairwise(blocks))
 
 
 @given(st.binary(max_size=50))
 def test_lines_are_the_text(data: bytes) -> None:
-    lines = lines_of(data)
+    lines = split_lines(data)
     assert b"".join(lines) == data
     assert all(line.endswith(b"\n") for line in lines[:-1])
     assert all(line.count(b"\n") <= 1 for line in lines)
@@ -45,10 +45,10 @@ def test_lines_are_the_text(data: bytes) -> None:
 @given(old=TEXTS, new=TEXTS)
 def test_it_reads_like_any_unified_diff(old: bytes, new: bytes) -> None:
     """Compared with the standard library's, which makes the hunks and their numbers on its own."""
-    a, b = lines_of(old), lines_of(new)
+    a, b = split_lines(old), split_lines(new)
     matcher = difflib.SequenceMatcher(None, a, b)
     blocks = [DiffBlock(a1, a2, b[b1:b2]) for tag, a1, a2, b1, b2 in matcher.get_opcodes() if tag != "equal"]
-    ours = unified("f", a, blocks).replace("\n\\ No newline at end of file", "")
+    ours = unified_diff("f", a, blocks).replace("\n\\ No newline at end of file", "")
     theirs = difflib.diff_bytes(difflib.unified_diff, a, b, b"f", b"f", lineterm=b"\n")
     assert ours.split("\n") == (b"".join(end_with_newline(line) for line in theirs).decode()).split("\n")
 
@@ -70,7 +70,7 @@ def end_with_newline(line: bytes) -> bytes:
 def test_patch_takes_it(tmp_path: Path, old: bytes, new: bytes) -> None:
     """A person may carry a shown diff to another checkout; git is what reads it there."""
     (tmp_path / "f").write_bytes(old)
-    text = unified("f", lines_of(old), compare(lines_of(old), lines_of(new)))
+    text = unified_diff("f", split_lines(old), compare(split_lines(old), split_lines(new)))
     subprocess.run(
         [needed("git"), "apply", "-p0", "--allow-empty", "-"],
         input=text.encode(),

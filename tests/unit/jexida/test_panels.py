@@ -9,7 +9,7 @@ from rich.text import Text
 
 from newel.terminal.jexida.panels import LONG, RichPanels
 from newel.terminal.renderers.styles import MAX_WIDTH, Styles
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 from tests.properties import examples
 
 BOXES = RichPanels(Styles({"TERM": "xterm-256color"}))
@@ -52,4 +52,4 @@ def test_a_panel_has_its_title_above_and_its_note_below() -> None:
     assert plain(BOXES.top("PLAN", 24)) == ["╭─ PLAN ───────────────╮"]
     assert plain(BOXES.bottom("exit code 0", 24)) == ["╰──────── exit code 0 ─╯"]
     assert plain(BOXES.bottom("", 24)) == ["╰──────────────────────╯"]
-    assert inside(plain(BOXES.lines(safe("a\x1b[31mb\r\nc"), 24)), 24) == "abc"
+    assert inside(plain(BOXES.lines(sanitize("a\x1b[31mb\r\nc"), 24)), 24) == "abc"

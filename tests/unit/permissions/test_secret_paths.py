@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
-from newel.permissions.rules import parse
+from newel.permissions.rules import parse_rule
 from newel.permissions.secret_paths import SecretPaths
 from newel.permissions.secret_values import PRIVATE, SECRET, VARIABLES, Row
 
@@ -18,7 +18,9 @@ PROJECT = "/home/ada/shop"
 
 
 def places(*rules: str, project: str = PROJECT, home: str = "/home/ada", root: str = "") -> SecretPaths:
-    return SecretPaths(root or project, home=home, project=project, rules=[parse(rule) for rule in rules])
+    return SecretPaths(
+        root or project, home=home, project=project, rules=[parse_rule(rule) for rule in rules]
+    )
 
 
 def level(path: str, *rules: str, writes: bool = False) -> str:
@@ -115,7 +117,7 @@ def test_a_rule_allows_what_it_names_and_nothing_beside_it(
 @given(st.text(max_size=40))
 def test_what_is_no_rule_is_refused_and_nothing_else_happens(text: str) -> None:
     try:
-        rule = parse(text)
+        rule = parse_rule(text)
     except ConfigError:
         return
     assert rule.act in {"read", "write"}
@@ -161,7 +163,7 @@ def test_places_that_are_links_or_that_a_variable_moved_are_closed_where_they_re
         home=str(home),
         newel=str(tmp_path / "elsewhere"),
         environ=environ,
-        rules=[parse("read(~/.ssh/known_hosts)")],
+        rules=[parse_rule("read(~/.ssh/known_hosts)")],
     ).judge
     for closed in ("vault/ssh/work", "vault/gnupg/x", "vault/a", "vault/b", "elsewhere/config.toml"):
         assert judge(os.path.realpath(tmp_path / closed)).level == "never", closed

@@ -20,7 +20,7 @@ from newel.providers.scripted import ScriptedProvider
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.journal import HIDDEN, EventType
 from newel.review_jobs.trace_file import GIVEN_UP, BadTrace
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 from tests.review_place import calls, hunks, proposes, replace, says
 from tests.unit.review_jobs.traced_place import TracedPlace
 
@@ -127,7 +127,7 @@ def test_nothing_that_a_terminal_obeys_comes_out_of_a_trace(made: Made, say: Say
     for text in (say(), say(made.job), say("--all")):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
         assert "Translate" in text
-        assert reveal(EVIL) in text
+        assert escape_invisible(EVIL) in text
 
 
 def test_json_has_all_of_a_trace(made: Made, say: Say) -> None:

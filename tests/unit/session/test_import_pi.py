@@ -272,7 +272,7 @@ def test_damage_costs_only_what_is_damaged_and_is_reported(tmp_path: Path) -> No
 def test_a_second_import_and_foreign_files_are_refused(tmp_path: Path) -> None:
     source = pi_file(tmp_path, HEADER, user("a", None, "one"))
     import_pi(source, tmp_path / "sessions")
-    with pytest.raises(SessionError, match="imported before"):
+    with pytest.raises(SessionError, match="already imported"):
         import_pi(source, tmp_path / "sessions")
     for content, reason in (
         ({"type": "metadata"}, "is not a session file of pi"),

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from newel.agent.messages import Usage
 from newel.terminal.diff_view import DiffChange, changed_lines, changes
 from newel.terminal.renderers.tool_calls import last_lines
-from newel.text.format import count, describe_call, duration, listing, meter, money, one_line, size, some
+from newel.text.format import (
+    describe_call,
+    format_columns,
+    format_cost,
+    format_duration,
+    format_size,
+    join_names,
+    one_line,
+    short_number,
+    usage_line,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,11 +27,11 @@ from newel.text.format import count, describe_call, duration, listing, meter, mo
     [(4, "4 ms"), (999, "999 ms"), (1_900, "1.9 s"), (59_940, "59.9 s"), (59_960, "1 min 0 s")],
 )
 def test_duration(milliseconds: int, words: str) -> None:
-    assert duration(milliseconds) == words
+    assert format_duration(milliseconds) == words
 
 
 def test_duration_of_hours() -> None:
-    assert duration(7_380_000) == "2 h 3 min"
+    assert format_duration(7_380_000) == "2 h 3 min"
 
 
 @pytest.mark.parametrize(
@@ -29,25 +39,30 @@ def test_duration_of_hours() -> None:
     [(0, "0"), (999, "999"), (3_100, "3.1k"), (128_000, "128k"), (999_960, "1M"), (1_200_000, "1.2M")],
 )
 def test_count(number: int, words: str) -> None:
-    assert count(number) == words
+    assert short_number(number) == words
 
 
 def test_money_and_sizes() -> None:
-    assert [money(0), money(0.0001), money(0.004), money(1.2)] == [
+    assert [format_cost(0), format_cost(0.0001), format_cost(0.004), format_cost(1.2)] == [
         "$0.000",
         "under $0.001",
         "$0.004",
         "$1.20",
     ]
-    assert [size(1), size(142), size(1_234), size(5_000_000)] == ["1 byte", "142 bytes", "1.2 KB", "5.0 MB"]
+    assert [format_size(1), format_size(142), format_size(1_234), format_size(5_000_000)] == [
+        "1 byte",
+        "142 bytes",
+        "1.2 KB",
+        "5.0 MB",
+    ]
 
 
 def test_the_meter_leaves_out_what_is_not_known() -> None:
-    assert meter(Usage(), None, milliseconds=6_200) == "6.2 s"
-    assert meter(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
-    assert meter(Usage(), None) == ""
+    assert usage_line(Usage(), None, milliseconds=6_200) == "6.2 s"
+    assert usage_line(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
+    assert usage_line(Usage(), None) == ""
     assert (
-        meter(Usage(input=10, output=2), None, context=12, milliseconds=5)
+        usage_line(Usage(input=10, output=2), None, context=12, milliseconds=5)
         == "10 in · 2 out · 12 context · 5 ms"
     )
 
@@ -67,12 +82,12 @@ def test_a_list_of_names_hangs_its_words_where_they_begin() -> None:
         ("/b [NAME]", "words that need more than one line"),
         ("/long [name WORDS]", "odd"),
     ]
-    assert listing(rows, 80).split("\n") == [
+    assert format_columns(rows, 80).split("\n") == [
         "/a                  short",
         "/b [NAME]           words that need more than one line",
         "/long [name WORDS]  odd",
     ]
-    assert listing(rows, 30).split("\n") == [
+    assert format_columns(rows, 30).split("\n") == [
         "/a         short",
         "/b [NAME]  words that need",
         "           more than one line",
@@ -83,7 +98,7 @@ def test_a_list_of_names_hangs_its_words_where_they_begin() -> None:
 
 @given(st.lists(st.tuples(st.text("ab/ ", min_size=1), st.text("cd ")), min_size=1), st.integers(1, 60))
 def test_a_list_loses_no_word_at_any_width(rows: list[tuple[str, str]], columns: int) -> None:
-    assert "".join(listing(rows, columns).split()) == "".join(
+    assert "".join(format_columns(rows, columns).split()) == "".join(
         "".join(name + words for name, words in rows).split()
     )
 
@@ -111,7 +126,7 @@ def test_a_change_that_looks_like_a_header_is_still_a_change() -> None:
 
 
 def test_of_many_files_the_first_are_named_and_the_others_counted() -> None:
-    assert some(["a", "b"]) == "a, b"
-    assert some([str(number) for number in range(9)]).endswith("7, 8")
-    assert some([str(number) for number in range(1300)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 1,292 more"
-    assert "\x1b" not in some(["\x1b[31m"])
+    assert join_names(["a", "b"]) == "a, b"
+    assert join_names([str(number) for number in range(9)]).endswith("7, 8")
+    assert join_names([str(number) for number in range(1300)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 1,292 more"
+    assert "\x1b" not in join_names(["\x1b[31m"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.text.sanitize import SafeStream, reveal, safe
+from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 CONTROLS = {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - {"\n", "\t"}
 BIDI = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
@@ -73,38 +73,38 @@ HOSTILE = st.lists(
     ],
 )
 def test_what_a_terminal_would_obey_is_gone_and_the_text_remains(text: str, shown: str) -> None:
-    assert safe(text) == shown
+    assert sanitize(text) == shown
 
 
 def test_one_line_stays_one_line() -> None:
-    assert safe("a\nb\r\nc", keep_newlines=False) == "a↵b↵c"
+    assert sanitize("a\nb\r\nc", keep_newlines=False) == "a↵b↵c"
 
 
 @given(HOSTILE)
 def test_no_control_ever_reaches_the_screen(text: str) -> None:
-    shown = safe(text)
+    shown = sanitize(text)
     assert not (CONTROLS | BIDI) & set(shown)
     shown.encode()
-    assert "\n" not in safe(text, keep_newlines=False)
+    assert "\n" not in sanitize(text, keep_newlines=False)
 
 
 @given(HOSTILE)
 def test_making_safe_twice_changes_nothing_more(text: str) -> None:
-    assert safe(safe(text)) == safe(text)
+    assert sanitize(sanitize(text)) == sanitize(text)
 
 
 @given(HOSTILE, st.data())
 def test_a_text_cut_anywhere_shows_the_same_as_the_whole(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
-    stream = SafeStream()
+    stream = SanitizedStream()
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     shown = "".join(map(stream.feed, pieces)) + stream.finish()
-    assert shown == safe(text)
+    assert shown == sanitize(text)
 
 
 def test_a_sequence_of_any_length_is_not_kept_in_memory() -> None:
     for beginning, payload, end in (("\x1b]52;c;", "A", "\x07"), ("\x1b[", "1;", "m"), ("\x1b", "(", "B")):
-        stream = SafeStream()
+        stream = SanitizedStream()
         assert stream.feed("a" + beginning) == "a"
         for _ in range(1000):
             assert stream.feed(payload * 100) == ""
@@ -113,7 +113,7 @@ def test_a_sequence_of_any_length_is_not_kept_in_memory() -> None:
 
 
 def test_a_finished_stream_can_be_used_for_the_next_text() -> None:
-    stream = SafeStream()
+    stream = SanitizedStream()
     assert stream.feed("a\x1b]0;never ended") + stream.finish() == "a"
     assert stream.feed("b\r") + stream.finish() == "b\n"
     assert stream.feed("c") == "c"
@@ -122,7 +122,7 @@ def test_a_finished_stream_can_be_used_for_the_next_text() -> None:
 def test_what_is_approved_is_shown_with_nothing_hidden() -> None:
     """A command may carry an escape sequence round its worst part: the person who decides must see it."""
     command = "ls \x1b]0;\nrm -rf ~\x07 # \u202e\u200b\x9b\r"
-    assert reveal(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
+    assert escape_invisible(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
 
 
 BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\ufffc\U0001d159\U000e0100\U000e01ef"
@@ -132,25 +132,25 @@ BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa
 @pytest.mark.parametrize("character", BLANK)
 def test_a_sign_that_looks_like_nothing_is_written_out(character: str) -> None:
     note = f"<U+{ord(character):04X}>"
-    assert reveal(f"rm{character}x") == f"rm{note}x"
-    assert reveal(f"é\n{character}") == f"é\n{note}"
+    assert escape_invisible(f"rm{character}x") == f"rm{note}x"
+    assert escape_invisible(f"é\n{character}") == f"é\n{note}"
 
 
 def test_of_all_spaces_and_controls_only_the_plain_ones_stay_as_they_are() -> None:
     hidden = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
     every = map(chr, range(sys.maxunicode + 1))
-    stay = [char for char in every if unicodedata.category(char) in hidden and reveal(char) == char]
+    stay = [char for char in every if unicodedata.category(char) in hidden and escape_invisible(char) == char]
     assert stay == ["\t", "\n", " "]
 
 
 def test_what_can_be_seen_is_shown_as_it_is() -> None:
     text = "ls -la | grep 'naïve' > données.txt\n\techo 日本語 שלום नमस्ते 🙂"
-    assert reveal(text) == text
+    assert escape_invisible(text) == text
 
 
 @given(HOSTILE)
 def test_revealing_loses_no_visible_character(text: str) -> None:
-    shown = reveal(text)
+    shown = escape_invisible(text)
     assert not (CONTROLS | BIDI) & set(shown)
     shown.encode()
     assert [c for c in text if c.isascii() and c.isprintable()] == [

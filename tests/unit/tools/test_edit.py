@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError, StaleFile, ToolError
-from newel.diff.unified import lines_of
+from newel.diff.unified import split_lines
 from newel.tools.edit import EditTool
 from newel.tools.text_replace import Replacement, edit
 from newel.tools.tracker import FileTracker
@@ -412,7 +412,7 @@ def test_the_blocks_of_an_edit_are_the_edit(
         wanted.append(Replacement(f"<{number}{old}>", new))
     content += after
     edited = edit(content, wanted, "f")
-    old_lines, pieces, done = lines_of(content), list[bytes](), 0
+    old_lines, pieces, done = split_lines(content), list[bytes](), 0
     for block in edited.blocks:
         pieces += [*old_lines[done : block.start], *block.new]
         done = block.end

@@ -17,7 +17,7 @@ from newel.agent.errors import (
     ConnectionFailed,
     ProviderError,
     RequestRejected,
-    sentence,
+    as_sentence,
 )
 from newel.providers.http.decompression import unpacker
 from newel.providers.http.urls import (
@@ -30,7 +30,7 @@ from newel.providers.http.urls import (
     target_of,
 )
 from newel.text.json import regex
-from newel.text.redact_urls import shown_url
+from newel.text.sanitize import redact_url
 
 if TYPE_CHECKING:
     import httpcore2
@@ -150,7 +150,7 @@ class HttpClient:
 
     def shown(self, path: str) -> str:
         """The URL of a path for people."""
-        return self._place or shown_url(f"{self._base_url}{path}{self._query}")
+        return self._place or redact_url(f"{self._base_url}{path}{self._query}")
 
     @asynccontextmanager
     async def ask(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[HttpResponse]:
@@ -283,7 +283,7 @@ def _translated(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
             "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
         )
         reason = str(error) or said_nothing
-        raise ConnectionFailed(f"The connection to {url} broke: {sentence(reason)}") from error
+        raise ConnectionFailed(f"The connection to {url} broke: {as_sentence(reason)}") from error
 
 
 def _too_long(limit: int) -> BadResponse:
@@ -300,7 +300,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
             "your organisation, install its authority on this machine (SSL_CERT_FILE names a file of authorities). "
             "Otherwise somebody may be intercepting the connection."
         )
-        return RequestRejected(f"The certificate of {url} is not trusted: {sentence(reason)} {remedy}")
+        return RequestRejected(f"The certificate of {url} is not trusted: {as_sentence(reason)} {remedy}")
     if is_local and _is_refused(error):
         failed = ConnectionFailed(
             f"No connection to {url}: nothing listens there. Start the server, or correct the base URL."
@@ -310,7 +310,7 @@ def _not_connected(url: str, error: Exception, *, is_local: bool) -> ProviderErr
         )
         return failed
     return ConnectionFailed(
-        f"No connection to {url}: {sentence(reason)} Check the base URL, and that the server is running."
+        f"No connection to {url}: {as_sentence(reason)} Check the base URL, and that the server is running."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from newel.agent.errors import ConfigError
-from newel.text.redact_urls import is_clear, shown_url
+from newel.text.sanitize import is_clear, redact_url
 
 if TYPE_CHECKING:
     import httpcore2
@@ -170,7 +170,7 @@ def _host(url: str) -> str:
 
 def _refusal(url: str, what: str, example: str) -> str:
     hint = ENCODE if "@" in url else ""
-    return f"'{shown_url(url.strip())}' is no {what}: it must be like {example}.{hint}"
+    return f"'{redact_url(url.strip())}' is no {what}: it must be like {example}.{hint}"
 
 
 def _is_whole(url: str, schemes: Collection[str]) -> bool:

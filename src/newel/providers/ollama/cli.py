@@ -32,7 +32,7 @@ from newel.agent.errors import (
     RequestRejected,
     ServerFailed,
     WorkspaceError,
-    sentence,
+    as_sentence,
 )
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
@@ -244,7 +244,7 @@ class OllamaCli:
         await answer.close()
         place = self._programs.place
         if not answer.fold.started:
-            told = f": {sentence(words)}" if (words := _words(ended.stderr)) else "."
+            told = f": {as_sentence(words)}" if (words := _words(ended.stderr)) else "."
             raise BadResponse(f"'{model}' on {place} said nothing{told}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
@@ -264,15 +264,15 @@ class OllamaCli:
             )
         if regex(_NO_SERVER).search(words):
             return ConnectionFailed(
-                f"Ollama does not run on {place}: {sentence(words)} Start it there: ollama serve"
+                f"Ollama does not run on {place}: {as_sentence(words)} Start it there: ollama serve"
             )
         if model and regex(_MISSING).search(words):
             return missing(model, place)
         if is_overflow(words):
-            return ContextOverflow(f"The conversation is too long for {model}: {sentence(words)}")
+            return ContextOverflow(f"The conversation is too long for {model}: {as_sentence(words)}")
         kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
         return kind(
-            f"ollama on {place} ended with exit code {ended.exit_code}: {sentence(words or 'it said nothing')}"
+            f"ollama on {place} ended with exit code {ended.exit_code}: {as_sentence(words or 'it said nothing')}"
         )
 
 

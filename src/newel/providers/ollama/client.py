@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, RequestRejected, sentence
+from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError, RequestRejected, as_sentence
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
@@ -223,7 +223,7 @@ class Ollama:
 def _foreign(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
     words, _ = read_error(answer, endpoint.secret)
     return BadResponse(
-        f"{endpoint.url} did not answer as Ollama does: {sentence(words or 'nothing')} Check the address."
+        f"{endpoint.url} did not answer as Ollama does: {as_sentence(words or 'nothing')} Check the address."
     )
 
 
@@ -232,7 +232,7 @@ def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | N
     if not regex(_NO_MEMORY).search(words):
         return None
     return RequestRejected(
-        f"{endpoint.url} has too little memory for '{endpoint.model}': {sentence(words)} Use a smaller model, or set its "
+        f"{endpoint.url} has too little memory for '{endpoint.model}': {as_sentence(words)} Use a smaller model, or set its "
         f"context_window to fewer than {MOST:,} tokens."
     )
 

@@ -13,15 +13,11 @@ from typing import Any, NamedTuple, cast
 
 from newel.agent.messages import ToolCall
 from newel.agent.ports import ToolSpec
-from newel.text.json import as_dict, parse
+from newel.text.json import as_dict, parse, repair
 
 NEVER_MEND = frozenset({"write", "edit", "bash"})
 """Tools whose guessed arguments could do harm, by their own names."""
 
-MAX_MEND = 8 * 1024
-MAX_BRACKETS = 200
-"""Characters, and opening brackets among them, that are worth mending: the time that a guess takes grows
-with the square of both."""
 
 PREFIXES = ("functions.", "function.", "tools.", "default_api.")
 NESTED = 3
@@ -95,7 +91,7 @@ def read_arguments(raw: object, *, mend: bool) -> Arguments:
 
 
 def _mended(text: str, error: ValueError, *, mend: bool) -> Arguments:
-    guess = as_dict(guess_json(text)) if mend else {}
+    guess = as_dict(repair(text)) if mend else {}
     if guess:
         return Arguments(guess)
     return Arguments({}, f"its arguments are not valid JSON ({where(error)}). Send the call again.")
@@ -106,15 +102,3 @@ def where(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}: {error.msg}"
     return str(error)
-
-
-def guess_json(text: str) -> Any:
-    """What broken JSON may have meant; None if there is no telling."""
-    if len(text) > MAX_MEND or text.count("{") + text.count("[") > MAX_BRACKETS:
-        return None
-    from json_repair import repair_json
-
-    try:
-        return repair_json(text, return_objects=True, skip_json_loads=True)
-    except Exception:  # noqa: BLE001 — a guess about hostile text must not end the run, however it fails
-        return None

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from newel.providers.parsing.json_repair import ToolIndex, guess_json
-from newel.text.json import as_dict, as_list, as_str, regex
+from newel.providers.parsing.json_repair import ToolIndex
+from newel.text.json import as_dict, as_list, as_str, decode_at, regex, repair
 
 MARKS = (
     "<tool_call",
@@ -78,7 +78,6 @@ _PAIR = r"(?s)<arg_key>([^<]{1,80})</arg_key>\s{0,20}<arg_value>(.*?)(?:</arg_va
 _NAMED = r"\s*(?P<name>[\w.\-]+)\s*(?:\[CALL_ID\][^\[{]*)?(?:\[ARGS\])?\s*(?=\{)"
 _SEPARATORS = r"[\s,;]*"
 _LINE_START = r"(?m)^[ \t]*(?=[\[{])"
-_DECODER = json.JSONDecoder(strict=False)
 
 
 class ParsedToolCall(NamedTuple):
@@ -233,7 +232,7 @@ def _read_bare(text: str, at: int, toolbox: ToolIndex) -> _Block | None:
         if calls:
             return _Block(start, end, calls)
         if end == start:
-            calls = _calls_of(guess_json(text[start:]), toolbox, mended=True)
+            calls = _calls_of(repair(text[start:]), toolbox, mended=True)
             return _Block(start, len(text), calls) if calls else None
     return None
 
@@ -243,9 +242,8 @@ def _exact_calls(text: str, at: int, toolbox: ToolIndex) -> tuple[list[ParsedToo
     calls: list[ParsedToolCall] = []
     end = at
     while (start := regex(_SEPARATORS).match(text, end)) and text.startswith(("{", "["), start.end()):
-        try:
-            value, after = _DECODER.raw_decode(text, start.end())
-        except (ValueError, RecursionError):
+        value, after = decode_at(text, start.end())
+        if not after:
             break
         found = _calls_of(value, toolbox)
         if not found:
@@ -274,7 +272,7 @@ def _calls_in(body: str, toolbox: ToolIndex) -> list[ParsedToolCall]:
     if (named := regex(_NAMED).match(body)) and toolbox.find(named["name"]):
         return [ParsedToolCall(named["name"], body[named.end() :].strip())]
     if body.lstrip().startswith(("{", "[")):
-        return _calls_of(guess_json(body), toolbox, mended=True)
+        return _calls_of(repair(body), toolbox, mended=True)
     return []
 
 

@@ -26,7 +26,7 @@ from newel.review.model.history import HistoryEntry, made_by
 from newel.review.store.history_truncation import TruncatedHistory, needed_from, shortened
 from newel.review.store.ledger import LOCK, Checkpoint, Ledger
 from newel.review.store.schema import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 from newel.storage.sqlite import connect
 from newel.workspace.snapshots.index import promised
 

@@ -11,7 +11,6 @@ the same transaction, so that to read one costs nothing however long its history
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import threading
@@ -37,7 +36,8 @@ from newel.review.store.schema import (
     read_entry,
     unpack,
 )
-from newel.storage.paths import PRIVATE_FILE, make_private
+from newel.storage.file_lock import lock
+from newel.storage.files import PRIVATE_FILE, make_private
 from newel.storage.sqlite import connect, make_file, roll_back
 
 LOCK: Final = "ledger.lock"
@@ -131,7 +131,7 @@ class Ledger:
                         folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE
                     )
                     opened.callback(os.close, user)
-                    fcntl.flock(user, fcntl.LOCK_SH)  # before anything is read: see `is_alone`
+                    lock(user, shared=True)  # before anything is read: see `is_alone`
                 connection = connect(path)
                 opened.callback(connection.close)
                 connection.execute(
@@ -383,11 +383,11 @@ class Ledger:
             return True
         try:
             # For a moment the lock is nobody's; but only those ask who write, which is one at a time.
-            fcntl.flock(self._user, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._user, wait=False)
         except BlockingIOError:
             return False
         finally:
-            fcntl.flock(self._user, fcntl.LOCK_SH)
+            lock(self._user, shared=True)
         return True
 
     # -- transactions -----------------------------------------------------------------------------

@@ -21,14 +21,14 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
-from newel.agent.formatting import error_text
+from newel.agent.formatting import describe_error
 from newel.agent.messages import UserMessage
-from newel.concurrency import beside
+from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
 from newel.review.retries import retried
 from newel.review.tracking.effects import TrackedOperation, TrackedRun
-from newel.storage.paths import project_folder
+from newel.storage.files import project_folder
 from newel.workspace.delegating_workspace import DelegatingWorkspace
 from newel.workspace.port import Completed, OnOutput
 from newel.workspace.tracked import TrackedWorkspace
@@ -278,7 +278,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await anyio.sleep(SOON)
             await self.say(words, code="progress")
 
-        async with beside(tell):
+        async with background_tasks(tell):
             yield
 
     async def _begin(
@@ -321,7 +321,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     async def _fail(self, run: TrackedRun, error: Exception) -> None:
         self._failed = run
         await self.say(
-            f"What this run changes from here on is not recorded and cannot be undone. {error_text(error)}"
+            f"What this run changes from here on is not recorded and cannot be undone. {describe_error(error)}"
         )
 
     async def say(self, words: str, *, code: str = "not_recorded") -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -22,7 +21,8 @@ import msgspec
 from newel.agent.messages import Wire, new_id
 from newel.review.model.file_lines import content_of
 from newel.review.store.ledger import Ledger
-from newel.storage.own_files import open_regular, read_regular
+from newel.storage.file_lock import lock
+from newel.storage.files import open_regular, read_regular, replace_file
 from newel.workspace.snapshots.index import load
 from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
 
@@ -133,7 +133,7 @@ class WriteAheadLog:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         file = os.open(beside, flags, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file)
             _put_whole(file, held)
             beside.rename(folder / f"{name}{_NOTES}")  # whoever sees it finds it whole and locked
         except BaseException:
@@ -211,7 +211,7 @@ class WriteAheadLog:
         """
         for path in sorted(self._folder.glob(f"*{_NOTES}")) if self._folder else ():
             with contextlib.suppress(OSError), open_regular(path) as file:  # another may be faster
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(file, wait=False)
                 notes = _left(file.read())
                 known = (
                     _known(path.with_suffix(_KNOWN), root, notes)
@@ -228,14 +228,8 @@ class WriteAheadLog:
         """Keep for other processes what is not covered."""
         if self._folder is None:
             return
-        beside = self._folder / f".{new_id()}.tmp"
-        try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(words))
-            beside.rename(self._folder / _LEFT_OUT)
-        except OSError:  # words that are not kept are no reason to record nothing
-            beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # words that are not kept are no reason to record nothing
+            replace_file(self._folder / _LEFT_OUT, msgspec.json.encode(words))
 
     def left_out(self) -> list[str]:
         if self._folder is not None:

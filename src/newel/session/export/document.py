@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from newel.agent.messages import (
     Wire,
 )
 from newel.session.reader import SessionData
-from newel.session.text import one_line
+from newel.text.sanitize import plain_line
 
 _SUMMARY = 100
 
@@ -61,7 +62,7 @@ class Turn(Wire, frozen=True):
 def title(data: SessionData) -> str:
     """The session's name, or else the first thing that was said, on one line."""
     said = (message.text for message in data.messages if isinstance(message, UserMessage))
-    return data.name or one_line(next(said, "")) or "Session"
+    return data.name or plain_line(next(said, "")) or "Session"
 
 
 def facts(data: SessionData) -> list[str]:
@@ -71,7 +72,9 @@ def facts(data: SessionData) -> list[str]:
     )
     metadata = data.metadata
     return [
-        one_line(fact) for fact in (metadata.timestamp, metadata.cwd, ", ".join(models), metadata.id) if fact
+        plain_line(fact)
+        for fact in (metadata.timestamp, metadata.cwd, ", ".join(models), metadata.id)
+        if fact
     ]
 
 
@@ -146,7 +149,7 @@ def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
     mark = "no result" if answer is None else "failed" if answer.is_error else ""
     if answer is not None:
         sections += _output(answer)
-    yield Folded(one_line(f"{call.name} {first}", _SUMMARY), sections, mark)
+    yield Folded(plain_line(f"{call.name} {first}", _SUMMARY), sections, mark)
     if answer is not None:
         yield from answer.images
 
@@ -166,3 +169,37 @@ def _note(message: CustomMessage) -> Folded:
 
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*).*")
+
+
+class MarkdownBlock(Wire, frozen=True):
+    """A piece of a text: prose, or what stood in a code fence; ``info`` is the language behind the fence."""
+
+    text: str
+    code: bool = False
+    info: str = ""
+
+
+def split_blocks(text: str) -> Iterator[MarkdownBlock]:
+    """Cut Markdown at its code fences, indented ones too, so that no line of prose looks like a fence."""
+    held: list[str] = []
+    indent, fence, info = "", "", ""
+    for line in _LINE_END.split(text):
+        if fence:
+            if re.fullmatch(rf"[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*", line):
+                yield MarkdownBlock("\n".join(held), code=True, info=info)
+                fence, held = "", []
+            else:
+                held.append(line.removeprefix(indent))
+        elif found := _FENCE.fullmatch(line):
+            if held:
+                yield MarkdownBlock("\n".join(held))
+            indent, fence, info = found.groups()
+            held = []
+        else:
+            held.append(line)
+    if held or fence:
+        yield MarkdownBlock("\n".join(held), code=bool(fence), info=info if fence else "")

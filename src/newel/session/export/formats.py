@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from newel.agent.errors import SessionError
 from newel.session.reader import SessionData
-from newel.storage.paths import PRIVATE_FILE
+from newel.storage.files import replace_file
 
 
 def export_session(data: SessionData, target: Path) -> None:
@@ -23,11 +22,7 @@ def export_session(data: SessionData, target: Path) -> None:
             from newel.session.export.html import to_html as render
         case _:
             raise SessionError(f"{target} names no format to export to. End it with .md or .html.")
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        beside.touch(mode=PRIVATE_FILE, exist_ok=False)
-        beside.write_text(render(data), encoding="utf-8", newline="\n")
-        beside.replace(target)
+        replace_file(target, render(data).encode())
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise SessionError(f"The session cannot be exported to {target}: {error.strerror}.") from error

@@ -8,9 +8,9 @@ import html
 import re
 
 from newel.agent.messages import ImageContent
-from newel.session.export.document import Folded, Part, ProseBlock, Section, facts, title, turns
+from newel.session.export.document import Folded, Part, ProseBlock, Section, facts, split_blocks, title, turns
 from newel.session.reader import SessionData
-from newel.session.text import blocks, clean, one_line
+from newel.text.sanitize import plain_line, plain_text
 
 _WHO = {"user": "You", "assistant": "Newel", "note": "Note"}
 _IMAGE = re.compile(r"image/(?:png|jpeg|gif|webp)")
@@ -85,11 +85,11 @@ def to_html(data: SessionData) -> str:
 
 
 def _model(model: str) -> str:
-    return f'<span class="model">{html.escape(one_line(model))}</span> ' if model else ""
+    return f'<span class="model">{html.escape(plain_line(model))}</span> ' if model else ""
 
 
 def _time(timestamp: str) -> str:
-    return f"<time>{html.escape(one_line(timestamp))}</time>" if timestamp else ""
+    return f"<time>{html.escape(plain_line(timestamp))}</time>" if timestamp else ""
 
 
 def _part(part: Part) -> str:
@@ -97,7 +97,7 @@ def _part(part: Part) -> str:
         case ProseBlock():
             return "\n".join(
                 _code(block.text) if block.code else f'<div class="prose">{_inline(block.text)}</div>'
-                for block in blocks(clean(part.text))
+                for block in split_blocks(plain_text(part.text))
                 if block.text.strip()
             )
         case Folded():
@@ -109,12 +109,14 @@ def _part(part: Part) -> str:
 def _folded(part: Folded) -> str:
     mark = f' <span class="mark">{html.escape(part.mark)}</span>' if part.mark else ""
     sections = "\n".join(_section(section) for section in part.sections)
-    return f"<details><summary>{html.escape(one_line(part.summary))}{mark}</summary>\n{sections}\n</details>"
+    return (
+        f"<details><summary>{html.escape(plain_line(part.summary))}{mark}</summary>\n{sections}\n</details>"
+    )
 
 
 def _section(section: Section) -> str:
     label = f'<div class="label">{html.escape(section.label)}</div>' if section.label else ""
-    text = clean(section.text)
+    text = plain_text(section.text)
     return label + (_diff(text) if section.info == "diff" else _code(text))
 
 
@@ -148,5 +150,5 @@ def _inline(prose: str) -> str:
 def _image(image: ImageContent) -> str:
     data = "".join(image.data.split())
     if not _IMAGE.fullmatch(image.mime_type) or not _BASE64.fullmatch(data):
-        return f'<div class="label">An image that cannot be shown ({html.escape(one_line(image.mime_type))})</div>'
+        return f'<div class="label">An image that cannot be shown ({html.escape(plain_line(image.mime_type))})</div>'
     return f'<img alt="Image" src="data:{image.mime_type};base64,{data}">'

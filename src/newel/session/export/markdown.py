@@ -11,9 +11,9 @@ import html
 import re
 
 from newel.agent.messages import ImageContent
-from newel.session.export.document import Folded, Part, ProseBlock, facts, title, turns
+from newel.session.export.document import Folded, Part, ProseBlock, facts, split_blocks, title, turns
 from newel.session.reader import SessionData
-from newel.session.text import blocks, clean, one_line
+from newel.text.sanitize import plain_line, plain_text
 
 _WHO = {"user": "You", "assistant": "Newel", "note": "Note"}
 _CODE_SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -33,7 +33,7 @@ def to_markdown(data: SessionData) -> str:
 def _part(part: Part) -> str:
     match part:
         case ProseBlock():
-            return _prose(clean(part.text))
+            return _prose(plain_text(part.text))
         case Folded():
             return _folded(part)
         case ImageContent():
@@ -42,9 +42,9 @@ def _part(part: Part) -> str:
 
 def _folded(part: Folded) -> str:
     mark = f" · {part.mark}" if part.mark else ""
-    pieces = [f"<details><summary>{_in_html(one_line(part.summary + mark))}</summary>"]
+    pieces = [f"<details><summary>{_in_html(plain_line(part.summary + mark))}</summary>"]
     for section in part.sections:
-        pieces += [section.label, _fenced(clean(section.text), section.info)]
+        pieces += [section.label, _fenced(plain_text(section.text), section.info)]
     return "\n\n".join(piece for piece in [*pieces, "</details>"] if piece)
 
 
@@ -57,7 +57,7 @@ def _fenced(text: str, info: str) -> str:
 def _prose(text: str) -> str:
     links_off = _SCRIPT_LINK.search(text) is not None
     pieces: list[str] = []
-    for block in blocks(text):
+    for block in split_blocks(text):
         if block.code:
             pieces.append(_fenced(block.text, block.info))
             continue
@@ -85,7 +85,7 @@ def _escaped(prose: str) -> str:
 
 def _inline(text: str) -> str:
     """Plain text in a line of Markdown."""
-    return _MARKUP.sub(r"\\\1", html.escape(one_line(text), quote=False))
+    return _MARKUP.sub(r"\\\1", html.escape(plain_line(text), quote=False))
 
 
 def _in_html(text: str) -> str:

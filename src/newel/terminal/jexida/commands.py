@@ -13,7 +13,7 @@ from newel.terminal.jexida.renderer import PanelRenderer
 from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.jexida.status import StatusLine
 from newel.terminal.ui.terminal_ui import TerminalUI
-from newel.text.format import listing, one_line
+from newel.text.format import format_columns, one_line
 
 ASKING = "asking for the models"
 NOT_RECORDED = (
@@ -67,7 +67,7 @@ async def show_help(context: JexidaContext, _: str) -> None:
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
     ]
-    context.renderer.note(listing(rows, context.desk.columns()))
+    context.renderer.note(format_columns(rows, context.desk.columns()))
 
 
 async def shell(context: JexidaContext, _: str) -> None:
@@ -97,7 +97,7 @@ async def list_routines(context: JexidaContext, _: str) -> None:
         )
         for routine in routines.values()
     ]
-    context.renderer.note(listing(rows, context.desk.columns()))
+    context.renderer.note(format_columns(rows, context.desk.columns()))
 
 
 async def run_routine(context: JexidaContext, typed: str) -> None:
@@ -156,7 +156,7 @@ def _models(names: Sequence[str], used: str, columns: int) -> str:
     rows = [(one_line(name), "in use" if name in {used, full_name(used)} else "") for name in names]
     if not any(words for _, words in rows):
         rows.append((one_line(used), "in use, but not listed"))
-    return listing(rows, columns)
+    return format_columns(rows, columns)
 
 
 async def undo(context: JexidaContext, _: str) -> None:

@@ -8,7 +8,7 @@ from newel.providers.ollama.cli import OllamaCli
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
 from newel.terminal.jexida.protocol import SCHEMA
-from newel.text.format import clause
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
@@ -58,7 +58,7 @@ class HostModels:
         way, reason = self._ollama.way, self._ollama.reason
         if way is None:
             return "not asked yet"
-        return f"{way} ({clause(reason)})" if reason else way
+        return f"{way} ({as_clause(reason)})" if reason else way
 
 
 class ApiModels:

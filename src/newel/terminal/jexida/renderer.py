@@ -41,8 +41,16 @@ from newel.terminal.jexida.shell_tool import errors_apart
 from newel.terminal.jexida.status import StatusLine
 from newel.terminal.jexida.streaming_panel import StreamingAnswer, StreamingOutput
 from newel.terminal.renderers.screen import Screen
-from newel.text.format import ENDINGS, PROMPT, duration, going_on_for, one_line, retry, spinner
-from newel.text.sanitize import reveal, reveal_line, safe
+from newel.text.format import (
+    ENDINGS,
+    PROMPT,
+    describe_retry,
+    format_duration,
+    format_elapsed,
+    one_line,
+    spinner,
+)
+from newel.text.sanitize import escape_invisible, escape_line, sanitize
 from newel.workspace.port import Completed
 
 
@@ -83,7 +91,7 @@ class PanelRenderer:
 
     def note(self, text: str, code: str = "", /) -> None:
         tone: Tone = "bad" if text.startswith("Error") else "plain"
-        self._say(reveal(text) if code == "diff" else text, tone)
+        self._say(escape_invisible(text) if code == "diff" else text, tone)
         self._draw()
 
     def echo(self, text: str) -> None:
@@ -157,7 +165,7 @@ class PanelRenderer:
                 self._end_call(event)
             case Retry():
                 self._end_answer()
-                self._say(retry(event, void=self._answer is not None), "dim")
+                self._say(describe_retry(event, void=self._answer is not None), "dim")
                 self.do("waiting to try again")
             case ErrorEvent() if event.is_notice:
                 self._say(event.message, "dim")
@@ -192,7 +200,7 @@ class PanelRenderer:
     def _complete(self, message: AppMessage) -> None:
         match message:
             case UserMessage():
-                self._panel("PROMPT", [(safe(message.text).strip(), "plain")])
+                self._panel("PROMPT", [(sanitize(message.text).strip(), "plain")])
             case AssistantMessage():
                 self._complete_answer(message)
                 for call in message.tool_calls:
@@ -217,10 +225,10 @@ class PanelRenderer:
 
     def _plan(self, call: ToolCall) -> None:
         command, reason = (str(call.arguments.get(name, "")) for name in ("command", "reason"))
-        lines: list[tuple[str, Tone]] = [(_prompted(reveal(command)), "strong")]
+        lines: list[tuple[str, Tone]] = [(_prompted(escape_invisible(command)), "strong")]
         if reason.strip():
-            lines.append(("\n" + reveal(reason).strip(), "plain"))
-        self._panel("PLAN", lines, f"on {reveal_line(self._host())}")
+            lines.append(("\n" + escape_invisible(reason).strip(), "plain"))
+        self._panel("PLAN", lines, f"on {escape_line(self._host())}")
 
     def _end_call(self, event: ToolExecutionEnd) -> None:
         code = event.details.get("exitCode")
@@ -237,7 +245,7 @@ class PanelRenderer:
         self._open(title)
         self._output = StreamingOutput()
         if command:
-            self._above += self._dress.lines(_prompted(reveal(command)), self._width(), "strong")
+            self._above += self._dress.lines(_prompted(escape_invisible(command)), self._width(), "strong")
         self.do(f"running on {one_line(self._host(), 60)}")
 
     def _grow_output(self, piece: str) -> None:
@@ -245,7 +253,7 @@ class PanelRenderer:
             self._above += self._dress.lines(text, self._width())
 
     def _ended(self, code: int, milliseconds: int, errors: str) -> None:
-        self._finish(f"exit code {code} · {duration(milliseconds)}", "bad" if code else "good", errors)
+        self._finish(f"exit code {code} · {format_duration(milliseconds)}", "bad" if code else "good", errors)
 
     def _finish(self, note: str, tone: Tone, errors: str = "") -> None:
         output, self._output = self._output, None
@@ -256,7 +264,7 @@ class PanelRenderer:
             self._above += self._dress.lines(rest, width)
         if errors and not output.ends_with(errors):
             self._above += self._dress.lines("stderr:", width, "dim")
-            self._above += self._dress.lines(safe(errors), width, "bad")
+            self._above += self._dress.lines(sanitize(errors), width, "bad")
         elif not output.has_printed:
             self._above += self._dress.lines("(no output)", width, "dim")
         self._above += self._dress.bottom(note, width, tone)
@@ -277,7 +285,7 @@ class PanelRenderer:
 
     def _say(self, text: str, tone: Tone) -> None:
         """Words between panels, or in the one that a command's output stands in."""
-        words, width = safe(text).rstrip("\n"), self._width()
+        words, width = sanitize(text).rstrip("\n"), self._width()
         if self._output is not None:
             self._above += self._dress.lines(words, width, tone)
             return
@@ -307,7 +315,7 @@ class PanelRenderer:
             lines = self._answer.growing(columns - 1)
         elif self._output is not None and (text := self._output.growing()):
             lines = self._dress.lines(text, columns - 1)
-        elapsed = going_on_for(self._clock() - self._since)
+        elapsed = format_elapsed(self._clock() - self._since)
         words = f"{spinner(self._frame)} {self._doing}{elapsed} · Esc stops"
         room = max(rows // 2 - 2, 1)
         inside = self._answer is not None or self._output is not None

@@ -20,7 +20,7 @@ from newel.terminal.renderers.screen import Screen
 from newel.terminal.repl.job_queue import JobQueue
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.ui.terminal_ui import TerminalUI, When
-from newel.text.format import one_line, plural
+from newel.text.format import one_line, pluralize
 
 FAILED = 1
 _NAME = re.compile(r"/(?P<name>\S*)\s*(?P<arguments>.*)", re.DOTALL)
@@ -43,7 +43,7 @@ async def run_jexida(talk: JexidaAgent, *, title: str, history: Path, warnings: 
             renderer.note(f"Warning: {warning}")
         repl.context.header()
         if said := talk.agent.state.messages:
-            renderer.note(f"Going on with a conversation of {plural(len(said), 'message')}.")
+            renderer.note(f"Going on with a conversation of {pluralize(len(said), 'message')}.")
         talk.host.watch(desk.refresh)
         async with on_signals(repl.on_signal) as group:
             group.start_soon(animate, renderer)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from newel.terminal.jexida.panel_style import Tone
 from newel.terminal.jexida.ports import CommandHost, ModelBackend
-from newel.text.format import duration, one_line
+from newel.text.format import format_duration, one_line
 
 TONES: Final[dict[str, Tone]] = {"up": "good", "connecting": "warn"}
 """How the states of a connection are told; others are trouble."""
@@ -22,7 +22,7 @@ class StatusLine(NamedTuple):
 
     def lines(self) -> list[tuple[str, Tone]]:
         host, path = self.host, self.path
-        latency = "" if host.latency is None else f" · {duration(host.latency)}"
+        latency = "" if host.latency is None else f" · {format_duration(host.latency)}"
         where = f":{one_line(host.directory)}" if host.directory else ""
         lines: list[tuple[str, Tone]] = [
             (f"host   {one_line(host.name)}{where}", "plain"),

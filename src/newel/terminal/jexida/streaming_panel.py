@@ -6,7 +6,7 @@ from typing import Final
 
 from newel.terminal.jexida.panel_style import PanelStyle
 from newel.terminal.renderers.markdown_blocks import MarkdownBlocks
-from newel.text.sanitize import SafeStream, safe
+from newel.text.sanitize import SanitizedStream, sanitize
 
 LIVE: Final = 4_000
 """Characters of an unfinished part that are drawn."""
@@ -20,7 +20,7 @@ class StreamingAnswer:
     def __init__(self, dress: PanelStyle) -> None:
         self.said = ""
         self._dress = dress
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._blocks = MarkdownBlocks()
         self._printed = False
 
@@ -51,7 +51,7 @@ class StreamingOutput:
 
     def __init__(self) -> None:
         self.has_printed = False
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._rest = ""
         self._last = ""
 
@@ -72,7 +72,7 @@ class StreamingOutput:
 
     def ends_with(self, text: str) -> bool:
         """Whether these were the last words, as far as that is known: of what is longer it is not."""
-        return len(text) < LIVE and self._last.rstrip().endswith(safe(text).rstrip())
+        return len(text) < LIVE and self._last.rstrip().endswith(sanitize(text).rstrip())
 
     def growing(self) -> str:
         """The line that is not whole yet, its end."""

@@ -31,8 +31,8 @@ from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.base import TextSink
 from newel.terminal.renderers.tool_calls import CallOutcome, ToolCallTracker
 from newel.terminal.shown_command import shown_command
-from newel.text.format import ENDINGS, command_of, describe_call, duration, meter, retry
-from newel.text.sanitize import SafeStream, reveal, safe
+from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, usage_line
+from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 ERRORS = frozenset({"workspace_error", "session_damage"})
 """What notes are about that are errors."""
@@ -69,7 +69,7 @@ class ConsoleRenderer:
         self.errors = errors
         self.window = window
         self._calls = ToolCallTracker()
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._at_line_start = True
         self._said = False
         self._open_call: str | None = None
@@ -79,9 +79,9 @@ class ConsoleRenderer:
 
     def note(self, text: str, code: str = "", /) -> None:
         if code in ERRORS:
-            self._error(safe(text))
+            self._error(sanitize(text))
         else:
-            self._line(reveal(text) if code == "diff" else safe(text))
+            self._line(escape_invisible(text) if code == "diff" else sanitize(text))
         self.out.flush()
 
     def tick(self) -> None:
@@ -110,7 +110,7 @@ class ConsoleRenderer:
             case ErrorEvent() if event.is_notice:
                 self.note(event.message)
             case ErrorEvent():
-                self._error(f"Error: {safe(event.message)}")
+                self._error(f"Error: {sanitize(event.message)}")
             case AgentStart():
                 if self._began and self.apart:
                     self._empty_line()
@@ -140,7 +140,7 @@ class ConsoleRenderer:
                 self._context = message.usage.total or self._context
                 if self.keeps_answer:
                     self._tell_kept()
-                    self._kept = safe(message.text)
+                    self._kept = sanitize(message.text)
                     if message.tool_calls:
                         self._tell_kept()
                     return
@@ -149,7 +149,7 @@ class ConsoleRenderer:
                 self._said = False
             case UserMessage():
                 if self.echo:
-                    self._line(f"> {safe(message.text)}")
+                    self._line(f"> {sanitize(message.text)}")
             case CustomMessage():
                 if message.name == COMPACTION:
                     self._line("The conversation was summarised to free context.")
@@ -169,7 +169,7 @@ class ConsoleRenderer:
         if self._open_call != outcome.call_id:
             self._end_line()
             self._write(call_text(outcome.name, outcome.args))
-        time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+        time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
         result = " · ".join(part for part in (outcome.summary, time) if part)
         self._write(f" {'✗' if outcome.failed else '✓'} {result}\n")
         self._open_call = None
@@ -178,7 +178,7 @@ class ConsoleRenderer:
 
     def _retry(self, event: Retry) -> None:
         self._stream.finish()
-        self._line(retry(event, void=self._said))
+        self._line(describe_retry(event, void=self._said))
         self._said = False
 
     def _tell_kept(self) -> None:
@@ -196,12 +196,12 @@ class ConsoleRenderer:
     def _close_run(self, event: AgentEnd) -> None:
         if event.reason != "done":
             self._tell_kept()
-            words = "" if event.reason == "error" else safe(event.message)
+            words = "" if event.reason == "error" else sanitize(event.message)
             self._error(words or ENDINGS.get(event.reason, ""))
         self._kept = ""
         self._empty_line()
         self._line(
-            meter(
+            usage_line(
                 event.usage,
                 event.cost,
                 context=self._context,

@@ -27,7 +27,7 @@ from newel.terminal.renderers.base import forget_stdout
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
-from newel.text.format import clause, duration, one_line
+from newel.text.format import as_clause, format_duration, one_line
 
 DONE, FAILED = 0, 1
 SHORT_ID = 8
@@ -59,14 +59,14 @@ class ContractScreen:
         match event:
             case Evaluation():
                 words = "The contract is fulfilled" if event.satisfied else "Not yet"
-                missing = f" Missing: {clause(event.missing)}." if event.missing else ""
-                self._renderer.note(f"◆ {words}: {clause(event.why)}.{missing}")
+                missing = f" Missing: {as_clause(event.missing)}." if event.missing else ""
+                self._renderer.note(f"◆ {words}: {as_clause(event.why)}.{missing}")
             case AcceptanceStart():
                 self._renderer.note(f"◆ Acceptance: {one_line(event.command)}")
             case AcceptanceEnd():
                 mark = "✓ passed" if event.passed else "✗ failed"
                 tail = [] if event.passed else last_lines(event.output)
-                self._renderer.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
+                self._renderer.note("\n    ".join([f"  {mark} · {format_duration(event.duration)}", *tail]))
             case Notice():
                 self._renderer.note(event.message)
             case ContractState():

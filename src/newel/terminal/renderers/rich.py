@@ -44,14 +44,14 @@ from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.tool_calls import CallOutcome, ToolCallTracker
 from newel.text.format import (
     ENDINGS,
-    count,
-    going_on_for,
-    meter,
+    describe_retry,
+    format_elapsed,
     one_line,
-    retry,
+    short_number,
     spinner,
+    usage_line,
 )
-from newel.text.sanitize import SafeStream, safe
+from newel.text.sanitize import SanitizedStream, sanitize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,7 +113,7 @@ class RichRenderer:
         elif code == "whole":
             self._print("note", styles.whole_lines(text))
         else:
-            self._print("note", styles.Text(safe(text)))
+            self._print("note", styles.Text(sanitize(text)))
         self._draw()
 
     def echo(self, text: str) -> None:
@@ -178,7 +178,7 @@ class RichRenderer:
         line = styles.Text(no_wrap=True, overflow="ellipsis").append(
             f"{spinner(self._frame)} ", style=styles.ACCENT
         )
-        rest = f"{going_on_for(self.clock() - self._since)} · {self.hint}"
+        rest = f"{format_elapsed(self.clock() - self._since)} · {self.hint}"
         return line.append(styles.fit(self._doing, max(width - 2 - len(rest), 8)) + rest, style=styles.DIM)
 
     # -- events -------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class RichRenderer:
                 self.note(event.message)
             case ErrorEvent():
                 self._print(
-                    "note", styles.Text().append("Error: ", style=styles.BAD).append(safe(event.message))
+                    "note", styles.Text().append("Error: ", style=styles.BAD).append(sanitize(event.message))
                 )
             case AgentEnd():
                 self._end(event)
@@ -237,7 +237,7 @@ class RichRenderer:
                 if delta.name:
                     answer.call, answer.call_size = one_line(delta.name, 40), 0
                 answer.call_size += len(delta.delta)
-                self._doing = f"writing a call to {answer.call} ({count(answer.call_size)} characters)"
+                self._doing = f"writing a call to {answer.call} ({short_number(answer.call_size)} characters)"
             case _:
                 assert_never(delta)
 
@@ -284,17 +284,19 @@ class RichRenderer:
     def _retry(self, event: Retry) -> None:
         """A failure like the one before is only counted, in the line of state: an overload can last for minutes."""
         if self._answer.printed or event.reason != self._retried:
-            self._print("note", styles.Text(retry(event, void=self._answer.printed), style=styles.DIM))
+            self._print(
+                "note", styles.Text(describe_retry(event, void=self._answer.printed), style=styles.DIM)
+            )
         self._answer, self._retried = _StreamedAnswer(), event.reason
         again = f"({event.attempt} of {event.max_attempts})"
-        self._do(f"waiting {count(event.delay)} s to try again {again}")
+        self._do(f"waiting {short_number(event.delay)} s to try again {again}")
 
     def _end(self, event: AgentEnd) -> None:
         self._doing = ""
         self._running.clear()
         if event.reason not in {"done", "error"}:
-            self._print("note", styles.Text(safe(event.message) or ENDINGS.get(event.reason, "")))
-        summary = meter(
+            self._print("note", styles.Text(sanitize(event.message) or ENDINGS.get(event.reason, "")))
+        summary = usage_line(
             event.usage,
             event.cost,
             context=self._context,
@@ -313,13 +315,13 @@ class _StreamedAnswer:
     """A response while it is being written."""
 
     def __init__(self) -> None:
-        self.stream = SafeStream()
+        self.stream = SanitizedStream()
         self.text = MarkdownBlocks()
         self.thinking = ""
         self.call = ""
         self.call_size = 0
         self.printed = False
-        self._thoughts = SafeStream()
+        self._thoughts = SanitizedStream()
 
     def think(self, piece: str) -> None:
         self.thinking = (self.thinking + self._thoughts.feed(piece))[-LIVE_TEXT // 4 :]
@@ -331,7 +333,7 @@ class _Running:
     def __init__(self, name: str, args: dict[str, Any]) -> None:
         self.name = name
         self.args = args
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._lines: deque[str] = deque(maxlen=OUTPUT_LINES + 1)
         self._lines.append("")
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
 from newel.terminal.diff_view import changed_lines
-from newel.text.format import one_line, plural, size
-from newel.text.sanitize import safe
+from newel.text.format import format_size, one_line, pluralize
+from newel.text.sanitize import sanitize
 
 TAIL = 8
 """Lines of a failed call's output that are shown."""
@@ -93,13 +93,13 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
     match name:
         case "read":
             lines = details.get("linesRead")
-            return plural(lines, "line") if isinstance(lines, int) else ""
+            return pluralize(lines, "line") if isinstance(lines, int) else ""
         case "edit":
             return changed_lines(_text(details, "diff"))
         case "write":
             written = details.get("size")
             new = "new, " if details.get("isNew") else ""
-            return new + (size(written) if isinstance(written, int) else "written")
+            return new + (format_size(written) if isinstance(written, int) else "written")
         case "bash":
             lines = last_lines(output, 1)
             return one_line(lines[-1], 40) if lines else ""
@@ -109,7 +109,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that say something, inert and without the labels around it."""
-    lines = safe(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
     said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
 

@@ -47,9 +47,9 @@ async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     attachments: list[Attachment] = []
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
-        from newel.context.mentions import expand
+        from newel.context.mentions import expand_mentions
 
-        text, attachments, notes = await expand(text, agent.attachable)
+        text, attachments, notes = await expand_mentions(text, agent.attachable)
     if template:
         text = template.expand(text)
     if prompt.piped:

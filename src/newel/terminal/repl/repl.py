@@ -147,7 +147,7 @@ class _Repl:
         await self.jobs.idle()
 
     def state(self) -> list[str]:
-        queue = self.agent.agent.queue
+        queue = self.agent.queue
         lines = [f"  {_text(message)}  (next)" for message in queue.steer]
         lines += [f"  {_text(message)}  (when it is done)" for message in queue.later]
         lines += [f"  {one_line(job.typed, 60)}  (waits its turn)" for job in self.jobs.waiting]
@@ -200,7 +200,7 @@ class _Repl:
         async with self._saying:
             message = await self._prepare(Prompt(text))
             if self._prompting:
-                self.agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
+                self.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
                 self.desk.give_back(text)
         self.desk.refresh()
@@ -233,7 +233,7 @@ class _Repl:
 
     def _return_unsent(self) -> None:
         """What was meant for a run that has ended comes back to be sent again, or not."""
-        queue = self.agent.agent.queue
+        queue = self.agent.queue
         unsent = [
             message.text
             for message in queue.steering() + queue.follow_up()

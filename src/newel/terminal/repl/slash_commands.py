@@ -13,7 +13,7 @@ from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.command_context import CommandContext
 from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
-from newel.text.format import count, describe_call, listing, meter, one_line, plural
+from newel.text.format import describe_call, format_columns, one_line, pluralize, short_number, usage_line
 from newel.workspace.port import Workspace
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Ctrl+O", "show the last call in full"),
     ]
-    context.say(listing(rows, context.desk.columns()))
+    context.say(format_columns(rows, context.desk.columns()))
 
 
 async def clear(context: CommandContext, _: str) -> None:
@@ -90,7 +90,7 @@ async def _doubt(agent: CodingAgent, name: str) -> str:
 async def thinking(context: CommandContext, level: str) -> None:
     for known in get_args(ThinkingLevel):
         if known == level:
-            context.agent.agent.set_thinking_level(known)
+            context.agent.set_thinking_level(known)
     now = context.agent.state.thinking_level
     levels = ", ".join(get_args(ThinkingLevel))
     unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
@@ -100,7 +100,7 @@ async def thinking(context: CommandContext, level: str) -> None:
 async def compact(context: CommandContext, instructions: str) -> None:
     before = context.agent.totals().context
     if await context.agent.compact(instructions):
-        context.say(f"Summarised {count(before)} tokens. The full conversation stays in the session.")
+        context.say(f"Summarised {short_number(before)} tokens. The full conversation stays in the session.")
     else:
         context.say("There is nothing to summarise yet.")
 
@@ -154,11 +154,11 @@ async def resume(context: CommandContext, session_id: str) -> None:
 
 
 def _facts(listed: SessionSummary) -> list[str]:
-    from newel.storage.file_lock import owner
+    from newel.session.appender import writer_elsewhere
 
-    elsewhere = owner(listed.path)
+    elsewhere = writer_elsewhere(listed.path)
     return [
-        plural(listed.messages, "message"),
+        pluralize(listed.messages, "message"),
         _ago(listed.modified),
         *([f"open in another Newel, pid {elsewhere.pid}"] if elsewhere else []),
     ]
@@ -168,7 +168,7 @@ def recap(agent: CodingAgent) -> str:
     """Where a conversation stands, for one who comes back to it."""
     messages = agent.state.messages
     name = agent.session.get_name() or agent.session.get_id()[:8]
-    lines = [f"Resumed {name}: {plural(len(messages), 'message')}."]
+    lines = [f"Resumed {name}: {pluralize(len(messages), 'message')}."]
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             lines.append(f"Your last message: {one_line(message.text)}")
@@ -246,7 +246,7 @@ def _here(workspace: Workspace, name: str) -> Path:
 async def cost(context: CommandContext, _: str) -> None:
     totals = context.agent.totals()
     window = context.agent.window()
-    words = meter(totals.usage, totals.cost, context=totals.context, window=window)
+    words = usage_line(totals.usage, totals.cost, context=totals.context, window=window)
     unknown = "" if totals.cost is not None else " · the price of this model is not known"
     context.say((words or "Nothing has been used yet.") + (unknown if words else ""))
 
@@ -259,7 +259,7 @@ async def tools(context: CommandContext, _: str) -> None:
         )
         for tool in context.agent.state.tools
     ]
-    context.say(listing(rows, context.desk.columns()))
+    context.say(format_columns(rows, context.desk.columns()))
 
 
 async def show(context: CommandContext, number: str) -> None:
@@ -272,7 +272,7 @@ async def show(context: CommandContext, number: str) -> None:
     if back > len(calls):
         there = "is" if len(calls) == 1 else "are"
         context.say(
-            f"There {there} {plural(len(calls), 'call') if calls else 'no calls'} in this conversation."
+            f"There {there} {pluralize(len(calls), 'call') if calls else 'no calls'} in this conversation."
         )
         return
     call = calls[-back]
@@ -298,7 +298,7 @@ async def stop(context: CommandContext, _: str) -> None:
     if not context.agent.state.is_streaming:
         context.say("Nothing is running.")
         return
-    context.agent.agent.stop()
+    context.agent.stop()
     context.say("Stopping before the next request.")
 
 
@@ -346,7 +346,7 @@ def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage
 def _indented(text: str) -> str:
     more = len(text) - SHOWN
     if more > 0:
-        text = f"{text[:SHOWN]}\n… {plural(more, 'more character')}"
+        text = f"{text[:SHOWN]}\n… {pluralize(more, 'more character')}"
     return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))
 
 
@@ -360,5 +360,5 @@ def _ago(seconds_since_1970: float) -> str:
     passed = max(time.time() - seconds_since_1970, 0)
     for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if passed >= unit:
-            return f"{plural(int(passed // unit), name)} ago"
+            return f"{pluralize(int(passed // unit), name)} ago"
     return "just now"

@@ -11,8 +11,8 @@ import anyio.to_thread
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.command_names import Called, between_prompts, whole_review
 from newel.terminal.diff_view import SHOWN, WHOLE, Extent, changed_lines, shortened
-from newel.text.format import plural, some
-from newel.text.sanitize import reveal_line
+from newel.text.format import join_names, pluralize
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import RollbackPlan
@@ -44,12 +44,12 @@ Confirm = Callable[[str], Awaitable[bool]]
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
     """A run in a line: what it can be taken back by, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {reveal_line(title, 80) or '(no words)'}"
+    return f"{checkpoint_id}  {when}  {escape_line(title, 80) or '(no words)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     lines = [
-        f"{run_line(each.id, each.created, each.title)}  ({plural(len(each.files), 'file')})"
+        f"{run_line(each.id, each.created, each.title)}  ({pluralize(len(each.files), 'file')})"
         for each in checkpoints
     ]
     return "\n".join(lines) or NOTHING
@@ -72,7 +72,7 @@ async def describe_project(
     parts += [describe_run(run, called, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{called(f'review {runs[1].checkpoint_id}')}` shows what another run did.")
-    parts += [reveal_line(notice, 400) for notice in project.left_out]
+    parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NOTHING
 
 
@@ -95,14 +95,14 @@ def describe_run(run: RunView, called: Called, shown: Extent) -> str:
 
 def _head(run: RunView) -> str:
     """A run and its files, the line of each with how much it is."""
-    width = max((len(reveal_line(file.file_path)) for file in run.files[:ROWS]), default=0)
+    width = max((len(escape_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
-        known = (changed_lines(file.patch), reveal_line(file.about, 400), reveal_line(file.state, 400))
+        known = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
         facts = " · ".join(fact for fact in known if fact)
-        lines.append(f"  {reveal_line(file.file_path).ljust(width)}  {facts}".rstrip())
+        lines.append(f"  {escape_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if len(run.files) > ROWS:
-        lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
+        lines.append(f"  … {pluralize(len(run.files) - ROWS, 'more file')}")
     if not run.files:
         lines.append("  no change of it is left")
     return "\n".join(lines) + "\n"
@@ -122,9 +122,9 @@ def describe_plan(plan: RollbackPlan, called: Called) -> str:
             lines.append(
                 "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
             )
-        lines.append(f"{plural(len(plan.files), 'file')} would change:")
+        lines.append(f"{pluralize(len(plan.files), 'file')} would change:")
         lines += [
-            f"  {reveal_line(file.path)}  {reveal_line(file.about, 400)}".rstrip() for file in plan.files
+            f"  {escape_line(file.path)}  {escape_line(file.about, 400)}".rstrip() for file in plan.files
         ]
     return "\n".join([*lines, *_left_alone(plan)])
 
@@ -134,7 +134,7 @@ def _left_alone(plan: RollbackPlan) -> list[str]:
         return []
     return [
         "Skipped (changed since):",
-        *(f"  {reveal_line(each.reason, 400)}" for each in plan.conflicts),
+        *(f"  {escape_line(each.reason, 400)}" for each in plan.conflicts),
     ]
 
 
@@ -156,9 +156,11 @@ def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
     done = [one.path for one in saved if one.applied]
     waited = [one.path for one in saved if not one.applied]
     verb = "Brought back" if is_redo else "Taken back"
-    lines = [f"{verb} in {plural(len(done), 'file')}: {some(done)}."] if done else []
+    lines = [f"{verb} in {pluralize(len(done), 'file')}: {join_names(done)}."] if done else []
     lines += (
-        [f"Rejected the pending changes in {plural(len(waited), 'file')}: {some(waited)}."] if waited else []
+        [f"Rejected the pending changes in {pluralize(len(waited), 'file')}: {join_names(waited)}."]
+        if waited
+        else []
     )
     return "\n".join(lines)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from newel.review.decide import patch_of, run_of
 from newel.terminal.command_names import Called, whole_review
 from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
-from newel.text.format import plural, some
-from newel.text.sanitize import reveal_line
+from newel.text.format import join_names, pluralize
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.decide import DecisionProblem, PendingReviews, Selection, WriteResult
@@ -41,7 +41,7 @@ def whose(hunk: Hunk, runs: Runs) -> str:
         return "yours"
     run = run_of(hunk)
     known = runs.get(run)
-    name = reveal_line(known.title, 60) if known and known.title else f"run {reveal_line(run, 40)}"
+    name = escape_line(known.title, 60) if known and known.title else f"run {escape_line(run, 40)}"
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 
@@ -59,16 +59,18 @@ def describe_waiting(found: PendingReviews, runs: Runs, called: Called, shown: E
     for review in found.reviews:
         gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
         if gone:
-            rejected.append(f"  {reveal_line(review.path)}  {', '.join(gone)}")
+            rejected.append(f"  {escape_line(review.path)}  {', '.join(gone)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
-                where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
-    lines = [f"{plural(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
+    lines = [f"{pluralize(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
     lines += describe_problems(found.problems)
     if rejected:
         lines += [f"Rejected; {called('keep HUNK')} brings one back:", *rejected[:LISTED]]
-        lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
+        lines += (
+            [f"  … and {pluralize(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
+        )
     return "\n".join([*lines, ""]) if lines else ""
 
 
@@ -82,7 +84,7 @@ def describe_choice(choice: Selection, called: Called) -> str:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
         lines.append(f"{_counted(counts)} would be {verb}:")
         lines += [
-            f"  {reveal_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
+            f"  {escape_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
             for path, (_, hunks) in choice.picks.items()
         ]
     return "\n".join([*lines, *describe_problems(choice.left)])
@@ -91,7 +93,7 @@ def describe_choice(choice: Selection, called: Called) -> str:
 def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
     """The files that would be written, and how much of them."""
     rows = [
-        f"  {reveal_line(review.path)}  {plural(len(ids), 'hunk')}  "
+        f"  {escape_line(review.path)}  {pluralize(len(ids), 'hunk')}  "
         + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
         for review in reviews
         if (ids := hunks.get(review.path))
@@ -103,7 +105,7 @@ def describe_written(written: WriteResult, called: Called) -> str:
     """What was written, and what was not."""
     lines: list[str] = []
     if written.saved:
-        names = some(one.path for one in written.saved)
+        names = join_names(one.path for one in written.saved)
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
@@ -115,7 +117,7 @@ def describe_rejected(counts: Mapping[str, int], called: Called) -> str:
     """That so many hunks of files were rejected; nothing if none was."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {some(counts)}. {called('keep HUNK')} brings one back."
+    return f"Rejected {_counted(counts)}: {join_names(counts)}. {called('keep HUNK')} brings one back."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:
@@ -129,8 +131,8 @@ def describe_peeled(counts: Mapping[str, int]) -> str:
 
 def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
     """What was left as it is, a line each."""
-    return [f"Left as it is: {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
+    return [f"Left as it is: {escape_line(each.path)}: {escape_line(each.reason, 400)}" for each in problems]
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    return f"{plural(sum(counts.values()), 'hunk')} in {plural(len(counts), 'file')}"
+    return f"{pluralize(sum(counts.values()), 'hunk')} in {pluralize(len(counts), 'file')}"

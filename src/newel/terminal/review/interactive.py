@@ -32,8 +32,8 @@ from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint, LedgerError
 from newel.terminal.command_names import Called, whole_review
 from newel.terminal.review import hunk_format as words
-from newel.text.format import listing, plural
-from newel.text.sanitize import reveal_line
+from newel.text.format import format_columns, pluralize
+from newel.text.sanitize import escape_line
 
 NOTHING_WAITS: Final = "Nothing waits for your decision."
 STOPPED: Final = "Nothing was written. What you decided stays decided; {decide} goes on."
@@ -226,7 +226,7 @@ class InteractiveReview:
         )
         counts = Counter(path for path, name in pending if (path, name) in self._wanted)
         return [
-            f"{reveal_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
+            f"{escape_line(path)} was changed meanwhile: {pluralize(number, 'hunk')} you kept must be decided again."
             for path, number in counts.items()
         ]
 
@@ -238,7 +238,7 @@ class InteractiveReview:
         parts = [
             words.describe_written(written, self._called),
             words.describe_rejected(self.outcome.rejected, self._called),
-            f"{plural(left, 'hunk')} left to decide: {self._called('decide')}." if left else "",
+            f"{pluralize(left, 'hunk')} left to decide: {self._called('decide')}." if left else "",
         ]
         self._show("\n".join(part for part in parts if part) or "Nothing was decided.", "note")
 
@@ -252,7 +252,7 @@ class InteractiveReview:
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            self._show(f"Left as it is: {reveal_line(path)}: {reveal_line(str(error), 400)}", "note")
+            self._show(f"Left as it is: {escape_line(path)}: {escape_line(str(error), 400)}", "note")
             return at + 1
         hunk = review.successor(root)
         if hunk is None:
@@ -262,7 +262,7 @@ class InteractiveReview:
         )
         answer = await self._ask(QUESTION, "")
         while answer is not None and answer.strip().lower() not in _KEYS:
-            self._show(listing(HELP, self._columns), "note")
+            self._show(format_columns(HELP, self._columns), "note")
             answer = await self._ask(QUESTION, "")
         if answer is None:
             return None
@@ -271,12 +271,12 @@ class InteractiveReview:
         except LedgerError:
             raise
         except ReviewError as error:
-            self._show(reveal_line(str(error), 400), "note")
+            self._show(escape_line(str(error), 400), "note")
             return at
 
     def _head(self, at: int, path: str, hunk: Hunk) -> str:
         facts = words.hunk_facts(hunk, self._runs).removeprefix("waiting · ")
-        return f"{at + 1} of {len(self._hunks)} · {reveal_line(path)} · {facts}\n"
+        return f"{at + 1} of {len(self._hunks)} · {escape_line(path)} · {facts}\n"
 
     async def _obey(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
         match key:

@@ -9,7 +9,7 @@ from newel.review.model.file_review import ReviewError
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.command_names import Called, between_prompts
-from newel.text.format import plural
+from newel.text.format import pluralize
 
 
 class PendingNotice:
@@ -53,5 +53,5 @@ class PendingNotice:
 
     def _about(self, files: int) -> str:
         if self._called is not between_prompts and self._agent.session.get_file_path() is None:
-            return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"
+            return f"What was proposed for {pluralize(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
+        return f"{pluralize(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"

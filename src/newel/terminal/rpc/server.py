@@ -219,15 +219,15 @@ class _JsonMode:
             case Interrupt():
                 self.interrupt()
             case StopRun():
-                agent.agent.stop()
+                agent.stop()
             case Steer():
-                await agent.agent.queue_message(UserMessage(content=request.content), "steer")
+                await agent.queue_message(UserMessage(content=request.content), "steer")
             case FollowUp():
-                await agent.agent.queue_message(UserMessage(content=request.content), "follow_up")
+                await agent.queue_message(UserMessage(content=request.content), "follow_up")
             case ChangeModel():
                 agent.set_model(request.model)
             case SetThinking():
-                agent.agent.set_thinking_level(request.level)
+                agent.set_thinking_level(request.level)
             case GetState():
                 self.renderer.handle(self.state())
             case Approve():

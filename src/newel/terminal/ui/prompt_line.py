@@ -11,7 +11,7 @@ import anyio
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.ui.line_reader import LineReader
 from newel.text.format import one_line
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 
 QUIET: Final = 0.7
 """Seconds without a key, after an interrupting question was shown, before a key can be part of its answer."""
@@ -47,11 +47,11 @@ class TerminalAsk:
         self._out = out
 
     async def __call__(self, question: str, about: str, *, interrupting: bool = False) -> str | None:
-        question = reveal(question)
+        question = escape_invisible(question)
         with self._renderer.paused(), self._pastes_marked():
             if not interrupting:
                 self._lines.forget_typed()  # a yes from before the question is no answer to it
-            self._write(f"\n{reveal(about)}\n{question}" if about else question)
+            self._write(f"\n{escape_invisible(about)}\n{question}" if about else question)
             try:
                 if interrupting and (unsent := await until_quiet(self._lines)):
                     self._write(f"\n{unsent}\n{question}")

@@ -45,7 +45,7 @@ from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.ui.prompt_line import QUIET
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 
 AGAIN = 2.0
 """Seconds in which a second Ctrl+C means to leave."""
@@ -135,9 +135,9 @@ class PromptToolkitUI:
         self, question: str, about: str, given: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
-            self._renderer.note(reveal(about))
+            self._renderer.note(escape_invisible(about))
         await self._read_keys()  # what was typed before is no answer: it does what it was for
-        self._question, self._seen = reveal(question), None
+        self._question, self._seen = escape_invisible(question), None
         self._app.invalidate()
         try:
             if interrupting:

@@ -9,9 +9,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from newel.agent.errors import ToolError
-from newel.agent.formatting import plural
+from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, ToolResult
-from newel.diff.unified import lines_of
+from newel.diff.unified import split_lines
 from newel.tools.base import Parameters
 from newel.tools.file_tool import aside
 from newel.tools.paths import not_found
@@ -105,10 +105,10 @@ class ReadFileTool(LookingTool[ReadFileParameters]):
 
     def _answer(self, path: str, data: bytes, arguments: ReadFileParameters) -> ReadAnswer:
         _check_text(data, path)
-        lines = lines_of(data)
+        lines = split_lines(data)
         first = arguments.start_line
         if first > max(1, len(lines)):
-            raise ToolError(f"{path} has {plural(len(lines), 'line')}; there is no line {first}.")
+            raise ToolError(f"{path} has {pluralize(len(lines), 'line')}; there is no line {first}.")
         wanted = arguments.end_line or first - 1 + self._limits.max_read_lines_default
         room = min(
             arguments.max_bytes or self._limits.max_read_bytes_default, self._limits.max_read_bytes_cap

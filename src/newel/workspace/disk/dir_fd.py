@@ -7,7 +7,6 @@ look at the path and the work, and the file that was looked at is the one that i
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
@@ -15,6 +14,7 @@ from collections.abc import Generator
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from newel.storage.file_lock import lock
 from newel.workspace.errors import leads_elsewhere
 from newel.workspace.port import ABSENT
 
@@ -184,7 +184,7 @@ def _made_beside(folder: int, mode: int) -> tuple[int, str]:
         name = beside_name()
         descriptor = os.open(name, _NEW, mode, dir_fd=folder)
         with contextlib.suppress(OSError):  # without locks nobody can take it for one that was left, either
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
         if os.fstat(descriptor).st_nlink:
             return descriptor, name
         os.close(descriptor)  # it was swept up before it was locked
@@ -206,7 +206,7 @@ def _remove_left(folder: int, name: str) -> None:
         descriptor = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(descriptor, wait=False)
                 os.unlink(name, dir_fd=folder)
         finally:
             os.close(descriptor)

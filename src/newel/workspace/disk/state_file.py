@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from newel.agent.errors import ConfigError, StaleFile, WorkspaceError
-from newel.storage.own_files import MOST, read_regular
+from newel.storage.file_lock import lock
+from newel.storage.files import MOST, read_regular
 
 TRIES: Final = 20
 """How often a change is made again because another process was faster."""
@@ -87,7 +87,7 @@ def _alone(folder: Path) -> Generator[None]:
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
+            lock(held)
         yield
     finally:
         os.close(held)

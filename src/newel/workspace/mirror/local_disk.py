@@ -5,7 +5,6 @@ or else by the next Newel.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
@@ -19,7 +18,8 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.messages import new_id
-from newel.storage.own_files import open_regular
+from newel.storage.file_lock import lock
+from newel.storage.files import open_regular
 from newel.workspace.git import LocalRepositories, top_of
 from newel.workspace.mirror.port import Copied, FileContent, Layout, LeftOut, Signature
 from newel.workspace.process.environment import child_env
@@ -48,12 +48,12 @@ class LocalMirrorBackend(LocalRepositories):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sweep(folder)
-            place, lock = _place_in(folder, Path(project).name)
+            place, held = _place_in(folder, Path(project).name)
             layout = Layout(project, top_of(project), str(place))
             Path(layout.root).mkdir(parents=True)
         except OSError as error:
             raise WorkspaceError(f"Cannot make a copy of {project} in {folder}: {error.strerror}.") from error
-        return cls(layout, lock, _keeper_of(place))
+        return cls(layout, held, _keeper_of(place))
 
     async def within(self, work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
@@ -226,11 +226,11 @@ def _remove_folder(target: str) -> None:
 def _place_in(folder: Path, name: str) -> tuple[Path, int]:
     """A new folder, and the descriptor of its lock, held as long as this process lives."""
     place = folder / f"{name}-{new_id()[:8]}"
-    lock = folder / f".{place.name}{LOCK}"
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock_file = folder / f".{place.name}{LOCK}"
+    descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock(descriptor, wait=False)
     place.mkdir(mode=0o700)
-    lock.rename(place / LOCK)  # whoever sees it there finds it locked
+    lock_file.rename(place / LOCK)  # whoever sees it there finds it locked
     return place, descriptor
 
 
@@ -263,10 +263,10 @@ def _keeper_of(place: Path) -> subprocess.Popen[bytes] | None:
 
 def sweep(folder: Path) -> None:
     """Remove the copies, of any project, that no process holds. Does not raise."""
-    for lock in folder.glob(f"*/{LOCK}"):
-        with contextlib.suppress(OSError), open_regular(lock) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove_soon(lock.parent)
+    for lock_file in folder.glob(f"*/{LOCK}"):
+        with contextlib.suppress(OSError), open_regular(lock_file) as file:
+            lock(file, wait=False)
+            _remove_soon(lock_file.parent)
     for gone in folder.glob(f".*{GONE}"):
         _remove_soon(gone)
 

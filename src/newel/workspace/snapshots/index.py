@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular, replace_file
 from newel.workspace.snapshots.tree import FileTree, folder_record, join, split, state_of, without_times
 
 _VERSION: Final = 3
@@ -62,15 +62,8 @@ def packed_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
 def save(index: Path, root: str, tree: FileTree, fresh: set[str]) -> None:
     """Keep the records for the next process, which is to read the ``fresh`` files again. Raises ``WorkspaceError``."""
     data = packed(root, tree, fresh)
-    beside = index.with_name(f".{index.name}-{os.urandom(8).hex()}.tmp")
     try:
-        try:
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            beside.rename(index)
-        finally:
-            beside.unlink(missing_ok=True)
+        replace_file(index, data)
     except OSError as error:
         raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
 

@@ -12,6 +12,7 @@ import anyio.abc
 import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
+from newel.concurrency import background_tasks
 from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.config_lookup import look_up
@@ -183,7 +184,7 @@ class SshConnection:
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         """While this is open, something can be attached."""
-        async with _tasks() as self._services:
+        async with background_tasks() as self._services:
             yield
 
     def attach(self, service: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -200,8 +201,7 @@ class SshConnection:
     @asynccontextmanager
     async def minded(self) -> AsyncGenerator[None]:
         """While this is open, it is told when the host does not answer."""
-        async with _tasks() as tasks:
-            tasks.start_soon(self._attention.pay)
+        async with background_tasks(self._attention.pay):
             yield
 
     async def close(self) -> None:
@@ -376,7 +376,7 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
         options.get("config"), options.get("environ", os.environ), options.get("silence", SILENCE)
     )
     try:
-        async with _tasks() as tasks:
+        async with background_tasks() as tasks:
             patience, slow = options.get("patience", PATIENCE), options.get("slow", SLOW)
             connection = SshConnection(target, ssh, tasks, patience, slow)
             if "on_state" in options:
@@ -390,14 +390,3 @@ async def connected(target: Target, **options: Unpack[ConnectionOptions]) -> Asy
                     await connection.close()
     finally:
         ssh.close()
-
-
-@asynccontextmanager
-async def _tasks() -> AsyncGenerator[anyio.abc.TaskGroup]:
-    """Tasks that are cancelled at the end of the block. What that raises leaves as itself."""
-    try:
-        async with anyio.create_task_group() as tasks:
-            yield tasks
-            tasks.cancel_scope.cancel()
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from failed

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import anyio
 import anyio.abc
 
+from newel.concurrency import task_group
+
 
 class Heartbeat:
     """Calls ``look`` again and again, several times in ``slow`` seconds, as long as something is ``under_way``, and after that
@@ -31,7 +33,7 @@ class Heartbeat:
 
     async def pay(self) -> None:
         """Until cancelled."""
-        async with anyio.create_task_group() as tasks:
+        async with task_group() as tasks:
             while True:
                 await self._begun.wait()
                 is_well = False

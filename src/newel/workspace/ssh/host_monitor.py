@@ -11,8 +11,8 @@ import anyio
 
 from newel.agent.errors import HostUnreachable, WorkspaceError
 from newel.agent.messages import Wire
-from newel.concurrency import beside
-from newel.text.format import clause
+from newel.concurrency import background_tasks
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from newel.workspace.ssh.connection import ConnectionState, SshConnection
@@ -130,7 +130,7 @@ class HostMonitor:
             self._requested.set()
             self._connection.hurry()
             state = self.state
-            reason = f": {clause(state.reason)}" if state.reason else ""
+            reason = f": {as_clause(state.reason)}" if state.reason else ""
             raise HostUnreachable(
                 f"{state.host} cannot be reached now{reason}. Newel is reconnecting. Try again once it is back."
             )
@@ -155,7 +155,7 @@ class HostMonitor:
                 send.close()
                 states.close()
 
-        async with beside(send_notices):
+        async with background_tasks(send_notices):
             yield
 
 
@@ -169,7 +169,7 @@ def _notice(state: ConnectionState, away: str, host: str) -> str:
         case "slow", "":
             return f"There is {state.reason} from {host}. Newel is waiting for it."
         case "lost", "" | "slow":
-            return f"The connection to {host} is lost: {clause(state.reason)}. Newel is reconnecting."
+            return f"The connection to {host} is lost: {as_clause(state.reason)}. Newel is reconnecting."
         case "up", "slow":
             return f"{host} answers again."
         case "up", "lost":

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.concurrency import beside
+from newel.concurrency import background_tasks
 from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.connection import ConnectionState, SshConnection, connected
 from newel.workspace.ssh.target import Target
@@ -41,7 +41,7 @@ class LazyConnection:
     async def open(cls, target: Target, *, config: str | None = None) -> AsyncGenerator[LazyConnection]:
         """Connects until the block ends. ``config`` is a file that ssh reads instead of the user's."""
         lazy = cls(target, config)
-        async with beside(lazy._connect):
+        async with background_tasks(lazy._connect):
             yield lazy
 
     def watch(self, callback: Callable[[], None]) -> None:

@@ -12,12 +12,14 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
 import anyio
 
 from newel.agent.errors import WorkspaceError
+from newel.concurrency import background_tasks
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.ssh.connection_errors import no_ssh
 from newel.workspace.ssh.port import HostAnswer, quoted
@@ -207,16 +209,13 @@ class HostShell:
         at = -1
         if settle:
             await self._send(rest)
-            async with anyio.create_task_group() as tasks:
+            async with background_tasks() as tasks:
                 with anyio.CancelScope(shield=True) as settling:
                     tasks.start_soon(_hurry, settling)
                     at = await self._receive(received, end, limit)
-                tasks.cancel_scope.cancel()
         else:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._send, rest)
+            async with background_tasks(partial(self._send, rest)):
                 at = await self._receive(received, end, limit)
-                tasks.cancel_scope.cancel()
         return at
 
     def _write(self, data: bytes | memoryview) -> int:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
-from newel.providers.parsing.json_repair import MAX_MEND, ToolIndex, read_arguments
-from newel.text.json import to_json
+from newel.providers.parsing.json_repair import ToolIndex, read_arguments
+from newel.text.json import MAX_REPAIR, to_json
 
 WRITE = ToolSpec("write", "Write a file.", {"type": "object"}, aliases=("write_file", "Write"))
 READ = ToolSpec("read", "Read a file.", {"type": "object"}, aliases=("read_file",))
@@ -78,7 +78,7 @@ def test_what_is_no_object_is_sent_back(raw: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "junk", ["[" * 200_000, '{"a":' * 50_000, "\\" * 100_000, '{"a": "' + "x" * MAX_MEND, "{" * 100_000]
+    "junk", ["[" * 200_000, '{"a":' * 50_000, "\\" * 100_000, '{"a": "' + "x" * MAX_REPAIR, "{" * 100_000]
 )
 def test_junk_is_refused_and_not_followed(junk: str) -> None:
     """Else a hostile server could hang the agent or end it."""

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import anyio
 
-from newel.context.attachable import Attachable
+from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.prompt_templates import load
+from newel.context.prompt_templates import load_templates
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
 from newel.workspace.local import LocalWorkspace
@@ -21,7 +21,7 @@ def prepared_in(folder: Path, prompt: Prompt) -> Prepared:
 
     async def prepared() -> Prepared:
         workspace = LocalWorkspace(str(folder))
-        templates = await load([WorkspaceFolder(workspace, str(folder / "prompts"))])
+        templates = await load_templates([WorkspaceFolder(workspace, str(folder / "prompts"))])
         parts: Any = SimpleNamespace(templates=templates, attachable=Attachable(workspace))
         return await prepare(cast("CodingAgent", parts), prompt)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
 from newel.providers.http.urls import of_ollama, split_base_url
-from newel.text.redact_urls import is_clear, shown_url
+from newel.text.sanitize import is_clear, redact_url
 from tests.properties import examples
 
 HOSTS = st.sampled_from(["host", "api.example:8443", "[::1]:80"])
@@ -23,14 +23,14 @@ def test_nothing_of_the_credentials_is_shown_whatever_is_in_them(
     scheme: str, user: str, password: str, host: str, path: str
 ) -> None:
     """What is shown is one of two texts that do not depend on what was hidden."""
-    shown = shown_url(f"{scheme}{user}:{password}@{host}{path}")
+    shown = redact_url(f"{scheme}{user}:{password}@{host}{path}")
     assert shown in {f"{scheme}…@{host}{path}", f"{scheme}…"}
 
 
 @settings(max_examples=examples(200))
 @given(SCHEMES, SECRETS, HOSTS, PATHS)
 def test_nothing_of_a_query_is_shown_whatever_is_in_it(scheme: str, key: str, host: str, path: str) -> None:
-    assert shown_url(f"{scheme}{host}{path}?key={key}") in {f"{scheme}{host}{path}?…", f"{scheme}…"}
+    assert redact_url(f"{scheme}{host}{path}?key={key}") in {f"{scheme}{host}{path}?…", f"{scheme}…"}
 
 
 @settings(max_examples=examples(200))
@@ -68,7 +68,7 @@ def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
     ],
 )
 def test_an_address_is_still_known_by_what_is_shown(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert redact_url(url) == shown
 
 
 @pytest.mark.parametrize("url", ["http://host/v1", "http://me:pw@host/v1", "http://me:p@w@host/?a=b", "host"])

@@ -1,0 +1,71 @@
+"""Newel's own folders and small files: private, read only if they are regular, and replaced at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+PRIVATE_FILE: Final = 0o600
+_MAX_NAME: Final = 200
+
+MOST: Final = 1 << 20
+"""Bytes."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises ``OSError`` for anything else: a pipe would wait, a device might never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path, most: int | None = MOST) -> bytes:
+    """Read a regular file of at most ``most`` bytes. Raises ``OSError`` for anything else."""
+    with open_regular(path) as file:
+        data = file.read() if most is None else file.read(most + 1)
+        if most is not None and len(data) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+        return data
+
+
+def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+    """Write a private file in place of an earlier one: readers see the old content or the new one. ``sync`` waits for the
+    disk. Raises ``OSError``, and then leaves everything as it was.
+    """
+    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(descriptor)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def project_folder(directory: Path, cwd: str) -> Path:
+    """The folder for the sessions of a project. Two projects may share one: the metadata's ``cwd`` tells
+    their sessions apart.
+    """
+    name = re.sub(r"[/\\:]", "-", cwd.strip("/\\"))
+    raw = os.fsencode(name)
+    if len(raw) > _MAX_NAME:  # file systems take 255 bytes
+        import hashlib
+
+        name = f"{raw[:_MAX_NAME].decode(errors='ignore')}-{hashlib.sha256(raw).hexdigest()[:12]}"
+    return directory / f"--{name}--"
+
+
+def make_private(folder: Path) -> None:
+    """Make the folder, and those above it that are missing, for this user only."""
+    for missing in reversed([level for level in (folder, *folder.parents) if not level.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)

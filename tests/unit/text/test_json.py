@@ -1,0 +1,43 @@
+"""JSON is found where models and servers put it, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from newel.text.json import decode_at, find_object, repair
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ('Here it is:\n```json\n{"a": {"b": "}"}}\n```\nDone.', {"a": {"b": "}"}}),
+        ('{"a": "two\nlines"}', {"a": "two\nlines"}),
+        ("{'a': True,}", {"a": True}),
+        ("no object", {}),
+        ("} {", {}),
+        ("[1, 2]", {}),
+    ],
+)
+def test_an_object_is_found_in_prose(text: str, found: dict[str, Any]) -> None:
+    assert find_object(text) == found
+
+
+def test_a_value_is_decoded_from_the_middle_of_a_text() -> None:
+    text = 'x {"a": [1, 2]} y'
+    assert decode_at(text, 2) == ({"a": [1, 2]}, 15)
+    assert decode_at(text, 0) == (None, 0)
+    assert decode_at("[" * 200_000, 0) == (None, 0)
+
+
+def test_a_member_that_stands_twice_can_be_refused() -> None:
+    text = '{"a": 1, "a": 2}'
+    assert decode_at(text, 0) == ({"a": 2}, len(text))
+    assert decode_at(text, 0, unique=True) == (None, 0)
+
+
+@pytest.mark.parametrize("junk", ["[" * 200_000, '{"a": "' + "x" * 10_000, "\\" * 100_000])
+def test_what_is_too_long_is_not_repaired(junk: str) -> None:
+    assert repair(junk) is None
