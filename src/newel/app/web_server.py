@@ -59,7 +59,7 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
     from newel.web.server import serve
 
     warn_of_strangers(settings)
-    token = choose_token(options.bind, options.token, partial(_kept_token, settings, options))
+    token = choose_token(options.bind, options.token, partial(_choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
     closing = anyio.Event()
@@ -95,18 +95,18 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
             await serve(app, listener, announce=announce, closing=closing)
 
 
-def _kept_token(settings: Settings, options: WebOptions) -> str:
+def _choose_saved_token(settings: Settings, options: WebOptions) -> str:
     """The token of this project; a new one if none is to be saved, or can be."""
     from hashlib import sha256
 
-    from newel.web.saved_token import kept_token
+    from newel.web.saved_token import load_token
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)
     project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
     path = settings.home / "web" / f"{sha256(os.fsencode(project)).hexdigest()[:32]}.token"
     try:
-        return kept_token(path, new=options.new_token)
+        return load_token(path, new=options.new_token)
     except OSError as error:
         message = f"newel: The page's token cannot be saved, so a restart needs a new address: {error.strerror}: {path}"
         print(message, file=sys.stderr)  # noqa: T201 — for the user

@@ -1,14 +1,14 @@
-"""The application: the page, its socket, and the HTTP interface for everybody else.
+"""The web application: the page, its socket, and the HTTP API.
 
 GET  /                         the page; /static/… its files
-POST /api/login                the page's way in
+POST /api/login                changes the token for the page's cookie
 WS   /ws                       the page's socket (docs/protocol.md)
-POST /chat, /clear             a plain chat
-GET  /api/state, /health       how things stand
+POST /chat, /clear             the default chat
+GET  /api/state, /health       tabs and servers, the version
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
-POST /api/transport/run        the model, for who has no key
-GET  /docs, /openapi.json      all this
+POST /api/transport/run        the model, for programs without its key
+GET  /docs, /openapi.json      this API
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from newel.web.websocket import serve_socket
 from newel.workbench.workbench import Workbench
 
 DESCRIPTION = (
-    "A coding agent's workbench. Programs send the token that the server printed at its start as 'Authorization: "
-    "Bearer …'; bodies are JSON."
+    "A coding agent's workbench. Send the token that the server printed at its start as 'Authorization: Bearer …'. "
+    "Bodies are JSON."
 )
 WRONG_TOKEN_DELAY = 0.25
-"""Seconds that the answer to a wrong token takes."""
+"""Seconds before a wrong token is answered."""
 
 
 class Login(Wire, frozen=True):
@@ -138,12 +138,10 @@ def _login_routes(access: ServerAccess) -> APIRouter:
         summary="Change the token for a cookie",
     )
     async def login(request: Request) -> Response:
-        """For the page, which finds the token in its URL."""
+        """For the page, which has the token in its URL."""
         if not access.accepts([(await read_body(request, Login)).token]):
             await anyio.sleep(WRONG_TOKEN_DELAY)
-            return failed(
-                401, "unauthorized", "This token is not the server's. Open the URL that it printed."
-            )
+            return failed(401, "unauthorized", "This token is wrong. Open the URL that the server printed.")
         answer = Json(ChatStatus())
         answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
         return answer
@@ -155,12 +153,17 @@ def _state_routes(workbench: Workbench, info: ServerInfo) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/api/state", responses=answers(AppState), response_class=Response, summary="The tabs and the servers"
+        "/api/state",
+        responses=answers(AppState),
+        response_class=Response,
+        summary="Get the tabs and the MCP servers",
     )
     async def state() -> Response:
         return Json(AppState(tabs=workbench.tabs, servers=workbench.servers.statuses()))
 
-    @router.get("/health", responses=answers(Health), response_class=Response, summary="Whether it works")
+    @router.get(
+        "/health", responses=answers(Health), response_class=Response, summary="Check that the server works"
+    )
     async def health() -> Response:
         return Json(Health(newel=info.newel))
 

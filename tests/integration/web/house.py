@@ -33,7 +33,7 @@ from newel.web.access import ServerAccess, listen
 from newel.web.app import create_app
 from newel.web.ports import ServerInfo
 from newel.web.security import SEND_TIMEOUT_S
-from newel.web.server import REQUEST_PATIENCE, serve
+from newel.web.server import REQUEST_TIMEOUT_S, serve
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
@@ -195,7 +195,7 @@ async def house(
     *,
     approve: str = "auto",
     send_timeout: float = SEND_TIMEOUT_S,
-    request_patience: int = REQUEST_PATIENCE,
+    request_timeout: int = REQUEST_TIMEOUT_S,
     **options: Any,
 ) -> AsyncGenerator[House]:
     """A workbench in ``folder``, its jobs kept there, and its server."""
@@ -221,7 +221,7 @@ async def house(
         tasks.start_soon(board.run)
 
         async def run() -> None:
-            await serve(app, listener, announce=ready.set, closing=closing, request_patience=request_patience)
+            await serve(app, listener, announce=ready.set, closing=closing, request_timeout=request_timeout)
             ended.set()
 
         tasks.start_soon(run)
