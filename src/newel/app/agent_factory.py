@@ -116,8 +116,8 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
-        if mcp_servers.are_named(settings):
-            tools = mcp_servers.joined_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
+        if mcp_servers.has_servers(settings):
+            tools = mcp_servers.add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
             await stack.enter_async_context(tools)
         yield agent
 
@@ -143,8 +143,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.boundaries import guarded, secret_paths_of
-    from newel.app.workspace_factory import open_workspaces
+    from newel.app.workspace_factory import guarded, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
     from newel.context.instructions import describe
     from newel.context.shortening import Shortener

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.app.model_resolver import notice_of_strangers, warn_of_strangers
+from newel.app.model_resolver import project_server_notice, warn_of_project_server
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
@@ -58,7 +58,7 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
     from newel.web.ports import ServerInfo
     from newel.web.server import serve
 
-    warn_of_strangers(settings)
+    warn_of_project_server(settings)
     token = choose_token(options.bind, options.token, partial(_choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
@@ -72,7 +72,7 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
             project=workbench.folder,
             approve=settings.approve,
             ephemeral=options.ephemeral,
-            notice=notice_of_strangers(settings),
+            notice=project_server_notice(settings),
         )
         app = create_app(
             workbench,
@@ -165,7 +165,7 @@ async def _open_review(
     """
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.boundaries import project_secret_paths
+    from newel.app.workspace_factory import project_secret_paths
     from newel.review_jobs.dependencies import ReviewDependencies
     from newel.review_jobs.service import ReviewService
     from newel.review_jobs.tracing_engine import TracedEngine, Traces

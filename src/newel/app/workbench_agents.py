@@ -51,7 +51,7 @@ async def open_agent_factory(
             if not attended:
                 raise
             in_use = no_model(settings)
-            missing = error.looked if isinstance(error, NoModelConfigured) else str(error)
+            missing = error.summary if isinstance(error, NoModelConfigured) else str(error)
             message = f"newel: {sanitize(str(error))}\nThe page opens anyway: set up a model there."
             print(message, file=sys.stderr)  # noqa: T201 — for the user
         if in_use.where and not in_use.is_on_host:

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.model_resolver import warn_of_strangers
+from newel.app.model_resolver import warn_of_project_server
 from newel.cli.options import add_model_options, add_place, flags_of, folder
 from newel.cli.parser import Parser
 from newel.cli.place import project_of
@@ -51,7 +51,7 @@ def command_agent(arguments: Sequence[str]) -> int:
         flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED
     )
     contract = None if given.resume else _contract(given)
-    warn_of_strangers(settings)
+    warn_of_project_server(settings)
     return anyio.run(_run_agent, settings, contract, given)
 
 

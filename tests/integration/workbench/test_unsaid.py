@@ -63,6 +63,18 @@ async def test_what_waited_is_not_said_in_the_conversation_after_it(bench_with: 
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
+async def test_a_message_whose_run_has_not_started_ends_with_its_conversation(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open(work=False) as workbench:
+        chat = await workbench.default_chat()
+        await chat.send(UserMessage(content="ping one"))
+        await chat.clear()
+    async with bench.open() as workbench:
+        tab = (await workbench.default_chat()).state
+        await said_in(workbench, tab.id, "ping two")
+        assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
+
+
 async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
