@@ -71,7 +71,7 @@ class TabSession:
         self._stopped_run = stopped_run
         self.epoch = 0
         """Grows when the conversation went back or was replaced: its readers need another snapshot."""
-        self.is_closed = False
+        self._is_closing = self.is_closed = False
         self._changed = anyio.Event()
         """Set, and replaced, when the latest run or the epoch is another one, or the tab was closed."""
         self._start_conversation()
@@ -141,7 +141,7 @@ class TabSession:
     async def _save(self, **fields: object) -> None:
         """Make a change durable, then show it."""
         after = lasting(msgspec.structs.replace(self.state, **fields))
-        if not self.is_closed and after != lasting(self.state):
+        if not self._is_closing and after != lasting(self.state):
             await self.services.log.save(after)
         self._update(**fields)
 
@@ -320,12 +320,13 @@ class TabSession:
 
     async def close(self) -> None:
         """Abort the run, cancel the queue and end all readers. The session is kept."""
-        self.is_closed = True  # a change that is saved from here on would open the tab again
+        self._is_closing = True  # a change that is saved from here on would open the tab again
         try:
             await self.services.log.close(self.state.id)
         except BaseException:
-            self.is_closed = False
+            self._is_closing = False
             raise
+        self.is_closed = True
         await self._cancel_queued(CLOSED)
         for job in await self.services.engine.find(queue=self.state.id, states=["running"]):
             await self.services.engine.cancel(job.id, CLOSED)
