@@ -73,7 +73,7 @@ def test_a_full_disk_costs_what_did_not_fit_and_all_goes_on_when_there_is_room(t
     assert ran.returncode == 0, ran.stderr
     reason, acknowledged, meanwhile, last = ran.stdout.splitlines()
     assert f"The journal {tmp_path}" in reason
-    assert "What was acknowledged is safe" in reason
+    assert "Acknowledged data is safe" in reason
     assert meanwhile == f"refused {acknowledged}"
     assert int(last) == int(acknowledged) + 1
     ((_, later), (job, events)) = jobs_in(tmp_path)

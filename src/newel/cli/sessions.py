@@ -67,7 +67,7 @@ def command_export(arguments: Sequence[str]) -> int:
         masker = Masker(configured_secrets(newel_home(os.environ), Path.cwd(), os.environ))
         data = masker.session(data)
         if masker.found:
-            print(f"newel: {masker.words()}", file=sys.stderr)
+            print(f"newel: {masker.summary()}", file=sys.stderr)
     if given.output:
         from newel.session.export.formats import export_session
 

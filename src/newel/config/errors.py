@@ -1,4 +1,4 @@
-"""What is wrong in a file of settings, by the name that its setting has there."""
+"""Error messages about settings files, with the line and the name of the setting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from newel.agent.errors import ConfigError
 
 _PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$\.(?P<where>.*)`")
 _UNNAMED: Final = "[...]"
-"""Stands in msgspec's words for the name of an entry, where the names are the user's own."""
+"""The placeholder in msgspec's messages for the name of an entry in a mapping."""
 
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.+?)`")
 
@@ -24,15 +24,16 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 def settings_error(
     path: Path, error: Exception, written: Mapping[str, Any], kind: type[msgspec.Struct]
 ) -> ConfigError:
-    """For an error that came of reading what is ``written`` in a file as a ``kind``."""
-    what = _what(error, written, kind)
+    """The error for a file whose content ``written`` is not a valid ``kind``."""
+    problem = _problem(error, written, kind)
     return ConfigError(
-        f"{path}{_line_of(path, str(error))}: {what}{_meant(str(error), kind)}. Correct the file, or move it away to use the defaults."
+        f"{path}{_line_of(path, str(error))}: {problem}{_suggestion(str(error), kind)}. "
+        "Correct the file, or move it away to use the defaults."
     )
 
 
-def _what(error: Exception, written: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
-    """``remote.routines.logs: what is wrong``."""
+def _problem(error: Exception, written: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
+    """``remote.routines.logs: Expected `str`, got `int```."""
     found = _PLACED.fullmatch(str(error))
     if found is None:
         return str(error)
@@ -43,9 +44,9 @@ def _what(error: Exception, written: Mapping[str, Any], kind: type[msgspec.Struc
     return f"{where}: {found['what']}"
 
 
-def _line_of(path: Path, said: str) -> str:
-    """``:7``, the first line that an unknown setting can be on."""
-    found = _UNKNOWN.match(said)
+def _line_of(path: Path, message: str) -> str:
+    """``:7``, the first line that can hold an unknown setting."""
+    found = _UNKNOWN.match(message)
     if found is None:
         return ""
     own = re.compile(rf"\s*\[*\s*[\"']?{re.escape(found['name'])}[\"']?\s*[=.\]]")
@@ -56,18 +57,18 @@ def _line_of(path: Path, said: str) -> str:
     return next((f":{number}" for number, line in enumerate(lines, 1) if own.match(line)), "")
 
 
-def _meant(said: str, kind: type[msgspec.Struct]) -> str:
-    """A setting at the top of the file that an unknown one there is near to."""
+def _suggestion(message: str, kind: type[msgspec.Struct]) -> str:
+    """The top-level setting that resembles an unknown one."""
     from difflib import get_close_matches
 
-    found = _UNKNOWN.fullmatch(said)
+    found = _UNKNOWN.fullmatch(message)
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     near = get_close_matches(found["name"], names, n=1) if found else []
     return f" (did you mean `{near[0]}`?)" if near else ""
 
 
-def _entry(said: str, table: list[str], written: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
-    """The name of the entry that, alone in its table, is refused in the same words."""
+def _entry(message: str, table: list[str], written: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
+    """The name of the entry that, alone in its table, causes the same message."""
     entries: Any = written
     for name in table:
         entries = entries[name]
@@ -78,11 +79,11 @@ def _entry(said: str, table: list[str], written: Mapping[str, Any], kind: type[m
         try:
             msgspec.convert(alone, kind)
         except msgspec.ValidationError as error:
-            if str(error) == said:
+            if str(error) == message:
                 return entry
     return _UNNAMED
 
 
 def _key(name: str) -> str:
-    """As TOML has it."""
+    """The key in TOML."""
     return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)

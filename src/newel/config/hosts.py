@@ -1,4 +1,4 @@
-"""The hosts that a user has given names to: ``hosts.toml`` in Newel's home, a line for each.
+"""Named hosts: ``hosts.toml`` in Newel's home, one line for each.
 
 shop = "deploy@shop.example.org:/srv/shop"
 """
@@ -19,13 +19,13 @@ from newel.storage.files import read_regular
 
 FILE: Final = "hosts.toml"
 REMOTE: Final = "remote"
-"""The name of the host of ``[remote.connection]``, unless the file gives it to another one."""
+"""The name of the host of ``[remote.connection]``, unless the file defines it."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def load_hosts(home: Path) -> dict[str, str]:
-    """Each name with the place it stands for, in the order of the file. Raises ``ConfigError``."""
+    """Load the names and addresses, in the order of the file. Raises ``ConfigError``."""
     path = home / FILE
     try:
         data = read_regular(path)
@@ -33,10 +33,10 @@ def load_hosts(home: Path) -> dict[str, str]:
         return {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    return _decoded(data, path)
+    return _decode(data, path)
 
 
-def _decoded(data: bytes, path: Path) -> dict[str, str]:
+def _decode(data: bytes, path: Path) -> dict[str, str]:
     import msgspec.toml
 
     try:
@@ -46,8 +46,8 @@ def _decoded(data: bytes, path: Path) -> dict[str, str]:
 
 
 class HostModel(msgspec.Struct, frozen=True):
-    """A model of the host where agents work; ``name`` is None for its only one. Where nobody asked for one of the host and it
-    has none (``is_asked_for``), one that this machine reaches is as good.
+    """A model of the host where agents work; ``name`` is None for its only one. Unless ``is_asked_for``, a model that this
+    machine reaches may replace it.
     """
 
     through: Through
@@ -57,7 +57,7 @@ class HostModel(msgspec.Struct, frozen=True):
 
 
 def host_places(home: Path, remote: RemoteSettings) -> dict[str, str]:
-    """Each name with its place. Raises ``ConfigError``."""
+    """The address of each named host. Raises ``ConfigError``."""
     there = remote.connection
     if there.host is None:
         return load_hosts(home)
@@ -73,33 +73,33 @@ def choose_model(
     *,
     has_endpoint: bool,
 ) -> HostModel | None:
-    """Which model agents on a host have; None for the one that they have on this machine too.
+    """Choose the model of agents on a host; None for the configured endpoint.
 
-    ``typed`` is what the command line says: the way, the address of a server, the name of a model. ``written`` is what
-    stands under ``[remote]``. Raises ``UsageError``.
+    ``typed`` comes from the command line: the connection, the base URL, the model's name. ``written`` are the keys set under
+    ``[remote]``. Raises ``UsageError``.
     """
     through, base_url, name = typed
     if base_url:
         if through not in {None, "api"}:
             raise UsageError(
-                f"--base-url names a server, and --through {through} wants a model of the host. Give one of them."
+                f"--base-url names a server, but --through {through} uses a model of the host. Use only one of them."
             )
         through = "api"
     is_written = "model" in written
     if through is None and not is_written and has_endpoint:
         through = "api"
-    wanted = through or remote.model.through
-    if wanted == "api":
+    connection = through or remote.model.through
+    if connection == "api":
         return None
-    named = remote.model.name if "name" in written.get("model", {}) else None
-    return HostModel(wanted, name or named, remote.model.port, is_asked_for=bool(through) or is_written)
+    configured = remote.model.name if "name" in written.get("model", {}) else None
+    return HostModel(connection, name or configured, remote.model.port, bool(through) or is_written)
 
 
 def save_host(home: Path, name: str, place: str | None) -> None:
-    """Give a place a name, or for None forget the name. Raises ``ConfigError``."""
+    """Save the address of a host, or remove the name for None. Raises ``ConfigError``."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be a name: take up to 64 letters, digits, - and _, a letter or digit first."
+            f"{name!r} is not a valid name. Use up to 64 letters, digits, - and _, starting with a letter or digit."
         )
     from newel.workspace.disk.state_file import rewrite
 
@@ -107,31 +107,31 @@ def save_host(home: Path, name: str, place: str | None) -> None:
     line = f"{name} = {_toml(place)}\n" if place is not None else ""
 
     def change(data: bytes) -> bytes:
-        known = _decoded(data, path)
-        if place is None and name not in known:
-            raise ConfigError(f"There is no host named {name}. `newel hosts list` shows those there are.")
-        return (_without(name, data.decode(), known) + line).encode()
+        hosts = _decode(data, path)
+        if place is None and name not in hosts:
+            raise ConfigError(f"There is no host named {name}. `newel hosts list` lists all names.")
+        return (_without(name, data.decode(), hosts) + line).encode()
 
     rewrite(path, change)
 
 
 def _toml(text: str) -> str:
-    """A string of TOML: JSON's, in which a DEL is escaped too. Raises ``ConfigError`` for what UTF-8 cannot hold."""
+    """A TOML string: like JSON's, but with DEL escaped. Raises ``ConfigError`` for lone surrogates."""
     if not text.isascii() and text != text.encode(errors="replace").decode():
-        raise ConfigError(f"{text!r} is not valid UTF-8, and {FILE} can hold nothing else.")
+        raise ConfigError(f"{text!r} is not valid UTF-8, which {FILE} requires.")
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _without(name: str, text: str, known: Mapping[str, str]) -> str:
-    """The text of a file without a name: the other lines as they are, or, where that cannot be, written anew."""
+def _without(name: str, text: str, hosts: Mapping[str, str]) -> str:
+    """Remove a name from the text of a file. Other lines stay unchanged if possible, or else all are rewritten."""
     import tomllib
 
     if text and not text.endswith("\n"):
         text += "\n"
-    if name not in known:
+    if name not in hosts:
         return text
-    others = {key: value for key, value in known.items() if key != name}
-    kept = "".join(f"{line}\n" for line in text.split("\n")[:-1] if not _gives(line, name))
+    others = {key: value for key, value in hosts.items() if key != name}
+    kept = "".join(f"{line}\n" for line in text.split("\n")[:-1] if not _defines(line, name))
     try:
         is_same = tomllib.loads(kept) == others
     except tomllib.TOMLDecodeError:
@@ -139,8 +139,7 @@ def _without(name: str, text: str, known: Mapping[str, str]) -> str:
     return kept if is_same else "".join(f"{key} = {_toml(value)}\n" for key, value in others.items())
 
 
-def _gives(line: str, name: str) -> bool:
-    """Whether a line alone gives a place this name."""
+def _defines(line: str, name: str) -> bool:
     import tomllib
 
     try:

@@ -1,7 +1,7 @@
-"""The settings of the remote agent: ``~/.jexida/config.toml``, and the same under ``[remote]`` in Newel's own file.
+"""The settings of the remote agent: ``~/.jexida/config.toml``, or ``[remote]`` in Newel's own file.
 
-Newel's file is refused as a whole where it is wrong. This one is not: what is wrong in it is told with its line, and the
-default stands in for that value alone, so that one slip does not lead to another host than the one that was meant.
+Newel's file is rejected as a whole if any value is invalid. In this one, only the invalid value is replaced by its default, with
+a warning that names the line, so that one mistake does not lead to another host.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NAME = Path(".jexida", "config.toml")
 """Below the user's home."""
 
 Through = Literal["auto", "run", "api"]
-"""How the model is reached: Ollama's API on the host through the connection, and where that does not answer ``ollama run``
-there; the latter alone; or an API that this machine reaches by itself.
+"""The connection to the model: Ollama's API on the host, or else ``ollama run`` there; only the latter; or an API that this
+machine reaches directly.
 """
 
 
@@ -32,8 +32,8 @@ class ConfigSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConnectionSettings(ConfigSection, frozen=True):
-    """``host`` may be a name of ``~/.ssh/config``. It has no default: an address in whatever network this machine is in would
-    be a stranger's. ``directory`` is where commands run, the user's home if it is not said.
+    """``host`` may be a name of ``~/.ssh/config``. It has no default, because any address could belong to a stranger.
+    ``directory`` is where commands run, by default the user's home.
     """
 
     host: Annotated[str, msgspec.Meta(min_length=1)] | None = None
@@ -58,7 +58,7 @@ class RoutineEntry(ConfigSection, frozen=True):
     variables: list[str] = []
 
     def __post_init__(self) -> None:
-        """A routine that cannot be run is no setting. Raises ``ValueError``."""
+        """Check that the routine can run. Raises ``ValueError``."""
         self.template()
 
     def template(self) -> ShellTemplate:
@@ -68,13 +68,13 @@ class RoutineEntry(ConfigSection, frozen=True):
 
 
 class HistorySettings(ConfigSection, frozen=True):
-    """``turns`` is how many of a conversation's turns the model is shown at most."""
+    """``turns`` is the maximal number of turns that the model sees."""
 
     turns: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 10
 
 
 class RemoteSettings(ConfigSection, frozen=True):
-    """What stands in the file."""
+    """The content of the file."""
 
     connection: ConnectionSettings = ConnectionSettings()
     model: ModelChoice = ModelChoice()
@@ -83,14 +83,14 @@ class RemoteSettings(ConfigSection, frozen=True):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """``warnings`` are words for the user, each with the file and the line."""
+    """``warnings`` name the file and the line."""
 
     settings: RemoteSettings
     warnings: list[str]
 
 
 def load_remote(path: Path, defaults: RemoteSettings | None = None) -> LoadedConfig:
-    """The settings in a file; ``defaults`` stand in for what it does not say, or says wrongly. Never raises."""
+    """Load the settings of a file, with ``defaults`` for missing and invalid values. Never raises."""
     import tomllib
 
     defaults = defaults or RemoteSettings()
@@ -104,7 +104,7 @@ def load_remote(path: Path, defaults: RemoteSettings | None = None) -> LoadedCon
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        return _refused(defaults, f"{path}, line {line}: byte 0x{data[error.start]:02x} is no UTF-8 text")
+        return _refused(defaults, f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8 text")
     try:
         raw = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -125,7 +125,7 @@ S = TypeVar("S", bound=ConfigSection)
 
 
 class _Reader:
-    """Takes each value that is right, and says of each other one what is wrong with it."""
+    """Takes the valid values, and warns about all others."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.warnings: list[str] = []
@@ -138,11 +138,11 @@ class _Reader:
         for name, value in raw.items():
             here = (*at, name)
             if name not in kinds:
-                self._warn(here, f"there is no such setting; there are {', '.join(kinds)}", "It is ignored.")
+                self._warn(here, f"unknown setting; valid settings are {', '.join(kinds)}", "It is ignored.")
             elif not isinstance(before := getattr(defaults, name), ConfigSection | dict):
                 self._take(taken, name, value, kinds[name], here)
             elif not isinstance(value, dict):
-                self._warn(here, "it has to be a table", "The defaults are used.")
+                self._warn(here, "it must be a table", "The defaults are used.")
             elif isinstance(before, ConfigSection):
                 taken[name] = self.section(before, cast("dict[str, Any]", value), here)
             else:
@@ -160,7 +160,7 @@ class _Reader:
             taken[name] = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
             what = re.sub(r" - at `\$(.*)`", r" (\1)", str(error)).replace(" (.", " (")
-            instead = "It is left out." if "routines" in at else "The default is used."
+            instead = "It is ignored." if "routines" in at else "The default is used."
             self._warn(at, what[:1].lower() + what[1:], instead)
 
     def _warn(self, at: tuple[str, ...], what: str, instead: str) -> None:
@@ -168,7 +168,7 @@ class _Reader:
         self.warnings.append(f"{self._path}, line {self._line(at)}: {name}: {what}. {instead}")
 
     def _line(self, at: tuple[str, ...]) -> int:
-        """The line where a setting stands, or the table that it stands in; 1 if it was not found."""
+        """The line of a setting, or else of its table, or else 1."""
         table: tuple[str, ...] = ()
         best, found = 0, 1
         for number, line in enumerate(self._lines, 1):

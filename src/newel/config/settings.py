@@ -1,6 +1,6 @@
-"""Settings: plain values, and for each where it came from.
+"""Settings: plain values, each with its origin.
 
-What is set twice is taken from the first of these:
+Precedence, highest first:
 
 1. the command line
 2. the environment: ``LLM_*``, then ``OPENAI_*``
@@ -8,20 +8,18 @@ What is set twice is taken from the first of these:
 4. ``config.toml`` in Newel's home (``$NEWEL_HOME``, else ``~/.newel``)
 5. the defaults below
 
-**A key goes only where it belongs.** The address of the server decides which key may be sent there: one that
-stands beside it in the same place, or one given on the command line. So the ``.env`` of a strange project can
-name another server, but it never gets your key.
+**Keys belong to servers.** A key is sent only to the server that is set in the same place, or to any server if it is given on
+the command line. So the ``.env`` of an unknown project can name another server, but that server never gets the user's key.
 
-**A project does not choose the server.** Its ``.env`` does so only if the user trusts that folder with that address
-(``config_trust``). Until then its address, key and model are ignored, and ``Settings.ignored`` names them. Where it is
-trusted and not this machine, ``approve`` is still ``ask`` unless the command line says otherwise.
+**Projects choose a server only with trust.** The ``.env`` of a folder is used once the user trusts the folder with its address
+(``newel.config.trust``). Until then its address, key and model are ignored; ``Settings.ignored`` names them. Even then, unless
+the server is on this machine, ``approve`` is ``ask`` by default.
 
-**Work on a host is asked for.** With ``--host``, ``approve`` is ``ask`` unless the command line says otherwise: what is done
-there is often not yours alone. Its model is the server's that is set here, else one of the host; ``[remote.model]``, which is
-about hosts alone, says which of them before that, and the command line before all.
+**Work on a host needs approval.** With ``--host``, ``approve`` is ``ask`` by default, because hosts are often shared. The model
+is, in this order, the command line's, that of ``[remote.model]``, that of the configured server, or one of the host.
 
-**How much a review may use is yours to say.** Its limits (``ReviewSettings``) come from the environment
-(``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions`` of ``[review]``) and your ``config.toml``, never from a project's ``.env``.
+**Review limits are the user's.** ``ReviewSettings`` come from the environment (``NEWEL_REVIEW_MAX_SESSIONS`` is ``max_sessions``
+of ``[review]``) and the user's ``config.toml``, never from a project's ``.env``.
 """
 
 from __future__ import annotations
@@ -51,22 +49,22 @@ RendererName = Literal["rich", "console", "json"]
 
 OPENAI_URL = "https://api.openai.com/v1"
 ONLY_DOTENV = "a server that only .env names"
-"""The origin of ``approve`` where such a server made it ``ask``."""
+"""The origin of ``approve`` if such a server sets it to ``ask``."""
 ON_A_HOST = "work on a host"
-"""The origin of ``approve`` where that made it ``ask``."""
+"""The origin of ``approve`` if work on a host sets it to ``ask``."""
 NAMES = {
     "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
     "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
     "model": ("LLM_DEFAULT_MODEL", "OPENAI_MODEL"),
     "small_model": ("LLM_SMALL_FAST_MODEL",),
 }
-"""The environment variables of each setting, the stronger first."""
+"""The environment variables of each setting, highest precedence first."""
 REVIEW_PREFIX = "NEWEL_REVIEW_"
 
 
 class EndpointSettings(msgspec.Struct, frozen=True):
-    """A server, and the key that may be sent to it; ``origin`` says where each was found. ``found_as`` describes a server
-    that was found on this machine by its port, and is empty for one that was configured.
+    """A server and its key, each with its origin. ``found_as`` describes a server that was found on a port of this machine; it
+    is empty for a configured one.
     """
 
     base_url: str
@@ -82,7 +80,7 @@ Dollars = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the server does not tell about a model: sizes in tokens, prices in US dollars for a million tokens."""
+    """Facts about a model that its server does not report: sizes in tokens, prices in US dollars per million tokens."""
 
     context_window: Positive | None = None
     max_output: Positive | None = None
@@ -93,11 +91,9 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.input_price is None) != (self.output_price is None):
-            raise ValueError("input_price and output_price have to be set together")
+            raise ValueError("input_price and output_price must be set together")
         if self.input_price is None and (self.cache_read_price, self.cache_write_price) != (None, None):
-            raise ValueError(
-                "cache_read_price and cache_write_price need input_price and output_price beside them"
-            )
+            raise ValueError("cache_read_price and cache_write_price require input_price and output_price")
 
     @property
     def rates(self) -> Rates | None:
@@ -107,7 +103,7 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UsageCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """``newel.agent.ports.Limits`` as a user may set them, and the characters of one tool result."""
+    """``newel.agent.ports.Limits`` with bounds for the user's values, and the characters of one tool result."""
 
     max_turns: Positive | None = None
     max_tool_calls: Positive | None = None
@@ -117,13 +113,12 @@ class UsageCaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How patient agents are with a model server that has too much to do; None is unsaid."""
+    """Retries of requests to an overloaded model server; None is the default."""
 
     attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] | None = None
     max_wait: Annotated[float, msgspec.Meta(ge=0, le=86_400)] | None = None
 
-    def patience(self, default: RequestTimeouts) -> RequestTimeouts:
-        """``default``, where nothing else is said."""
+    def timeouts(self, default: RequestTimeouts) -> RequestTimeouts:
         return RequestTimeouts(
             attempts=self.attempts or default.attempts,
             max_wait=default.max_wait if self.max_wait is None else self.max_wait,
@@ -135,10 +130,10 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 
 
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of reviews that a user may set, by the names that they have everywhere; None is unsaid.
+    """The limits of reviews that the user may set; None is the default.
 
-    What each of them bounds, and the defaults, stand in ``newel.review_jobs.limits``; those of the copy that an agent under
-    review works in, in ``newel.workspace.mirror.mirror``.
+    See ``newel.review_jobs.limits`` for their meaning and defaults, and ``newel.workspace.mirror.mirror`` for those of the copy
+    that an agent under review works in.
     """
 
     max_tool_calls_per_job: Count | None = None
@@ -160,13 +155,13 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
-    """``[review]``. ``record`` stands in the user's own file alone: no project switches recording off."""
+    """``[review]``. Only the user's own file has ``record``: no project can switch recording off."""
 
     record: bool = True
 
 
 class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[permissions]``: what tools may open beyond the project; see ``newel.permissions.rules``."""
+    """``[permissions]``: files outside the project that tools may open; see ``newel.permissions.rules``."""
 
     allow: list[str] = []
 
@@ -191,7 +186,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flags(msgspec.Struct, frozen=True):
-    """What the command line can say of settings; None is unsaid."""
+    """Settings on the command line; None if not given."""
 
     base_url: str | None = None
     api_key: str | None = None
@@ -206,11 +201,11 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """``record`` is whether what agents do to files is recorded, ``max_result`` the characters that a model gets of a tool's
-    result, ``review`` what the user says of the limits of reviews; ``allow`` is what their tools may open beyond the project;
-    ``host`` is where agents work if not in ``cwd``: a place that ssh can reach, with ``host_model`` if they have one of that
-    host; ``remote`` is what ``[remote]`` says of the host of ``jexida``. ``ignored`` is the server of the project's ``.env``
-    that the user does not trust. ``origins`` names the place of each value that is not a default.
+    """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
+    tool's result, ``allow`` the files outside the project that tools may open. ``host`` is the SSH address where agents work
+    instead of ``cwd``; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
+    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``origins`` names the place of each value that
+    is not a default.
     """
 
     home: Path
@@ -239,7 +234,9 @@ class Settings(msgspec.Struct, frozen=True):
 def load_settings(
     flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RequestTimeouts = PATIENT
 ) -> Settings:
-    """Gather the settings; ``patience`` is the default. Raises ``ConfigError`` naming the file, the line or name, and what is wrong."""
+    """Load the settings; ``patience`` holds the default timeouts. Raises ``ConfigError`` with the file, the line or name, and
+    the problem.
+    """
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)
@@ -268,7 +265,7 @@ def load_settings(
         typed = (flags.through, flags.base_url, flags.model)
         host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
     elif flags.through is not None:
-        raise UsageError("--through says how a model of a host is reached: give the host too, with --host.")
+        raise UsageError("--through chooses the connection to a host's model, so it requires --host.")
     is_strange = endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url)
     if is_strange and host_model is None:
         places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
@@ -287,7 +284,7 @@ def load_settings(
         origins=origins,
         record=file.review.record,
         max_result=file.limits.max_result,
-        patience=file.retry.patience(patience),
+        patience=file.retry.timeouts(patience),
         review=_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,
@@ -314,7 +311,7 @@ def _limits(flags: Flags, caps: UsageCaps) -> Limits:
 
 
 def load_host_places(home: Path) -> dict[str, str]:
-    """The names that hosts have, each with its place. Raises ``ConfigError``."""
+    """The addresses of all named hosts. Raises ``ConfigError``."""
     file, _ = _read_toml(home / "config.toml")
     return host_places(home, file.remote)
 
@@ -335,14 +332,14 @@ def newel_home(environ: Mapping[str, str]) -> Path:
         given = environ.get("NEWEL_HOME")
         home = Path(given).expanduser() if given else Path.home() / ".newel"
     except RuntimeError as error:
-        raise ConfigError("Newel's folder cannot be found: set NEWEL_HOME to a folder of yours.") from error
+        raise ConfigError("Newel's folder cannot be found. Set NEWEL_HOME to your own folder.") from error
     if not given and not environ.get("HOME", "x"):
-        raise ConfigError("HOME is empty: set it, or NEWEL_HOME, to a folder of yours.")
+        raise ConfigError("HOME is empty. Set HOME or NEWEL_HOME to your own folder.")
     return home.absolute()
 
 
 def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
-    """The ``LLM_*`` and the ``OPENAI_*`` variables, each family a place of its own."""
+    """The ``LLM_*`` and the ``OPENAI_*`` variables, each family as a place."""
     families: list[tuple[str, dict[str, object]]] = []
     for prefix in ("LLM_", "OPENAI_"):
         values: dict[str, object] = {
@@ -360,7 +357,7 @@ def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[s
 def _review_limits(
     environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
 ) -> ReviewSettings:
-    """The limits of reviews: each from the environment, else from the file."""
+    """The limits of reviews, from the environment or else from the file."""
     found: dict[str, Any] = {}
     for name in ReviewSettings.__struct_fields__:
         if (value := getattr(file, name)) is not None:
@@ -378,10 +375,10 @@ def _review_limits(
 
 
 def _bad_limit(variable: str, name: str, text: str) -> str:
-    """What is wrong with a variable, and what is allowed."""
+    """The message about an invalid variable, with the allowed values."""
     if name not in ReviewSettings.__struct_fields__:
-        known = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewSettings.__struct_fields__)
-        return f"environment: there is no setting {variable[:80]!r}. Unset it; there are {known}."
+        valid = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewSettings.__struct_fields__)
+        return f"environment: {variable[:80]!r} is not a setting. Unset it; valid settings are {valid}."
     annotated, _ = get_args(get_type_hints(ReviewSettings, include_extras=True)[name])
     kind, bounds = get_args(annotated)
     allowed = (
@@ -389,11 +386,11 @@ def _bad_limit(variable: str, name: str, text: str) -> str:
         if kind is int
         else f"above 0 and at most {bounds.le:,}"
     )
-    return f"environment: {variable} is {text[:40]!r}; it has to be {allowed}. Correct it, or unset it for the default."
+    return f"environment: {variable} is {text[:40]!r}, but must be {allowed}. Correct it, or unset it to use the default."
 
 
 def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSettings | None:
-    """The first address, with the key that stands beside it; a key on the command line is for any."""
+    """The first address, with the key of the same place; a key on the command line goes to any address."""
     _, flags = places[0]
     for place, values in places:
         if not (url := values.get("base_url")):
@@ -415,7 +412,9 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSetting
 def _key_places(
     places: list[tuple[str, Mapping[str, object]]], place: str
 ) -> list[tuple[str, Mapping[str, object]]]:
-    """Whose keys may go to an address found at ``place``. One typed by hand trusts the environment too."""
+    """The places whose keys may be sent to an address from ``place``. An address on the command line also gets the keys of the
+    environment and the user's file.
+    """
     typed, environment = places[0], places[1:3]
     if place == typed[0]:
         return [typed, *environment, places[-1]]
@@ -423,7 +422,7 @@ def _key_places(
 
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
-    """The settings of the file, and what it says under ``[remote]``: a default is no wish."""
+    """The settings of the file, and the keys that are set under ``[remote]``, to tell them from defaults."""
     try:
         data = read_regular(path)
     except FileNotFoundError:
@@ -441,7 +440,7 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
-    """``NAME=value`` lines; ``export``, comments and quotes as shells have them, no expansion."""
+    """Parse ``NAME=value`` lines with ``export``, comments and quotes as in a shell, but without expansion."""
     try:
         text = read_regular(path).decode(errors="replace")
     except OSError:
@@ -462,7 +461,7 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 
 def mask_secret(secret: str | None) -> str:
-    """A secret fit for a screen: enough to recognise it by, not enough to use it."""
+    """Mask a secret: enough remains to recognise it, not to use it."""
     if not secret:
         return "none"
     return f"{secret[:3]}…{secret[-2:]}" if len(secret) >= 16 else "set"

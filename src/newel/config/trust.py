@@ -1,11 +1,10 @@
-"""Which model servers the user trusts: ``<home>/trust.json``, readable by its owner only, without secrets.
+"""The model servers that the user trusts: ``<home>/trust.json``, readable by its owner only, without secrets.
 
-There are two kinds of decision. One is about a project: whether the ``.env`` of *this folder* may choose the server at *this
-address*. The other is about this machine: whether a server that was found by its port may be used. Both are the user's;
-no file of a project can make them.
+There are two kinds of decision: whether the ``.env`` of *this folder* may choose the server at *this address*, and whether a
+server that was found on a port of this machine may be used. Both are the user's; no file of a project can make them.
 
-An address is what ``newel.providers.http.urls.address_of`` makes of a base URL; a folder is its real path. If either changes, nothing
-has been decided. A trust file that cannot be read trusts no server.
+An address is what ``newel.providers.http.urls.address_of`` makes of a base URL; a folder is a real path. A decision holds for
+exactly this pair. A trust file that cannot be read trusts no server.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Place = tuple[str, Mapping[str, object]]
 
 
 class TrustDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``folder`` is empty for a server that was found on this machine. ``trusted`` is False if the user declined."""
+    """``folder`` is empty for a server of this machine. ``trusted`` is False if the user declined."""
 
     folder: str = ""
     address: str
@@ -36,9 +35,7 @@ class TrustDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class IgnoredServer(msgspec.Struct, frozen=True):
-    """The server that a ``.env`` names without the user's trust. ``address`` is empty if nothing can be reached there;
-    ``declined`` is whether the user was asked and said no.
-    """
+    """The server of an untrusted ``.env``. ``address`` is empty if it is invalid; ``declined`` is true if the user declined."""
 
     folder: str
     address: str
@@ -51,7 +48,7 @@ class _TrustFile(msgspec.Struct):
 
 
 class ServerTrust:
-    """The decisions, read from the file each time, so that all of a user's processes know the same."""
+    """The decisions, read from the file each time, because other processes may change it."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / FILE
@@ -60,14 +57,14 @@ class ServerTrust:
         return load_state(self._path, _TrustFile).servers
 
     def is_trusted(self, folder: str, address: str) -> bool | None:
-        """None if the user has not decided. ``folder`` is empty for a server found on this machine."""
+        """None if the user has not decided. ``folder`` is empty for a server of this machine."""
         for each in self.all():
             if (each.folder, each.address) == (folder, address):
                 return each.trusted
         return None
 
     def decide(self, folder: str, address: str, *, trusted: bool | None) -> None:
-        """Remember a decision; None forgets it. Raises ``ConfigError``."""
+        """Save a decision; None removes it. Raises ``ConfigError``."""
         from newel.agent.messages import now
 
         def change(file: _TrustFile) -> None:
@@ -83,15 +80,15 @@ class ServerTrust:
 
 
 def real_folder(cwd: Path) -> str:
-    """The folder as decisions know it, whatever link leads there."""
+    """The folder of a decision, with links resolved."""
     return os.path.realpath(cwd)
 
 
 def trusted_places(
     home: Path, cwd: Path, of_project: Sequence[Place], stronger: Sequence[Place]
 ) -> tuple[Sequence[Place], IgnoredServer | None]:
-    """What of a project's ``.env`` may choose the model: all of it, or nothing if the server is one that the user does not
-    trust there. The server of a ``stronger`` place is used in any case, so that it needs no trust in another one.
+    """The places of a project's ``.env`` that may choose the model: all, or none if the user does not trust its server. If a
+    ``stronger`` place names a server, the project's is not used and needs no trust.
     """
     address = named_server(of_project)
     if address is None or any(values.get("base_url") for _, values in stronger):
@@ -104,7 +101,7 @@ def trusted_places(
 
 
 def named_server(places: Sequence[Place]) -> str | None:
-    """The address that the first of some places names; empty if nothing can be reached there, None if none names one."""
+    """The first address that some places name: empty if it is invalid, None if there is none."""
     for _, values in places:
         if base_url := values.get("base_url"):
             try:

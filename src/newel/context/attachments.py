@@ -1,4 +1,4 @@
-"""Files that go to the model with a prompt: images as images, text as text."""
+"""Attachments of a prompt: images as images, other files as text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from newel.workspace.port import Workspace
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_TEXT_BYTES = 256 * 1024
 MAX_ENTRIES = 500
-"""Names in the listing of a folder."""
+"""Entries in the listing of a folder."""
 MAX_SCANNED = 20_000
-"""Names that are looked at, so that a folder of millions costs no more than a large one."""
+"""Entries that are read: a folder may have millions."""
 
 WhyNot = Callable[[str, str], str]
-"""Why a file that was named by the first path, and really is at the second, is not attached: a clause that follows its name,
-or nothing if it may be. Both paths are absolute.
+"""Returns why the file at the first path (the second, with links resolved) is not attached: a clause that follows its name, or
+an empty one if it may be. Both paths are absolute.
 """
 
 
@@ -33,20 +33,18 @@ def _nothing_against(named: str, path: str) -> str:
 
 
 class Attachable(NamedTuple):
-    """Where the files that a prompt names are, and which of them may be attached."""
+    """The files that a prompt may attach."""
 
     workspace: Workspace
     why_not: WhyNot = _nothing_against
 
 
 async def load_attachment(workspace: Workspace, path: str, *, name: str | None = None) -> Attachment:
-    """The file (or the listing of a folder) as an attachment; ``path`` is absolute, ``name`` is what the model is
-    told it is called, its path if None.
+    """Load a file, or the listing of a folder. ``path`` is absolute; ``name`` is its name for the model, by default the path.
 
-    An image (PNG, JPEG, GIF, WebP, told by its first bytes, up to 20 MiB) is made smaller if it is too
-    large for a model; ``size`` is that of the file. The text of any other file goes as ``extracted_text``,
-    named in its first line; beyond 256 KiB it is cut and says so. Raises ``WorkspaceError`` for other
-    binary files, larger or broken images, and what cannot be read.
+    An image (PNG, JPEG, GIF, WebP, recognised by its first bytes, up to 20 MiB) is scaled down if it is too large for a model;
+    ``size`` is that of the file. Of other files ``extracted_text`` holds at most 256 KiB. Raises ``WorkspaceError`` for other
+    binary files, larger or broken images, and files that cannot be read.
     """
     name = name or path
     info = await workspace.stat(path)
@@ -60,8 +58,8 @@ async def load_attachment(workspace: Workspace, path: str, *, name: str | None =
         return await _image(workspace, path, name, kind, head)
     if not head.is_text:
         raise WorkspaceError(
-            f"{name} is neither text nor an image that models take (PNG, JPEG, GIF, WebP), so it was not "
-            "attached. Name it in the prompt and the agent can look at it with its tools."
+            f"{name} was not attached: it is neither text nor an image that models accept (PNG, JPEG, GIF, WebP). Name it in "
+            "the prompt, and the agent can read it with its tools."
         )
     return _document(path, name, head)
 
@@ -71,17 +69,17 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
 
     if head.size > MAX_IMAGE_BYTES:
         raise WorkspaceError(
-            f"{name} has {head.size / 1024**2:.1f} MiB; an image may have {MAX_IMAGE_BYTES // 1024**2} MiB. "
-            "Make it smaller and attach it again."
+            f"{name} was not attached: it has {head.size / 1024**2:.1f} MiB, and an image may have at most "
+            f"{MAX_IMAGE_BYTES // 1024**2} MiB. Make it smaller and attach it again."
         )
     data = head.data
     if len(data) < head.size:
         data += await workspace.read_bytes(path, start=len(data), size=MAX_IMAGE_BYTES - len(data))
     try:
-        # Unpacking takes long and leaves nothing behind: who stops it does not wait for it.
+        # Decoding is slow and has no side effects, so a cancelled prompt does not wait for it.
         made = await anyio.to_thread.run_sync(picture, data, kind, name, abandon_on_cancel=True)
     except ToolError as error:
-        # Refused here: an image that a server cannot decode would make it refuse every request from now on.
+        # A server that cannot decode the image would refuse every later request, too.
         raise WorkspaceError(str(error)) from error
     content = made.content
     return Attachment("image", PurePosixPath(path).name, content.mime_type, head.size, content.data)
@@ -90,7 +88,7 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
 def _document(path: str, name: str, head: Head) -> Attachment:
     text, cut = head.text(MAX_TEXT_BYTES)
     if cut:
-        text += f"\n[Cut here: the last {cut:,} of {head.size:,} bytes are left out. Read the rest from the file.]\n"
+        text += f"\n[Truncated: the last {cut:,} of {head.size:,} bytes are omitted. Read the rest from the file.]\n"
     return Attachment(
         "document",
         PurePosixPath(path).name,
@@ -107,7 +105,7 @@ async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:
     lines = [entry.name + ("/" if entry.kind == "directory" else "") for entry in shown] or ["(empty)"]
     if len(entries) > MAX_ENTRIES:
         count = f"{len(entries) - MAX_ENTRIES:,}{' or more' if len(entries) == MAX_SCANNED else ''}"
-        lines.append(f"[{count} further entries are left out.]")
+        lines.append(f"[{count} more entries are omitted.]")
     text = "\n".join(lines)
     data = text.encode(errors="replace")
     return Attachment(

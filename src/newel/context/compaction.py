@@ -1,7 +1,7 @@
-"""Keeping a conversation inside the model's window: older messages give way to a summary.
+"""Keeps a conversation within the model's window by summarizing older messages.
 
-The messages themselves stay in the session. What is appended is a ``compaction`` message, and the
-transformer shows the model its summary in place of what came before the first message that is kept.
+The messages stay in the session. A ``compaction`` message is appended, and the transformer shows the model its summary in place
+of everything before the first message that is kept.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from newel.context import compaction_summary, token_estimate
 
 Reason = Literal["full", "overflow", "asked"]
 FindWindow = Callable[[str], Awaitable[int | None]]
-"""From a model's name to the size of its context in tokens, None if nobody knows. Must not raise."""
+"""Finds the context size of a model in tokens, None if unknown. Must not raise."""
 
 MAX_ACCOUNT_CHARS = 16_000
 MAX_QUESTION_CHARS = 400_000
 SHORT = 3_000
-"""In tokens: no model's window is so small that a shorter conversation has to know it."""
+"""Tokens that fit every model's window: a shorter conversation does not look it up."""
 COMPOSED = 100
-"""In tokens: the words around a summary, which are the same for all."""
+"""Tokens of the fixed text around a summary."""
 UNKNOWN_WINDOW = 32_000
-"""In tokens: what the model that sums up is taken to have if nobody knows."""
+"""Tokens assumed for the window of the summarizing model if it is unknown."""
 
 
 class Compactor:
-    """``ports.Compact``, and the same on request.
+    """Implements ``ports.Compact``, and compacts on request.
 
-    ``provider`` and ``model`` write the summaries (a small model will do). ``context_window`` is that of
-    the conversation's model, in tokens, None if it is not known: then only an overflow or a user leads to a
-    compaction. ``follow`` names the conversation's model; what its window is, ``find_window`` is asked once.
+    ``provider`` and ``model`` write the summaries (a small model suffices). ``context_window`` is that of the conversation's
+    model in tokens; if it is None, only an overflow or the user triggers a compaction. ``follow`` sets the conversation's
+    model, whose window ``find_window`` looks up once.
 
-    The message that comes of it has in its ``data``: ``summary`` and ``firstKept`` for the transformer,
-    ``account`` (the summary's middle part, from which the next one goes on), ``reason``, ``tokensBefore``,
-    ``usage`` and ``cost`` of the request, or ``problem``, in words, if no model gave a summary.
+    The ``data`` of the message holds ``summary`` and ``firstKept`` for the transformer, ``account`` (the part that the model
+    wrote, on which the next summary builds), ``reason``, ``tokensBefore``, and ``usage`` and ``cost`` of the request, or the
+    ``problem`` if no model gave a summary.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Compactor:
         overhead_tokens: int = 2_000,
         find_window: FindWindow | None = None,
     ) -> None:
-        """``threshold`` is the part of the window that may fill before a compaction, ``keep_tokens`` what
-        of the latest messages stays at most, ``overhead_tokens`` what system prompt and tools take.
+        """``threshold`` is the fraction of the window that may fill before a compaction, ``keep_tokens`` the most that is kept
+        of the latest messages, ``overhead_tokens`` the size of system prompt and tools.
         """
         self.provider = provider
         self.model = model
@@ -79,8 +79,8 @@ class Compactor:
     async def __call__(
         self, messages: Sequence[AppMessage], _usage: Usage, /, *, overflow: bool
     ) -> CustomMessage | None:
-        """A compaction if the window is nearly full, or was found to be with ``overflow``. The usage is
-        read from the messages: an old response's count says nothing once a compaction has followed it.
+        """Compact if the window is nearly full, or with ``overflow``. The usage is read from the messages: the count of a
+        response is void once a compaction follows it.
         """
         if overflow:
             return await self.compact_now(messages, reason="overflow")
@@ -90,18 +90,18 @@ class Compactor:
         view = _HistoryView(messages)
         cut = view.cut(min(self._keep_tokens, window // 4), at_most=max(window // 2 - COMPOSED, 0))
         if sum(view.sizes[:cut]) < window // 10:
-            return None  # so little would be won that the next request would ask again
+            return None  # it would free so little that the next request would compact again
         return await self._compact(messages, view, cut, "full", "")
 
     def follow(self, model: Model, *, before: Model | None = None) -> None:
-        """The conversation goes on with ``model``, which sums up, too, if the one ``before`` did."""
+        """Continue with ``model``. It writes the summaries, too, if the model ``before`` did."""
         if self.model == before:
             self.model = model
         self.context_window = model.context_window
         self._unknown = model.id if model.context_window is None else None
 
     async def _window(self, messages: Sequence[AppMessage]) -> int | None:
-        """The window, looked up once where it is not known and the conversation is no longer short."""
+        """The window; an unknown one is looked up once, when the conversation is no longer short."""
         if self._unknown and self._find_window and self.size(messages) > SHORT:
             name, self._unknown = self._unknown, None
             self.context_window = await self._find_window(name)
@@ -110,8 +110,8 @@ class Compactor:
     async def compact_now(
         self, messages: Sequence[AppMessage], instructions: str = "", *, reason: Reason = "asked"
     ) -> CustomMessage | None:
-        """A compaction however full the window is; None if there is nothing to sum up. ``instructions``
-        are the user's wishes for the summary.
+        """Compact however full the window is; None if there is nothing to summarize. ``instructions`` are the user's wishes for
+        the summary.
         """
         view = _HistoryView(messages)
         total = sum(view.sizes)
@@ -119,8 +119,8 @@ class Compactor:
         return await self._compact(messages, view, cut, reason, instructions) if cut else None
 
     def size(self, messages: Sequence[AppMessage]) -> int:
-        """About how many tokens the next request takes: the last response's own count and an estimate of
-        what came after it, or, where no server has counted, an estimate of everything.
+        """Estimate the tokens of the next request: the count of the last response plus an estimate of later messages, or an
+        estimate of everything if no server has counted.
         """
         since = 0
         for message in reversed(messages):
@@ -147,12 +147,14 @@ class Compactor:
         try:
             answer = await self._ask(gone, view.account, wishes, window)
         except NewelError as error:
-            data["problem"] = f"No model summed up the conversation ({error}), so it was done without one."
+            data["problem"] = (
+                f"No model summarized the conversation ({error}), so messages and commands are listed."
+            )
             account = compaction_summary.fallback_account(gone, before=view.account)
         else:
             account = answer.text.strip()
             data |= {"usage": msgspec.to_builtins(answer.usage), "cost": answer.cost}
-        # With four characters a token this and what compose adds take a third of the window at most.
+        # At four characters a token, this and what compose adds take at most a third of the window.
         data["account"] = compaction_summary.cut_middle(account, min(MAX_ACCOUNT_CHARS, window // 2))
         data["summary"] = compaction_summary.compose(
             data["account"], messages, limit=min(compaction_summary.USER_CHARS, window // 4)
@@ -172,7 +174,7 @@ class Compactor:
 
 
 class _HistoryView:
-    """The messages that the model sees now, their sizes in tokens, and the summary before them."""
+    """The messages that the model sees, their sizes in tokens, and the summary before them."""
 
     def __init__(self, messages: Sequence[AppMessage]) -> None:
         sources = {message.id: message for message in messages}
@@ -188,9 +190,8 @@ class _HistoryView:
         self.sizes = [token_estimate.estimate_message(message) for message in self.messages]
 
     def cut(self, keep: int, *, at_most: int) -> int:
-        """The index of the first message that stays: the latest ``keep`` tokens do, or at least the last
-        turn, if it has no more than ``at_most``; otherwise none (the index is then that of the end). What
-        stays never has a tool's result without its call.
+        """The index of the first message to keep: the latest ``keep`` tokens, or at least the last turn if it has at most
+        ``at_most``; otherwise the end. No result is kept without its call.
         """
         best = len(self.messages)
         unanswered: set[str] = set()
@@ -210,4 +211,4 @@ class _HistoryView:
 
 
 async def _ignore(_delta: Delta | Retry) -> None:
-    """A summary is read when it is whole."""
+    """A summary is read when it is complete."""

@@ -1,4 +1,4 @@
-"""Reading the beginning of a file that somebody else wrote, on whatever host it is: bounded, and never waiting."""
+"""Bounded reads of the files that become part of a prompt, on any host."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from newel.workspace.port import FileInfo, Workspace
 
 
 class WorkspaceFolder(NamedTuple):
-    """A folder and the host that it is on; ``path`` is absolute."""
+    """A folder and its workspace; ``path`` is absolute."""
 
     workspace: Workspace
     path: str
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The first bytes of a file, and its whole ``size`` in bytes."""
+    """The first bytes of a file, and its total ``size`` in bytes."""
 
     data: bytes
     size: int
 
     @property
     def is_text(self) -> bool:
-        """No NUL in the first 8 KiB, which is how git tells too."""
+        """No NUL in the first 8 KiB, as git decides."""
         return b"\0" not in self.data[:8192]
 
     def text(self, limit: int) -> tuple[str, int]:
-        """At most ``limit`` bytes as text, and how many bytes of the file are not in it. A cut falls on a
-        line's end if one is near. Bytes that are not UTF-8 become U+FFFD; a byte order mark goes.
+        """At most ``limit`` bytes as text, and the number of bytes left out. It ends with a line if one ends nearby. Bytes that
+        are not UTF-8 become U+FFFD; a byte order mark is removed.
         """
         data = self.data[:limit]
         if len(data) < self.size:
@@ -44,9 +44,8 @@ class Head(msgspec.Struct, frozen=True):
 
 
 async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
-    """The first ``limit`` bytes of a regular file; ``path`` is absolute, links are followed. One request, and a
-    second one where there is more. Raises ``WorkspaceError`` for all that is no file which can be read, and if it is
-    ``HostUnavailable`` no other file of that host can.
+    """Read the first ``limit`` bytes of a regular file, following links, with one request, or two for a longer file. ``path``
+    is absolute. Raises ``WorkspaceError``.
     """
     data = await workspace.read_bytes(path, size=limit + 1)
     if len(data) <= limit:
@@ -56,20 +55,20 @@ async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
 
 
 def ancestors(root: str) -> tuple[list[str], list[str]]:
-    """The folders from a workspace's root upwards, and for each what says that a project begins there."""
+    """The folders from a workspace's root upwards, and for each the path of the ``.git`` that marks a project's root."""
     here = PurePosixPath(root)
     folders = [here, *here.parents]
     return [str(folder) for folder in folders], [str(folder / ".git") for folder in folders]
 
 
 def project_depth(marks: Sequence[FileInfo | None]) -> int:
-    """Which of the folders upwards is the project's root: the first that is marked; without one, the first."""
+    """The index of the first marked folder, the project's root; 0 if none is marked."""
     return next((depth for depth, mark in enumerate(marks) if mark is not None), 0)
 
 
 async def resolve_in_project(workspace: Workspace, path: str, bounds: str | None = None) -> str:
-    """The file that one of a project's leads to, ``bounds`` being the project's root if it is known. Raises ``WorkspaceError``
-    if it leads out of the project: who clones a repository does not mean to send a file of their own to a model.
+    """Resolve links in the path of a project's file; ``bounds`` is the project's root if known. Raises ``WorkspaceError`` for a
+    link out of the project: a cloned repository must not send the user's own files to a model.
     """
     resolved = await workspace.resolve(path)
     if not PurePosixPath(resolved).is_relative_to(bounds or workspace.root):

@@ -1,4 +1,4 @@
-"""AGENTS.md: what the user and the project want every agent to know."""
+"""AGENTS.md: instructions of the user and the project for every agent."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from newel.workspace.port import FileInfo, Workspace
 
 FILE_NAME = "AGENTS.md"
 MAX_BYTES = 32 * 1024
-"""What all files together may bring into the prompt."""
+"""Bytes of all files in the prompt together."""
 
 
 class Instructions(Wire, frozen=True):
-    """One AGENTS.md. ``size`` and ``cut`` are bytes: of the file, and of it what is not in ``text`` (the
-    text then says so at its end). ``problem`` says why a file that is there is not used.
+    """One AGENTS.md. ``size`` is the file's, ``cut`` the part of it that is not in ``text``, both in bytes. ``problem`` is the
+    reason why an existing file is not used.
     """
 
     path: str
@@ -37,11 +37,11 @@ class Instructions(Wire, frozen=True):
 async def find_instructions(
     workspace: Workspace, *, home: WorkspaceFolder | None, max_bytes: int = MAX_BYTES
 ) -> list[Instructions]:
-    """The AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
+    """Find the AGENTS.md in ``home`` (the user's own), then those from the project's root down to the workspace's.
 
-    The project's root is the nearest folder upwards that holds ``.git``; without one it is the workspace's. What
-    stands in two files counts once. A project's file may not be a link out of the project. Never waits for what is no
-    file; raises ``HostUnavailable``, for an agent must not begin without a project's rules.
+    The project's root is the nearest ancestor that holds ``.git``, or else the workspace's root. A duplicate counts once. A
+    project's file may not be a link out of the project. Raises ``HostUnavailable``: an agent must not start without the
+    project's instructions.
     """
     files: list[tuple[Workspace, str, str | None]] = []
     if home is not None:
@@ -65,7 +65,7 @@ async def find_instructions(
             continue
         seen.add(head)
         text, cut = head.text(left)
-        left = 0 if cut else left - head.size  # once one is cut, crumbs of the next would only confuse
+        left = 0 if cut else left - head.size  # fragments of later files would only confuse
         if cut:
             text += _cut_note(path, cut, max_bytes)
         if text.strip():
@@ -74,36 +74,35 @@ async def find_instructions(
 
 
 def describe(instructions: Sequence[Instructions]) -> str:
-    """A few words for a status line: ``AGENTS.md 1.2k`` (all files' bytes in use), empty if there is none."""
+    """A summary for a status line: ``AGENTS.md 1.2k`` (bytes in use), empty if there is no file."""
     used = sum(each.size - each.cut for each in instructions)
-    words = f"{FILE_NAME} {max(used, 100) / 1000:.1f}k" if used else ""
+    text = f"{FILE_NAME} {max(used, 100) / 1000:.1f}k" if used else ""
     if any(each.cut for each in instructions):
-        words += " (cut)"
+        text += " (cut)"
     if any(each.problem for each in instructions):
-        words = f"{words or FILE_NAME} (not all could be read)"
-    return words
+        text = f"{text or FILE_NAME} (not all could be read)"
+    return text
 
 
 async def _of_project(workspace: Workspace) -> tuple[str, list[str]]:
-    """The project's root, and what is called AGENTS.md from there down to the workspace's."""
+    """The project's root, and the paths of AGENTS.md from there down to the workspace's root."""
     folders, marks = ancestors(workspace.root)
     paths = [str(PurePosixPath(folder, FILE_NAME)) for folder in folders]
-    infos = await workspace.stats(marks + paths)  # of both at once: a host may be far away
+    infos = await workspace.stats(marks + paths)  # in one request: a host may be far away
     depth = project_depth(infos[: len(marks)])
     return folders[depth], await _to_read(workspace, paths[depth::-1], infos[len(marks) :][depth::-1])
 
 
 async def _to_read(workspace: Workspace, paths: Sequence[str], infos: Sequence[FileInfo | None]) -> list[str]:
-    """Those that are there, and those that are links to nothing: reading them says what is wrong."""
+    """The existing files, and broken links: reading those gives the error message."""
     return [
         path
         for path, info in zip(paths, infos, strict=True)
-        if info is not None or await _leads_nowhere(workspace, path)
+        if info is not None or await _is_broken_link(workspace, path)
     ]
 
 
-async def _leads_nowhere(workspace: Workspace, path: str) -> bool:
-    """Whether what seems not to be there is a link after all, in a loop or to what is not there."""
+async def _is_broken_link(workspace: Workspace, path: str) -> bool:
     try:
         return await workspace.stat(path) is None and await workspace.resolve(path) != path
     except HostUnavailable:
@@ -124,6 +123,6 @@ async def _read(workspace: Workspace, path: str, limit: int, bounds: str | None)
 
 def _cut_note(path: str, cut: int, max_bytes: int) -> str:
     return (
-        f"\n[Cut here: {cut:,} bytes of {path} are left out, since {FILE_NAME} files may have {max_bytes:,} "
-        "bytes together. Read the rest from the file if it matters.]\n"
+        f"\n[Truncated: {cut:,} bytes of {path} are omitted, because all {FILE_NAME} files together may have {max_bytes:,} "
+        "bytes. Read the rest from the file if it matters.]\n"
     )

@@ -1,7 +1,7 @@
-"""Files that a prompt names: ``@src/app.py``, ``@"a name with spaces"``, the path of an image.
+"""Attaches the files that a prompt names: ``@src/app.py``, ``@"a name with spaces"``, the path of an image.
 
-Only for what a person typed. A text from elsewhere (a pipe, a page, a tool) could name a file that its
-author wants to be sent away, and must not go through here.
+Only for text that the user typed. Text from elsewhere (a pipe, a page, a tool) could name a file that its author wants to
+exfiltrate.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from newel.workspace.port import Kind
 
 MAX_ATTACHMENTS = 32
 MAX_TOTAL_BYTES = 64 * 1024 * 1024
-"""What all attachments of a prompt may have together, in the base64 in which they travel."""
+"""Bytes of all attachments of a prompt together, in base64."""
 
-# Not after a letter or a digit: what stands there is an address (me@example.org), not a mention.
+# Not after a letter or a digit: that is an address (me@example.org).
 _MENTION = re.compile(r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"'`@]+))""")
 _PUNCTUATION = ".,;:!?)]}>*"
 _MAX_NAMES = 16
-"""What one mention may be tried as: a line of ten thousand dots is no ten thousand names."""
+"""Names tried for one mention: it may end in ten thousand dots."""
 
 _LOOKS_LIKE_A_PATH = re.compile(r"/|\.[A-Za-z0-9]{1,4}\Z")
 
-# Bare, in quotes, or as a terminal writes a file that is dropped on it, with a backslash before spaces.
+# Bare, in quotes, or as a terminal inserts a file that is dropped on it: with a backslash before spaces.
 _IMAGE_NAME = r"\.(?:[Pp][Nn][Gg]|[Jj][Pp][Ee]?[Gg]|[Gg][Ii][Ff]|[Ww][Ee][Bb][Pp])"
 _IMAGE = re.compile(
     rf"""(?<![^\s"'`(\[{{<])(?:"(?P<double>[^"\n]*{_IMAGE_NAME})"|'(?P<single>[^'\n]*{_IMAGE_NAME})'"""
@@ -39,8 +39,8 @@ _IMAGE = re.compile(
 
 
 class Expansion(NamedTuple):
-    """``text`` is the prompt with each mention that was found written as a plain path. ``notes`` are words
-    for the user about what was not attached.
+    """``text`` is the prompt, with the mentions of attached files as plain paths. ``notes`` tell the user what was not
+    attached.
     """
 
     text: str
@@ -49,23 +49,23 @@ class Expansion(NamedTuple):
 
 
 async def expand_mentions(text: str, attachable: Attachable) -> Expansion:
-    """Attach what a prompt mentions; relative paths start at the workspace's root, ``~`` is the home there.
+    """Attach what a prompt mentions. Relative paths start at the workspace's root, ``~`` is the home there. Never raises.
 
-    Not attached, with a note, is what ``attachable`` has something against. ``@path`` attaches a file or the listing of a folder; punctuation behind it is not part of it. The
-    bare path of an image that exists attaches it too. What does not exist stays as it is, with a note if
-    it looks like a path (so ``@property`` is left in peace). Each file is attached once; never raises.
+    ``@path`` attaches a file or the listing of a folder; trailing punctuation is not part of it. The bare path of an existing
+    image attaches the image. What ``attachable`` refuses, and what looks like a path and does not exist, is noted (``@property``
+    is not). Each file is attached once.
     """
     collector = _Collector(attachable)
     try:
         text = await collector.mentions(text)
         await collector.images(text)
     except WorkspaceError as error:  # the host cannot be asked at all
-        collector.notes.append(f"Not all that the prompt names was attached. {error}")
+        collector.notes.append(f"Not all files that the prompt names were attached. {error}")
     return Expansion(text, collector.attachments, collector.notes)
 
 
 class _Mention(NamedTuple):
-    """What a name stands for; ``path`` is absolute."""
+    """The target of a mention; ``path`` is absolute."""
 
     path: str
     kind: Kind
@@ -81,7 +81,7 @@ class _Collector:
         self._is_full = False
 
     async def mentions(self, text: str) -> str:
-        """Attach what is mentioned; returns the prompt with what stands in the place of that."""
+        """Attach what is mentioned. Returns the prompt with the mentions replaced."""
         mentions = list(_MENTION.finditer(text))
         names = [_possible_names(mention) for mention in mentions]
         found = await self._find([name for each in names for name in each])
@@ -92,14 +92,14 @@ class _Collector:
         return _MENTION.sub(lambda _: next(in_turn), text)
 
     async def images(self, text: str) -> None:
-        """Attach what is an image of what bare paths name."""
+        """Attach the images that bare paths name."""
         names = list(dict.fromkeys(_image_name(image) for image in _IMAGE.finditer(text)))
         for name, (path, kind) in (await self._find(names)).items():
             if kind == "file":
                 await self._attach(path, name, only_image=True)
 
     async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Mention]) -> str:
-        """Attach the first of ``names`` that was found; returns what stands in the mention's place."""
+        """Attach the first of ``names`` that was found. Returns the replacement of the mention."""
         whole = mention[0]
         name = next((name for name in names if name in found), None)
         if name is not None:
@@ -109,14 +109,12 @@ class _Collector:
         return whole
 
     async def _find(self, names: Sequence[str]) -> dict[str, _Mention]:
-        """Those names that are a file's or a folder's. All are asked for at once: a prompt may be a long log, and
-        the host far away.
-        """
+        """The names of existing files and folders, in one request: a prompt may be a long log, and the host far away."""
         paths: dict[str, str] = {}
         for name in names:
             try:
                 check_path(name)
-            except WorkspaceError:  # no file can be called that
+            except WorkspaceError:  # no file can have this name
                 continue
             if name.startswith("~"):  # only the host knows its users' homes
                 paths[name] = await self._workspace.resolve(name)
@@ -151,8 +149,8 @@ class _Collector:
         if len(self.attachments) == MAX_ATTACHMENTS or self._bytes + size > MAX_TOTAL_BYTES:
             self._is_full = True
             self.notes.append(
-                f"{name}, and what is named after it, was not attached: a prompt may have {MAX_ATTACHMENTS} "
-                f"attachments and {MAX_TOTAL_BYTES // 1024**2} MiB in all."
+                f"{name} and the files named after it were not attached: a prompt may have at most {MAX_ATTACHMENTS} "
+                f"attachments and {MAX_TOTAL_BYTES // 1024**2} MiB in total."
             )
             return False
         self._seen.add(path)
@@ -162,7 +160,7 @@ class _Collector:
 
 
 def _possible_names(mention: re.Match[str]) -> list[str]:
-    """What a mention may name: all of it, or what stands before any of the punctuation behind it."""
+    """The names that a mention may mean: all of it, or without some of its trailing punctuation."""
     if quoted := mention["quoted"]:
         return [quoted]
     plain = mention["plain"]

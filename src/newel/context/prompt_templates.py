@@ -1,13 +1,12 @@
-r"""Prompt templates: a Markdown file in ``.newel/prompts`` is a command of its name.
+r"""Prompt templates: a Markdown file in ``.newel/prompts`` defines a command of its name.
 
     ---
-    description: Look at a change before it is made
+    description: Review a change
     ---
     Review the change in $1. Pay attention to: $ARGUMENTS
 
-``$1`` to ``$99`` are single arguments (nothing if there are fewer), ``$ARGUMENTS`` is what was typed as it
-was typed, ``$@`` the arguments with one space between. ``\$1`` stays ``$1``. A template without any of
-them gets what was typed at its end.
+``$1`` to ``$99`` are single arguments (empty if there are fewer), ``$ARGUMENTS`` is the text as typed, ``$@`` the arguments
+separated by single spaces. ``\$1`` stays ``$1``. If a template uses none of them, the text is appended to it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from newel.workspace.port import Workspace
 MAX_BYTES = 256 * 1024
 MAX_DESCRIPTION = 80
 MAX_TEMPLATES = 200
-"""Of one folder. Each is read when an agent is made: a stranger's project must not make that long."""
+"""Of one folder. All are read when an agent is created, which an unknown project must not delay."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -36,7 +35,7 @@ _PLACEHOLDER = re.compile(r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|AR
 
 
 class Template(Wire, frozen=True):
-    """A prompt with places for arguments. ``problem`` says why a file that is there is not used."""
+    """A prompt with placeholders. ``problem`` is the reason why an existing file is not used."""
 
     name: str
     description: str
@@ -45,8 +44,8 @@ class Template(Wire, frozen=True):
     problem: str | None = None
 
     def expand(self, arguments: str = "") -> str:
-        """The prompt with the arguments in their places. They are split as a shell would; where a quote
-        is left open, at white space. Raises ``WorkspaceError`` with the ``problem``.
+        """Fill in the arguments, split as a shell does, or at white space if a quote is not closed. Raises ``WorkspaceError``
+        with the ``problem``.
         """
         if self.problem is not None:
             raise WorkspaceError(self.problem)
@@ -72,11 +71,12 @@ class Template(Wire, frozen=True):
 
 
 async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Template]:
-    """The templates of all folders by name, in alphabetical order: first the user's folder, then the project's. The user's
-    keeps its name against a project's, which is ``project.NAME`` then; the user's description says so. A folder that is not there has
-    none. A file that cannot be read, is not text, is larger than 256 KiB or has a name that cannot be typed as a
-    command is left out, and so is what a folder has beyond its first 200. A link that leads out of the folder's
-    project is not followed; the user's folder, whose workspace is all of this machine, may have any. Raises ``HostUnavailable``.
+    """Load the templates of the folders, the user's before the project's, by name in alphabetical order.
+
+    If both have a name, the project's becomes ``project.NAME``, and the description of the user's mentions it. Skipped are
+    files that cannot be read, are not text, are larger than 256 KiB or have a name that is no command, and all beyond the
+    first 200 of a folder. Links out of the folder's project are not followed; the workspace of the user's folder is the whole
+    machine. Raises ``HostUnavailable``.
     """
     found: dict[str, Template] = {}
     for folder in folders:
@@ -125,7 +125,7 @@ async def _load(workspace: Workspace, file: _TemplateFile) -> Template | None:
     except HostUnavailable:
         raise
     except WorkspaceError as error:
-        return Template(name, "not used: a link out of the project", "", path, problem=str(error))
+        return Template(name, "not used: links to a file outside the project", "", path, problem=str(error))
     try:
         head = await read_head(workspace, place, MAX_BYTES)
     except HostUnavailable:

@@ -1,4 +1,4 @@
-"""Shortens tool results that are too long for the model to their head and tail, with the path of the whole."""
+"""Shortens long tool results for the model to their head and tail, with the path of the full result."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NEAR: Final = 200
 """Characters by which a cut may move to the end of a line."""
 
 Keep = Callable[[str], Awaitable[str]]
-"""Puts a text into a file that the ``read`` tool can open, and returns its path. Raises ``NewelError``."""
+"""Saves a text to a file that the ``read`` tool can open, and returns the path. Raises ``NewelError``."""
 
 
 class Shortener:
-    """A ``newel.agent.ports.Shorten``: bounds a result to ``most`` characters and one line that says what is missing."""
+    """Implements ``newel.agent.ports.Shorten``: ``most`` characters of a result, and a line about the rest."""
 
     def __init__(self, keep: Keep, most: int = MOST) -> None:
         self._keep = keep
@@ -39,24 +39,24 @@ class Shortener:
         where = result.whole
         if not where:
             try:
-                with anyio.CancelScope(shield=True):  # what was done must be known, however short the time
+                with anyio.CancelScope(shield=True):  # the result of a call must not be lost
                     details["outputFile"] = await self._keep(text)
                 where = f"the whole result is in {details['outputFile']}"
             except (NewelError, OSError) as error:
-                where = f"it could not be kept: {error}".rstrip(".")
+                where = f"it could not be saved: {error}".rstrip(".")
         return msgspec.structs.replace(result, output=shorten(text, self._most, where), details=details)
 
 
 def shorten(text: str, most: int, where: str) -> str:
-    """The head and the tail of a text; ``where`` ends the line that stands in place of the rest."""
+    """The head and the tail of a text; ``where`` ends the line between them."""
     head = _cut(text, most - most // 2, back=True)
     tail = _cut(text, len(text) - most // 2, back=False)
-    left_out = f"[… {tail - head:,} characters left out here; {where} …]"
-    return "\n".join([text[:head].removesuffix("\n"), left_out, text[tail:]])
+    omitted = f"[… {tail - head:,} characters omitted; {where} …]"
+    return "\n".join([text[:head].removesuffix("\n"), omitted, text[tail:]])
 
 
 def _cut(text: str, index: int, *, back: bool) -> int:
-    """Where to cut near ``index``: at the end of a line, or else between two characters as a reader sees them."""
+    """Where to cut near ``index``: at the end of a line, or else between two grapheme clusters."""
     line = text.rfind("\n", index - _NEAR, index) if back else text.find("\n", index, index + _NEAR)
     if line != -1:
         return line + 1
@@ -68,7 +68,7 @@ def _cut(text: str, index: int, *, back: bool) -> int:
 
 
 def _continues(before: str, after: str) -> bool:
-    """Whether two code points belong to one character as a reader sees it."""
+    """Whether two code points belong to one grapheme cluster."""
     return (
         unicodedata.category(after).startswith("M")  # accents, selectors of variants
         or "\u200d" in (before, after)

@@ -1,4 +1,4 @@
-"""How many tokens a message takes, roughly, where no server has counted them."""
+"""Estimates of token counts, where no server has counted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from newel.agent.messages import (
 
 IMAGE = 1_200
 MESSAGE = 4
-"""What a message takes beside its content."""
+"""Tokens of a message in addition to its content."""
 
 
 def estimate_text(text: str) -> int:
-    """Four bytes a token: right for English and code, and not far off for other scripts."""
+    """Four bytes a token: right for English and code, and close for other scripts."""
     return (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // 4
 
 

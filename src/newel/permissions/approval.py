@@ -1,16 +1,16 @@
-"""Who may decide what a call may read and change: the approval presets.
+"""The approval presets.
 
     auto        every call runs
-    ask         a person approves each call that may change something
-    review      calls whose changes are decided afterwards run; a person approves each other that may change something
+    ask         the user approves each call that may change something
+    review      calls whose changes are reviewed afterwards run; the user approves all others that may change something
     read-only   calls that may change something never run
 
-Under all but ``auto`` a person also approves each call that itself opens a file outside the project, or one of it that often
-holds secrets. What no mode opens is closed twice: here, and where a tool opens files (``guarded.py``).
+Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
+holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``guarded.py``).
 
-**An answer is for what was shown.** A call is planned and shown, and after a yes planned and shown again: only if both are
-the same, the real paths, the contents and the result, does it run, and the plan that runs fails where that changes later.
-What changed meanwhile is asked about once more.
+**An approval holds for what was shown.** A call is planned and shown, and after a yes planned and described again. It runs only
+if both are equal: real paths, contents and result. If they differ, the user is asked again. The plan fails if a file changes
+after that.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 Preset = Literal["auto", "ask", "review", "read-only"]
 
 ROUNDS: Final = 3
-"""How often a call is asked about whose files keep changing."""
+"""How often the user is asked about a call whose files keep changing."""
 
 
 class ApprovalRequest(Wire, frozen=True):
-    """A call that waits for an answer. ``label`` is the tool's name for people, ``preview`` exactly what
-    would be done (a command, a unified diff), below lines that say where links lead, what lies outside the project, and that
-    this changed since it was shown first; ``folder`` is where. All of it comes from the model: a screen
-    shows it with every hidden character written out. ``touches`` are the files that the call itself opens.
+    """A call that needs approval. ``label`` is the tool's name for users, ``folder`` the working folder.
+
+    ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
+    and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.
+    ``touches`` are the files that the call itself opens.
     """
 
     call: ToolCall
@@ -46,8 +47,8 @@ class ApprovalRequest(Wire, frozen=True):
 
 
 class Approval(Wire, frozen=True):
-    """The answer. ``always`` allows this tool with these very arguments and files as long as the policy lives;
-    ``word`` is told to the model along with a ``no``. ``nobody`` says that no person could answer.
+    """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy. ``word`` is for
+    the model, with a ``no``. ``nobody`` means that no user could answer.
     """
 
     decision: Literal["once", "always", "no", "nobody"]
@@ -55,29 +56,31 @@ class Approval(Wire, frozen=True):
 
 
 Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
-"""Puts a request to a person and waits. On cancellation it takes its question off the screen."""
+"""Asks the user and waits. On cancellation it removes the question from the screen."""
 
 NOBODY_TO_ASK = (
-    "Not run: this call needs the user's approval, and this run cannot ask for it. Do what is possible "
-    "without it, and tell the user what is left to do; they can allow it with `--approve auto`."
+    "Not run: this call needs the user's approval, and this run cannot ask for it. Do what is possible without it, and tell "
+    "the user what remains to be done; they can allow it with `--approve auto`."
 )
 READ_ONLY = (
-    "Not run: this run is read-only, and '{tool}' may change something. Use the tools that only read, and "
-    "describe the change that you would make."
+    "Not run: this run is read-only, and '{tool}' may change something. Use read-only tools, and describe the change that you "
+    "would make."
 )
-DECLINED = "Not run: the user declined this call. Do not repeat it; go on without it, or ask what they want."
+DECLINED = (
+    "Not run: the user declined this call. Do not repeat it; continue without it, or ask what they want."
+)
 DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
 
 KEEPS_CHANGING = (
-    "Not run: {path} keeps changing while the user is asked about this call, so nothing was done. Find out what changes it, "
-    "or ask the user."
+    "Not run: {path} keeps changing while the user is asked to approve this call, so nothing was done. Find out what changes "
+    "it, or ask the user."
 )
 NOT_REVIEWED = (
-    "Not run: {path} was not changed. It is outside the project, and in this run only files of the project can be changed, "
-    "as the user reviews each change before it takes effect."
+    "Not run: {path} is outside the project. In this run only files of the project can be changed, because the user reviews "
+    "each change before it takes effect."
 )
-CHANGED = "This changed while the question was open. Now it would do:"
+CHANGED = "This call changed while it waited for approval. It would now do the following:"
 
 
 def approval_policy(
@@ -88,13 +91,13 @@ def approval_policy(
     reviewed: Collection[str] = frozenset(),
     places: SecretPaths | None = None,
 ) -> Policy:
-    """The policy of a preset. ``ask`` is None where no person can answer: what would be asked about is denied then, and the
-    model told so. ``folder`` is shown with each request. ``reviewed`` are the tools whose changes a person decides
-    afterwards. ``places`` judges the files that calls open; with None all are free.
+    """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
+    with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
+    open; with None all are free.
     """
     match preset:
         case "auto":
-            return AllowAll()  # secret places are closed to its tools by their workspace
+            return AllowAll()  # the workspace of the tools closes secret places
         case "ask":
             return _AskFirst(ask, folder, places)
         case "review":
@@ -138,32 +141,31 @@ class _AskFirst:
                     return Verdict(allow=True, planned=planned)
                 preview = await planned.preview()
             except (NewelError, OSError) as error:
-                # Not allowed on the ground that it would fail anyway: what it is about could yet change so that it
-                # succeeds, and then it would run with nobody having seen what it does.
+                # Denied although it would fail anyway: its files could change so that it succeeds, unseen by the user.
                 return Verdict(allow=False, reason=f"Not run: {error}")
-            exactly = _exactly(call, tool, preview)
+            key = _approval_key(call, tool, preview)
             if preview == shown:
                 if answer.decision == "always":
-                    self._always.add(exactly)
+                    self._always.add(key)
                 return Verdict(allow=True, planned=planned)
-            if shown is None and exactly in self._always:
+            if shown is None and key in self._always:
                 return Verdict(allow=True, planned=planned)
-            answer = await self._asked(call, tool, preview, changed=shown is not None)
+            answer = await self._request(call, tool, preview, changed=shown is not None)
             if answer.decision == "nobody" and touch is not None and tool.read_only:
                 return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")
             if answer.decision not in {"once", "always"}:
                 return _verdict(answer)
             shown = preview
-        return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_named(shown)))
+        return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown)))
 
-    async def _asked(self, call: ToolCall, tool: Tool, preview: Preview, *, changed: bool) -> Approval:
+    async def _request(self, call: ToolCall, tool: Tool, preview: Preview, *, changed: bool) -> Approval:
         if self._ask is None:
             return Approval("nobody")
-        text = self._described(preview, changed=changed)
+        text = self._describe(preview, changed=changed)
         return await self._ask(ApprovalRequest(call, tool.label, text, self._folder, preview.touches))
 
     def _worst(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
-        """The touch that is judged most strictly; none where all are free."""
+        """The touch with the strictest judgement; None if all are free."""
         found: tuple[Touch | None, Judgement] = (None, FREE)
         for touch in touches if self._places else ():
             judged = self._judge(touch)
@@ -178,8 +180,8 @@ class _AskFirst:
         path = self._places.original(touch.path) if self._places else touch.path
         return refusal_message(path, judged, writes=touch.writes)
 
-    def _described(self, preview: Preview, *, changed: bool) -> str:
-        """What the person decides about: where links lead and what is not of the project comes first."""
+    def _describe(self, preview: Preview, *, changed: bool) -> str:
+        """The preview for the user: targets of links and files outside the project come first."""
         lines = [CHANGED] if changed else []
         for touch in preview.touches if self._places else ():
             path = self._places.original(touch.path) if self._places else touch.path
@@ -196,9 +198,9 @@ class _AskFirst:
         return "\n".join(lines)
 
 
-def _exactly(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ...]:
-    """What an ``always`` is for: this tool with these arguments, on these real files, with this result. One that only reads
-    may read the file in other pieces.
+def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ...]:
+    """The key of an ``always``: this tool with these arguments, real files and result. A read-only tool may read other parts of
+    the same files.
     """
     import json  # not msgspec: an argument may hold a lone surrogate, which only json can write
 
@@ -207,8 +209,8 @@ def _exactly(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ...]:
     return tool.spec.name, arguments, *files
 
 
-def _named(preview: Preview | None) -> str:
-    return preview.touches[0].named if preview and preview.touches else "what it is about"
+def _target(preview: Preview | None) -> str:
+    return preview.touches[0].named if preview and preview.touches else "its target"
 
 
 def _verdict(answer: Approval) -> Verdict:

@@ -1,5 +1,5 @@
-"""The workspace of tools: another one, behind the judge. What it opens is what it judged, also where a link is put in the
-way meanwhile. Commands are not judged: what they open is not known.
+"""A workspace that closes secret places. It opens exactly the paths that it judged, even if a link replaces one meanwhile.
+Commands are not judged: what they open is unknown.
 """
 
 from __future__ import annotations
@@ -13,25 +13,23 @@ from newel.workspace.port import DirectoryEntry, FileInfo, Workspace
 
 
 def refusal_message(path: str, judged: Judgement, *, writes: bool = False) -> str:
-    """Why a place is not opened, and what the user can do about it. Of one that is asked about: where nobody can be."""
+    """Why a file is not opened, and how the user can allow it."""
     act = "write" if writes else "read"
     done = "written" if writes else "read"
     allow = f'in their config.toml: [permissions] allow = ["{act}({path})"]'
     if judged.level == "never":
         return (
-            f"{path} was not {done}: it holds secrets ({judged.reason}), and no tool of Newel opens such a place, in any "
-            f"mode. Go on without it. Only the user can allow it, {allow}"
+            f"{path} was not {done}: it holds secrets ({judged.reason}), which no tool of Newel opens in any mode. Continue "
+            f"without it. Only the user can allow it, {allow}"
         )
     return (
         f"{path} was not {done}: it is {judged.reason}, so it needs the user's approval, and this run cannot ask for it. "
-        f"Go on without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
+        f"Continue without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
     )
 
 
 class GuardedWorkspace(DelegatingWorkspace[Workspace]):
-    """Another workspace without what is closed. Secret places are closed; with ``strict`` so is all that would be asked
-    about, as nobody can be.
-    """
+    """Closes secret places of another workspace; with ``strict`` also everything that would need approval."""
 
     def __init__(self, inner: Workspace, places: SecretPaths, *, strict: bool = False) -> None:
         super().__init__(inner)

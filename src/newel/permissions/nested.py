@@ -1,8 +1,8 @@
-"""A Newel that a command of an agent has started: it decides nothing, and may do no more than that agent.
+"""Restrictions of a Newel that an agent's command has started: it makes no decisions, and may do no more than that agent.
 
-A command runs with the user's rights, so that an agent could keep its own changes, or have another agent do what it may
-not do itself. This stops an agent that tries, on Linux also one that hides where its command comes from
-(``newel.workspace.process.lineage``); against one that means harm only a sandbox helps.
+A command runs with the user's rights, so an agent could keep its own changes, or start another agent with more rights. This
+stops an agent that tries; on Linux also one that hides where its command comes from (``newel.workspace.process.lineage``). Only
+a sandbox stops a malicious one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "mcp": ("add", "remove", "trust"),
     "hosts": ("add", "remove"),
 }
-"""The commands by which a person decides, with the actions that do so; none stands for all of them."""
+"""The commands with which the user decides, with their deciding actions; none means all actions."""
 
 MAY_START: Final[Mapping[str, Sequence[str]]] = {
     "auto": ("auto", "ask", "review", "read-only"),
     "review": ("review", "read-only"),
 }
-"""What an agent may start, by what it may do. Under ``ask`` nobody answers for what another agent does."""
+"""The presets that an agent may start, by its own. Under ``ask``, the user would not be asked for the other agent's calls."""
 
 
 def refuse_decision(command: str, arguments: Sequence[str]) -> None:
@@ -40,29 +40,28 @@ def refuse_decision(command: str, arguments: Sequence[str]) -> None:
     action = next((each for each in arguments if each in actions), "")
     if {"-h", "--help"}.isdisjoint(arguments) and (action or not actions):
         raise UsageError(
-            f"`newel {command}{f' {action}' if action else ''}` is for you to decide, so it does not work in a command that "
+            f"`newel {command}{f' {action}' if action else ''}` is a decision of the user, so it does not work in a command that "
             "an agent, or `!` in a conversation, has started. Run it in another terminal."
         )
 
 
 def enter(approve: str, *, attended: bool) -> None:
-    """Begin a run. Agents of this process may do from now on what ``approve`` says; ``attended``: whoever is in front of it
-    is asked, and decides.
+    """Set the rights of this process's agents to ``approve``. ``attended`` means that a user answers questions.
 
-    Raises ``UsageError`` if an agent has started this process that may do less.
+    Raises ``UsageError`` if the agent that started this process has fewer rights.
     """
     above = process_mark.rights_above()
     if above is not None and above != "auto":
         allowed = MAY_START.get(above, ("read-only",))
-        under = f"An agent that works with --approve {above}" if above else "An agent"
+        starter = f"An agent with --approve {above}" if above else "An agent"
         if approve not in allowed:
             raise UsageError(
-                f"{under} has started this, so it cannot work with --approve {approve}. "
+                f"{starter} has started this Newel, so it cannot run with --approve {approve}. "
                 f"Use --approve {' or '.join(allowed)}."
             )
         if attended:
             raise UsageError(
-                f"{under} has started this, so there is no user here to ask. "
-                "Give a prompt, and no terminal: newel PROMPT < /dev/null > FILE."
+                f"{starter} has started this Newel, so there is no user to ask. "
+                "Give a prompt and no terminal: `newel PROMPT < /dev/null > FILE`."
             )
     lineage.grant(approve)

@@ -1,10 +1,10 @@
-"""Which files a tool may open: the one judge that policies, tools' workspaces and mentions ask.
+"""Which files a tool may open: policies, the workspace of the tools and mentions all ask here.
 
-    free    in the project, or allowed by the user's own settings
-    ask     outside the project, or a file of the project that often holds secrets: after a yes, or in ``auto``
-    never   where secrets lie (``secrets.py``): in no mode
+    free    in the project, or allowed by the user's settings
+    ask     outside the project, or a file that often holds secrets: needs approval, except in ``auto``
+    never   a secret place (``secret_values.py``): closed in every mode
 
-A judge is given real paths. It looks at names only, and at the disk for where the places themselves are.
+Paths must be real. Only names are judged; the disk is read only to resolve the secret places themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OUTSIDE: Final = "outside the project"
 
 
 class Judgement(NamedTuple):
-    """``reason`` says what is there, of a level that is not ``free``."""
+    """``reason`` describes the file, unless the level is ``free``."""
 
     level: Level
     reason: str = ""
@@ -36,11 +36,11 @@ FREE: Final = Judgement("free")
 
 
 class SecretPaths:
-    """The judge of one agent's files.
+    """Judges the files of one agent.
 
-    ``root`` is the folder that its tools work in, ``project`` the user's own where that is a copy; both are real, and on the
-    host of ``home``. ``newel`` is Newel's folder, ``is_spill`` knows its files of long outputs, and ``environ`` is its
-    environment: all of this machine, and left out for a host.
+    ``root`` is the folder that its tools work in, ``project`` the user's folder if that is a copy; both are real paths on the
+    host of ``home``. ``newel`` is Newel's folder, ``is_spill`` recognises its files of long outputs, ``environ`` is its
+    environment; all three only for this machine.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SecretPaths:
         self._rules = rules
 
     def judge(self, path: str, *, writes: bool = False) -> Judgement:
-        """What may be done at a real path."""
+        """Judge access to a real path."""
         path = self.original(path)
         if path == self._project:
             return FREE

@@ -1,4 +1,4 @@
-"""Appending to a session file so that nothing acknowledged is lost."""
+"""Durable appends to a session file."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from newel.storage.files import PRIVATE_FILE, open_regular
 
 
 class Appender:
-    """A session file, open and locked; whole lines are appended to it.
+    """A session file, open and locked, to which whole lines are appended.
 
-    When ``append`` returns, the kernel has the lines: the death of this process cannot take them back.
-    ``sync`` puts them on the disk. A piece of a line that a crash or a full disk left behind the whole
-    lines is saved beside the file, as ``<file>.torn``, and cut off before the next line is written.
+    When ``append`` returns, the lines survive the death of this process; ``sync`` writes them to the disk. A partial line that
+    a crash or a full disk left at the end is moved to ``<file>.torn`` before the next line is written.
 
     All methods raise ``SessionError``, with the path and the reason.
     """
@@ -40,7 +39,7 @@ class Appender:
         except OSError as error:
             raise SessionError(
                 f"The session file {path} cannot be opened for writing: {error.strerror}. "
-                "Use --ephemeral to go on without saving."
+                "Use --ephemeral to continue without saving."
             ) from error
         try:
             lock(self._fd, wait=False)
@@ -55,9 +54,7 @@ class Appender:
             _note_holder(path)
 
     def read(self) -> StoredSession:
-        """Read what the file holds; what is appended goes behind its whole lines. Raises ``SessionError`` for a file that is
-        no session.
-        """
+        """Read the file; later lines are appended after its whole lines. Raises ``SessionError`` if it is not a session."""
         stored = StoredSession(self._path)
         try:
             with open(self._fd, "rb", buffering=BLOCK, closefd=False) as stream:
@@ -77,17 +74,17 @@ class Appender:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            with contextlib.suppress(OSError):  # what cannot be cut off now is cut off before the next line
+            with contextlib.suppress(OSError):  # otherwise it is truncated before the next line
                 os.ftruncate(self._fd, self._whole)
             raise SessionError(
                 f"The session could not be saved to {self._path}: {error.strerror}. "
-                "What was saved before is safe; the last message is not in the file."
+                "Earlier messages are saved; the last message is not."
             ) from error
         self._whole += len(lines) + self._unended
         self._unended = False
 
     def sync(self) -> None:
-        """Wait until everything is on the disk."""
+        """Flush everything to the disk."""
         try:
             getattr(os, "fdatasync", os.fsync)(self._fd)  # macOS has no fdatasync
         except OSError as error:
@@ -96,14 +93,14 @@ class Appender:
             ) from error
 
     def close(self) -> None:
-        """Sync, and let others write."""
+        """Sync and unlock."""
         try:
             self.sync()
         finally:
             self.release()
 
     def release(self) -> None:
-        """Let others write."""
+        """Unlock and close the file."""
         with contextlib.suppress(OSError):
             _note(self._path).unlink()
         unlock(self._fd)
@@ -119,7 +116,7 @@ class Appender:
         if state.st_size > self._whole:
             self._save_tail(state.st_size)
             os.ftruncate(self._fd, self._whole)
-        elif state.st_size < self._whole:  # cut by another program: go on behind what is left
+        elif state.st_size < self._whole:  # another program truncated it
             self._whole, self._unended = state.st_size, state.st_size > 0
 
     def _save_tail(self, size: int) -> None:

@@ -1,9 +1,8 @@
-"""``CodingAgent``: an agent with tools, a working folder and a session that keeps what was said."""
+"""``CodingAgent``: an agent with tools, a working folder and a session."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
 
 import msgspec
 
@@ -25,8 +24,8 @@ from newel.workspace.port import Workspace
 
 
 class SessionTotals(msgspec.Struct, frozen=True):
-    """What a conversation has used: ``cost`` in US dollars, None if no price is known;
-    ``context`` is the size of the last request in tokens.
+    """The usage of a conversation: ``cost`` in US dollars, None if no price is known; ``context`` is the size of the last
+    request in tokens.
     """
 
     usage: Usage
@@ -35,7 +34,7 @@ class SessionTotals(msgspec.Struct, frozen=True):
 
 
 def totals(messages: Sequence[AppMessage]) -> SessionTotals:
-    """What a conversation has used, its compactions included."""
+    """Add up the usage of a conversation, including its compactions."""
     usage, cost, context = Usage(), None, 0
     for message in messages:
         match message:
@@ -92,11 +91,11 @@ class CodingAgent(Agent):
         self.instructions = instructions
         self.where = where
         self.run_id = ""
-        """The run that answers belong to, where several are one: a contract that is resumed. Otherwise each is its own."""
+        """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
-        """What an export of the conversation must not hold."""
+        """Returns the values that an export must mask."""
         self.news: Callable[[], Awaitable[UserMessage | None]] | None = None
-        """What the model should know before the next prompt, if anything."""
+        """Returns a message for the model to insert before the next prompt, if any."""
         self._open_session = open_session
         self._journal = journal
         super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
@@ -128,15 +127,15 @@ class CodingAgent(Agent):
             self.compactor.follow(model, before=before)
 
     def window(self) -> int | None:
-        """The size of the model's context in tokens, as far as it is known by now."""
+        """The size of the model's context in tokens, None if unknown."""
         return self.compactor.context_window if self.compactor else self.state.model.context_window
 
     def totals(self) -> SessionTotals:
-        """What the conversation has used so far."""
+        """The usage of the conversation so far."""
         return totals(self.state.messages)
 
     async def compact(self, instructions: str = "") -> bool:
-        """Sum up what lies behind, now; False if there is nothing to sum up."""
+        """Summarize the conversation now; False if there is nothing to summarize."""
         if self.compactor is None:
             return False
         message = await self.compactor.compact_now(self.state.messages, instructions)
@@ -147,41 +146,40 @@ class CodingAgent(Agent):
     # -- sessions ---------------------------------------------------------------------------------
 
     def new_session(self) -> None:
-        """Begin again with nothing said; the session so far stays in its file."""
-        self._switch(self._open_session(None))
+        """Start a new session. The current one stays in its file."""
+        self._switch_session(self._open_session(None))
 
     def resume(self, session_id: str) -> None:
-        """Go on with another session. Raises ``SessionError`` and changes nothing if that fails."""
+        """Resume another session. Raises ``SessionError``, and then changes nothing."""
         if self.session.get_id().startswith(session_id):
             return
-        self._switch(self._open_session(session_id))
+        self._switch_session(self._open_session(session_id))
 
-    def reopen(self, said: Sequence[AppMessage] = (), *, never_begun: Collection[str] = ()) -> None:
-        """Take up the session again, with what others have added to its file meanwhile, and with the messages ``said``
-        that a journal has and the file may lack: those it knows by their id are left out. ``never_begun`` are the calls
-        of which the journal knows that they did not begin.
+    def reopen(self, journaled: Sequence[AppMessage] = (), *, never_begun: Collection[str] = ()) -> None:
+        """Reload the session from its file, to which others may have written, and add the messages of a journal that it lacks.
+        ``never_begun`` are the calls that did not start, according to the journal.
         """
         if self.session.get_file_path() is not None:
             self.session.close()
             self.session = self._open_session(self.session.get_id())
-        for message in said:
-            self._keep(message)
+        for message in journaled:
+            self._append(message)
         self.replace_messages(self.session.get_messages(), never_begun=never_begun)
 
     def release(self) -> None:
-        """Let other programs write to the session, until ``reopen``."""
+        """Unlock the session for other programs, until ``reopen``."""
         if self.session.get_file_path() is not None:
             self.session.close()
 
     def branch(self, message_id: str | None) -> None:
-        """Go back to just after a message (None: to the beginning); what followed stays in the file."""
+        """Continue after an earlier message, or from the start for None. Later messages stay in the file."""
         self.replace_messages(self.session.branch(message_id))
 
-    def _switch(self, session: SessionManager) -> None:
+    def _switch_session(self, session: SessionManager) -> None:
         try:
             self.replace_messages(session.get_messages())
         except BaseException:
-            session.close()  # it is locked by us, and nothing else would unlock it
+            session.close()  # else it stays locked
             raise
         self.session.close()
         self.session = session
@@ -190,13 +188,11 @@ class CodingAgent(Agent):
         if self._journal is not None:
             await self._journal(event)
         if isinstance(event, MessageEnd):
-            self._keep(event.message)
+            self._append(event.message)
 
-    def _keep(self, message: AppMessage) -> None:
+    def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():
-            self.session.start_session(self._describe())
+            model = self.state.model
+            config = {"model": model.id, "provider": model.provider, "thinking": self.state.thinking_level}
+            self.session.start_session(config)
         self.session.append_message(message)
-
-    def _describe(self) -> dict[str, Any]:
-        state = self.state
-        return {"model": state.model.id, "provider": state.model.provider, "thinking": state.thinking_level}

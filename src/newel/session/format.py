@@ -4,10 +4,10 @@ A session is a file of JSON lines, only ever appended to:
 
     {"type":"metadata","id":…,"timestamp":…,"cwd":…,"config":{…}}     the first line
     {"type":"message","message":{…}}           continues the message line before it
-    {"type":"branch","from":"<message id>"}    what follows continues that message; null: begins anew
+    {"type":"branch","from":"<message id>"}    what follows continues that message; null: starts again
     {"type":"name","name":"…"}                 the session's name; the last one counts
 
-Lines of other types are kept and ignored. Lines end with ``\n``, never with another line separator.
+Lines of other types are ignored. Lines end with ``\n``, never with another line separator.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from msgspec import field
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, Wire
 
-"""The mode of every file made for a session."""
-
 MAX_LINE = 128 * 1024 * 1024
-"""Bytes of the longest line that is written or read: the bound on what a hostile file makes us hold."""
+"""Bytes of the longest line: bounds the memory that a hostile file takes."""
 
 
 class SessionMetadata(Wire, frozen=True, omit_defaults=False, tag_field="type", tag="metadata"):
-    """Who a session is. ``cwd`` is the project's folder, empty where a damaged file no longer says."""
+    """The header of a session. ``cwd`` is the project's folder, empty in a damaged file."""
 
     id: str
     timestamp: str
@@ -54,10 +52,10 @@ Line = SessionMetadata | MessageLine | BranchLine | NameLine
 _TYPES = frozenset({"metadata", "message", "branch", "name"})
 _ROLES = frozenset({"user", "assistant", "toolResult", "custom"})
 _AROUND = b"\0\r\n\t \xef\xbb\xbf"
-"""What may stand around a line's JSON: white space, a byte order mark, NULs that a power cut left."""
+"""Bytes ignored around a line's JSON: white space, a byte order mark, NULs that a power cut left."""
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What the decoders raise for a line that they cannot read."""
+"""The errors of the decoders."""
 
 
 @cache
@@ -66,8 +64,8 @@ def _decoder() -> msgspec.json.Decoder[Line]:
 
 
 def encode_line(line: Line) -> bytes:
-    """The line's bytes with its line end. Half a surrogate pair, which UTF-8 does not have, becomes U+FFFD.
-    Raises ``SessionError`` for what is not JSON (too deep, too long, not plain values).
+    """Encode a line with its line end. Lone surrogates become U+FFFD. Raises ``SessionError`` for values that are not JSON, too
+    deep or too long.
     """
     try:
         try:
@@ -75,14 +73,14 @@ def encode_line(line: Line) -> bytes:
         except UnicodeEncodeError:
             data = _without_halves(msgspec.to_builtins(line))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SessionError(f"A message cannot be saved, it is not plain JSON: {error}.") from error
+        raise SessionError(f"A message cannot be saved: it is not plain JSON ({error}).") from error
     if len(data) >= MAX_LINE:
         raise SessionError(f"A message of {len(data):,} bytes cannot be saved; the limit is {MAX_LINE:,}.")
     return data + b"\n"
 
 
 def is_foreign(first: bytes) -> bool:
-    """Whether a file's first line shows that another program wrote the file: it is intact JSON of no known type."""
+    """Whether another program wrote the file: its first line is intact JSON of an unknown type."""
     import json
 
     try:
@@ -94,13 +92,11 @@ def is_foreign(first: bytes) -> bool:
 
 
 def read_line(raw: bytes, *, number: int, timestamp: str) -> tuple[Line | None, bool]:
-    """Read a line, and say whether characters in it had to be replaced. None stands for an empty line and
-    for one of an unknown type.
+    """Decode a line, and tell whether invalid characters were replaced. None for an empty line and an unknown type.
 
-    What others write is understood too: a message without an id gets one from its line ``number``, the same
-    at each reading, and the session's ``timestamp``; a message of an unknown role becomes a custom one. Bytes
-    that are not UTF-8 and halves of surrogate pairs become U+FFFD, NULs around the line are dropped. Raises
-    what ``UNREADABLE`` lists.
+    Lines of other programs are accepted: a message without an id gets one from its line ``number``, and the session's
+    ``timestamp``; a message with an unknown role becomes a custom one. Invalid UTF-8 and lone surrogates become U+FFFD. Raises
+    the errors of ``UNREADABLE``.
     """
     broken = False
     try:
@@ -160,9 +156,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def public_config(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without what may be a secret: entries by their names, and a URL's user and
-    password. Entries that only count tokens are kept.
-    """
+    """The configuration without secrets: entries with such names, and credentials in URLs. Numbers are kept."""
     kept: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict):

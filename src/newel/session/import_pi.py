@@ -164,7 +164,7 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
             yield BranchLine(parent)
             history.move(parent)
         leaf = entry_id
-        for message in history.fitting(_message(entry)):
+        for message in history.repair(_message(entry)):
             history.add(message)
             yield MessageLine(message)
         if entry.get("type") == "session_info":

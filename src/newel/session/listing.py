@@ -1,4 +1,4 @@
-"""Lists of sessions, made without decoding more of each file than its beginning, unless something was taken back in it."""
+"""Lists of sessions. Only the start of each file is decoded, unless it has branches."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MAX_PATH = 4096
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """A session as a list shows it. ``modified`` is in seconds since 1970; ``messages`` counts those of the
-    active branch. All texts are one line each, fit for a screen; ``first_text`` is empty if nothing was said.
+    """A session in a list. ``modified`` is in seconds since 1970; ``messages`` counts those of the active branch. All texts are
+    sanitized single lines; ``first_text`` is empty without messages.
     """
 
     path: Path
@@ -44,8 +44,8 @@ class SessionSummary(msgspec.Struct, frozen=True):
 def list_sessions(
     directory: Path, cwd: str | None = None, *, limit: int | None = None
 ) -> list[SessionSummary]:
-    """The sessions of a project, or of all for None; the one written last first, at most ``limit``.
-    Reads without locks and changes nothing; files that are empty or cannot be read are left out.
+    """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
+    unreadable files are skipped.
     """
     return list(itertools.islice(_summaries(directory, cwd), limit))
 
@@ -70,7 +70,7 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
 
 
 def _first_text(path: Path) -> str:
-    """The first thing that a person said, looked for at the beginning of the file only."""
+    """The user's first message, if it is near the start of the file."""
     with path.open("rb") as stream:
         for number in range(1, _HEAD_LINES):
             raw = stream.readline(MAX_LINE)
@@ -84,15 +84,15 @@ def _first_text(path: Path) -> str:
 
 
 def _active(path: Path) -> tuple[int, str]:
-    """How many messages the active branch has, and the first thing that a person said on it."""
+    """The number of messages of the active branch, and the user's first message in it."""
     messages = read_session(path).history.active()
     first = next((message.text for message in messages if isinstance(message, UserMessage)), "")
     return len(messages), plain_line(first)
 
 
 def _scan(stream: BinaryIO) -> tuple[int, str | None, bool]:
-    """Count the message lines, find the last name, and tell whether there are branches, by the bytes with which Newel
-    begins such lines: no line end stands inside a line, so nothing that was said can look like one.
+    """Count the message lines, find the last name, and detect branches, by the bytes with which Newel starts such lines. No
+    message can forge one, because JSON escapes line breaks.
     """
     messages, name_at, offset, branches = 0, -1, 0, False
     seam = b"\n"

@@ -1,12 +1,12 @@
-"""The session of an agent: what was said is kept as it is said, and found again.
+"""The session of an agent: saves each message, and loads saved sessions.
 
     with SessionManager(directory=home / "sessions", cwd="/src/shop", continue_=True) as session:
         if not session.is_started():
             session.start_session({"model": "qwen2.5-coder"})
         session.append_message(message)
 
-Behind it: ``format`` has the lines of a file, ``store`` reads them, ``history`` holds their tree, ``appender``
-and ``lock`` write them, ``locate`` knows where files lie.
+``format`` defines the lines of a file, ``reader`` reads and ``appender`` writes them, ``message_tree`` holds the branches,
+``paths`` finds files.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ from newel.text.sanitize import plain_line
 class SessionManager:
     """One session, open for writing.
 
-    ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. Without
-    ``continue_`` and ``session`` the session is new, and its file appears with its first message.
-    ``continue_`` opens the project's latest session, or begins a new one if there is none; ``session``
-    opens the one with that id, that beginning of an id, or that path. ``own_id`` opens
-    the project's one with exactly that id, or begins it. ``ephemeral`` keeps a new session in memory.
+    ``directory`` holds the sessions of all projects, ``cwd`` is the project's folder. By default the session is new, and its
+    file appears with its first message. ``continue_`` opens the project's latest session, or else a new one; ``session`` opens
+    one by its id, a prefix of its id, or its path; ``own_id`` opens the project's session with exactly that id, or else creates
+    it. ``ephemeral`` keeps a new session in memory.
 
-    A session that is opened gets a result for each tool call that has none: ``interrupted_result``; without ``settle``
-    such calls stay open, for a run that goes on with them. What was broken in its file stands in ``damage``.
+    Open tool calls of a loaded session get an ``interrupted_result``; without ``settle`` they stay open, for a run that resumes
+    them. ``damage`` describes the broken lines of its file.
 
-    All methods block for microseconds (a user's message for one flush to the disk), and raise
-    ``SessionError`` if the file cannot be found, read, locked or written.
+    All methods block for microseconds (for a flush to the disk with a user's message), and raise ``SessionError`` if the file
+    cannot be found, read, locked or written.
     """
 
     def __init__(
@@ -90,26 +89,26 @@ class SessionManager:
     # -- what there is ----------------------------------------------------------------------------
 
     def is_started(self) -> bool:
-        """True once ``start_session`` was called, or an earlier session was opened."""
+        """True after ``start_session``, and for a session that was loaded."""
         return self._started
 
     def has_data(self) -> bool:
         return len(self._history) > 0
 
     def get_data(self) -> SessionData | None:
-        """Metadata, name and active messages; None as long as nothing was said."""
+        """Metadata, name and active messages; None without messages."""
         return SessionData(self._metadata, self.get_messages(), self._name) if self.has_data() else None
 
     def get_messages(self) -> list[AppMessage]:
-        """The messages of the active branch, in a list of the caller's own."""
+        """The messages of the active branch, as a new list."""
         return self._history.active()
 
     def get_tree(self) -> list[TreeEntry]:
-        """The messages of all branches, in the order they were written."""
+        """The messages of all branches, in order of time."""
         return list(self._history.entries())
 
     def get_file_path(self) -> Path | None:
-        """The session's file, which may not be there yet; None for an ephemeral session."""
+        """The session's file, which may not exist yet; None for an ephemeral session."""
         return None if self._ephemeral else self._path
 
     def get_id(self) -> str:
@@ -121,9 +120,7 @@ class SessionManager:
     # -- changes ----------------------------------------------------------------------------------
 
     def start_session(self, config: dict[str, Any]) -> None:
-        """Begin a session with this configuration; one in which something was said is closed before. What
-        looks like a secret in ``config`` is left out.
-        """
+        """Start a session with this configuration, without its secrets. If the current one has messages, it is closed."""
         if self.has_data():
             self.close()
             self._begin()
@@ -131,35 +128,34 @@ class SessionManager:
         self._started = True
 
     def set_project(self, cwd: str) -> None:
-        """Say whose session this is, where that is known only now: nothing was said in it yet."""
+        """Set the project of a session that has no messages yet."""
         if not self.has_data():
             self._cwd = cwd
             self._metadata = msgspec.structs.replace(self._metadata, cwd=cwd)
             self._path = project_folder(self._directory, cwd) / self._path.name
 
     def append_message(self, message: AppMessage) -> None:
-        """Keep one more message of the active branch. A message whose id is known is kept only once."""
+        """Append a message to the active branch, unless the session has one with its id."""
         if self._history.get(message.id) is None:
             self._write(*([self._moved] if self._moved else []), MessageLine(message))
             self._moved = None
             self._history.add(message)
             if isinstance(message, UserMessage) and self._appender is not None:
-                self._appender.sync()  # nobody can make a person's words again
+                self._appender.sync()  # unlike all others, the user's messages cannot be generated again
 
     def set_name(self, name: str) -> None:
-        """Name the session, for lists; an empty name takes the name away."""
+        """Name the session; an empty name removes the name."""
         line = plain_line(name)
         if self.has_data():
             self._write(NameLine(line))
         self._name = line or None
 
     def branch(self, from_message_id: str | None) -> list[AppMessage]:
-        """Go on from an earlier message, None: from the beginning. What came after stays in the tree.
-        A message that called tools brings their results along. The file learns of it with the next message: a person who
-        only looked back finds the conversation as it was. Returns the active messages.
+        """Continue after an earlier message and the results of its tool calls, or from the start for None. Returns the active
+        messages. Later messages stay in the tree. The branch is written with the next message, not before.
         """
         try:
-            start = None if from_message_id is None else self._history.settled(from_message_id)
+            start = None if from_message_id is None else self._history.branch_point(from_message_id)
         except KeyError:
             raise SessionError(f"There is no message {from_message_id!r} in this session.") from None
         if self.has_data():
@@ -169,7 +165,7 @@ class SessionManager:
         return self.get_messages()
 
     def close(self) -> None:
-        """Put everything on the disk and let others write. Nothing can be appended afterwards."""
+        """Flush everything to the disk and unlock the file. Nothing can be appended afterwards."""
         self._closed = True
         appender, self._appender = self._appender, None
         if appender is not None:
@@ -215,15 +211,15 @@ class SessionManager:
             make_private(self._path.parent)
         except OSError as error:
             raise SessionError(
-                f"The folder {self._path.parent} cannot be made: {error.strerror}. "
-                "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
+                f"The folder {self._path.parent} cannot be created: {error.strerror}. "
+                "Set NEWEL_HOME to a writable folder, or use --ephemeral."
             ) from error
         appender = Appender(self._path, create=True)
         name = encode_line(NameLine(self._name)) if self._name else b""
         try:
             appender.append(encode_line(self._metadata) + first + name)
         except SessionError:
-            self._path.unlink(missing_ok=True)  # an empty file is no session; the next append tries again
+            self._path.unlink(missing_ok=True)  # an empty file is not a session; the next append tries again
             appender.release()
             raise
         return appender

@@ -1,4 +1,4 @@
-"""Secrets in what leaves Newel: exports of sessions, logs and traces hold none that can be recognised."""
+"""Masks recognisable secrets in exports of sessions, logs and traces."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from newel.session.reader import SessionData
 from newel.workspace.process.environment import is_secret
 
 SHORTEST_SECRET: Final = 6
-"""Characters: what is shorter may be a part of any word."""
+"""Characters: a shorter value could be part of any word."""
 
 KEY: Final = (
     r"\b(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|glpat|xox[abprs]|hf|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_-]{16,}"
     r"|(?i:bearer) +[A-Za-z0-9._~+/-]{16,}=*"
 )
-"""Keys by the shapes that their makers gave them."""
+"""Keys with a known prefix."""
 
 _LONGER: Final = (
     r"|\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
     r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|(?<=://)[^\s/?#:@]*:[^\s/?#@]+(?=@)"
 )
-"""JSON web tokens, private keys, and credentials in an address."""
+"""JSON web tokens, private keys, and credentials in a URL."""
 
 _SHAPES: Final = re.compile(KEY + _LONGER)
 
@@ -35,7 +35,7 @@ MASK: Final = "[masked]"
 
 
 def secret_values(named: Mapping[str, str]) -> list[str]:
-    """The values of variables, or of headers, whose names are those of secrets."""
+    """The values of variables or headers whose names are those of secrets."""
     return [
         value
         for name, value in named.items()
@@ -45,11 +45,11 @@ def secret_values(named: Mapping[str, str]) -> list[str]:
 
 
 class Masker:
-    """Replaces ``secrets``, and what looks like one, by ``[masked]``. ``found`` are the different ones that it met."""
+    """Replaces ``secrets``, and values that look like one, by ``[masked]``. ``found`` are all values that it replaced."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
-        known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
-        self._secrets = sorted(known, key=len, reverse=True)  # one may be the beginning of another
+        values = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        self._secrets = sorted(values, key=len, reverse=True)  # one may be a prefix of another
         self.found: set[str] = set()
 
     def text(self, text: str) -> str:
@@ -64,7 +64,7 @@ class Masker:
         return MASK
 
     def session(self, data: SessionData) -> SessionData:
-        """The session without secrets in what was said, called and answered. Images stay as they are."""
+        """Mask the secrets in messages, calls and results. Images stay unchanged."""
         messages = msgspec.convert(
             [self._part(each) for each in msgspec.to_builtins(data.messages)], list[AppMessage]
         )
@@ -92,14 +92,14 @@ class Masker:
             case _:
                 return value
 
-    def words(self) -> str:
-        """How many values were masked, for a person; empty if none was."""
+    def summary(self) -> str:
+        """The number of masked values, for the user; empty if there are none."""
         count = len(self.found)
-        return f"{pluralize(count, 'secret value')} masked; --unmasked keeps them." if count else ""
+        return f"{pluralize(count, 'secret value')} masked. Use --unmasked to keep them." if count else ""
 
 
 _NAMES: Final = frozenset({"id", "role", "type", "timestamp", "toolCallId"})
-"""Fields by which messages belong together."""
+"""Fields that identify messages and calls."""
 
 _IMAGE: Final = _NAMES | {"data", "content"}
 

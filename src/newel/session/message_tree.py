@@ -1,4 +1,4 @@
-"""The messages of a session as a tree, in memory: one branch is active, the others are kept."""
+"""The messages of a session as a tree with one active branch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = -1
 
 
 class TreeEntry(Wire, frozen=True):
-    """A message and the one that it continues; ``parent_id`` is None where a conversation begins."""
+    """A message and its parent; ``parent_id`` is None at the start of a conversation."""
 
     message: AppMessage
     parent_id: str | None
@@ -28,7 +28,7 @@ class TreeEntry(Wire, frozen=True):
 
 
 class MessageTree:
-    """Messages in the order they were written, each with the message that it continues."""
+    """Messages in order of time, each with its parent."""
 
     def __init__(self) -> None:
         self._messages: list[AppMessage] = []
@@ -45,17 +45,16 @@ class MessageTree:
         return None if place is None else self._messages[place]
 
     def add(self, message: AppMessage) -> None:
-        """Continue the active branch. The message's id must be new."""
+        """Append a message with a new id to the active branch."""
         self._parents.append(self._leaf)
         self._leaf = self._places[message.id] = len(self._messages)
         self._messages.append(message)
         if self._active is not None:
             self._active.append(message)
 
-    def fitting(self, message: AppMessage) -> list[AppMessage]:
-        """What to add for this message where others may have been lost, so that the history is valid for
-        every model: a call without a result gets one before the conversation goes on, and a result without
-        a call becomes a custom message, which no model sees. The same at each reading.
+    def repair(self, message: AppMessage) -> list[AppMessage]:
+        """The messages to add for this one if earlier ones may be lost, so that every model accepts the history: a call without
+        a result gets one, and a result without a call becomes a custom message, which no model sees. Deterministic.
         """
         waiting = self.open_calls()
         if isinstance(message, ToolResultMessage):
@@ -74,7 +73,7 @@ class MessageTree:
         return [*results, message]
 
     def unused_id(self, message_id: str) -> str:
-        """The id, or if a message has it already, one made from it that none has."""
+        """The id, or a new one derived from it if a message has it."""
         number = 2
         unused = message_id
         while unused in self._places:
@@ -83,21 +82,21 @@ class MessageTree:
         return unused
 
     def move(self, message_id: str | None) -> None:
-        """What is added next continues this message; None: begins anew. Raises ``KeyError``."""
+        """Make the next message continue this one, or start a conversation for None. Raises ``KeyError``."""
         self._leaf = ROOT if message_id is None else self._places[message_id]
         self._active = None
 
     def active(self) -> list[AppMessage]:
-        """The messages from the beginning to the one that would be continued. The caller's own list."""
+        """The messages of the active branch, as a new list."""
         return list(self._branch())
 
     def open_calls(self) -> list[ToolCall]:
         """The tool calls at the end of the active branch that have no result."""
         return open_calls(self._branch())
 
-    def settled(self, message_id: str) -> str:
-        """The message to branch from if a person picked this one: itself, or the last of the results that
-        its tool calls got, because a call without its result is half a sentence. Raises ``KeyError``.
+    def branch_point(self, message_id: str) -> str:
+        """The message to branch from if the user picks this one: itself, or the last result of its tool calls. Raises
+        ``KeyError``.
         """
         place = self._places[message_id]
         waiting = {call.id for call in open_calls([self._messages[at] for at in self._path(place)])}
@@ -115,7 +114,7 @@ class MessageTree:
         return self._messages[place].id
 
     def entries(self) -> Iterator[TreeEntry]:
-        """All messages of all branches, in the order they were written."""
+        """All messages of all branches, in order of time."""
         active = set(self._path())
         for place, (message, parent) in enumerate(zip(self._messages, self._parents, strict=True)):
             parent_id = None if parent == ROOT else self._messages[parent].id

@@ -1,4 +1,4 @@
-"""Where session files lie: ``<directory>/--path-to-project--/<timestamp>_<id>.jsonl``."""
+"""Finds session files: ``<directory>/--path-to-project--/<timestamp>_<id>.jsonl``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def file_name(metadata: SessionMetadata) -> str:
 
 
 def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, os.stat_result]]:
-    """The session files, the one written last first: of the folder of ``cwd``, or of all projects."""
+    """The session files of the project ``cwd``, or of all projects, latest first."""
     found: list[tuple[Path, os.stat_result]] = []
     folders = [project_folder(directory, cwd)] if cwd is not None else _folders(directory)
     for folder in folders:
@@ -38,8 +38,8 @@ def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, o
 
 
 def read_metadata(path: Path) -> SessionMetadata | None:
-    """The metadata of a session file, from its first line or, if that is broken and messages follow, from its name.
-    None for a file that is no session or cannot be read.
+    """Read the metadata from the first line of a session file, or from its name if that line is broken and messages follow.
+    None if the file is not a session or cannot be read.
     """
     try:
         with path.open("rb") as stream:
@@ -61,7 +61,7 @@ def _metadata(head: bytes) -> SessionMetadata | None:
 
 
 def find_latest(directory: Path, cwd: str) -> Path | None:
-    """The project's session that was written last."""
+    """The latest session of a project."""
     for path, _ in session_files(directory, cwd):
         metadata = read_metadata(path)
         if metadata is not None and metadata.cwd in {"", cwd}:
@@ -70,46 +70,46 @@ def find_latest(directory: Path, cwd: str) -> Path | None:
 
 
 def find_exact(directory: Path, cwd: str, session_id: str) -> Path | None:
-    """The file of the session of a project with exactly this id; None if there is none that holds anything."""
+    """The file of a project's session with exactly this id; None if there is none, or it is empty."""
     folder = project_folder(directory, cwd)
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 — thousands of names, and no Path is needed for each
-            # A process that was killed between making a file and its first write leaves an empty one.
+            # A process that is killed before its first write leaves an empty file.
             if name.endswith(f"_{session_id}{SUFFIX}") and (folder / name).stat().st_size:
                 return folder / name
     return None
 
 
 def find_session(directory: Path, session: str) -> Path:
-    """The file of a session named by its id, by the beginning of its id, or by its path. Raises
-    ``SessionError`` if there is none, or more than one.
-    """
+    """Find a session by its id, a prefix of its id, or its path. Raises ``SessionError`` if none or several match."""
     if "/" in session or session.endswith(SUFFIX):
         return _at(Path(session), directory)
     if not session:
-        raise SessionError("The session's id is empty. Give its id, the beginning of its id, or its path.")
+        raise SessionError("The session's id is empty. Give its id, the start of its id, or its path.")
     ids = [(metadata_from_name(path).id, path) for path, _ in session_files(directory)]
     matches = [path for session_id, path in ids if session_id == session] or [
         path for session_id, path in ids if session_id.startswith(session)
     ]
     if not matches:
         raise SessionError(
-            f"There is no session whose id begins with {session!r} in {directory}. `newel sessions --all` lists them."
+            f"No session in {directory} has an id that starts with {session!r}. `newel sessions --all` lists all sessions."
         )
     if len(matches) > 1:
         names = ", ".join(metadata_from_name(path).id for path in matches[:5])
-        raise SessionError(f"{len(matches)} sessions begin with {session!r}: {names}. Give more of the id.")
+        raise SessionError(
+            f"The ids of {len(matches)} sessions start with {session!r}: {names}. Give more of the id."
+        )
     return matches[0]
 
 
 def _at(path: Path, directory: Path) -> Path:
-    """A session file named by its path. One that lies elsewhere must begin as a session does: what is
-    appended to and repaired must not be somebody's notes.
+    """A session file by its path. Outside the sessions' directory it must start like a session, because opening a file may
+    append to it and repair it.
     """
     with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
         path = path.expanduser()
     if not path.is_file():
-        raise SessionError(f"There is no session file {path}: it does not exist, or is no regular file.")
+        raise SessionError(f"{path} does not exist, or is not a regular file.")
     if directory.resolve() not in path.resolve().parents:
         with path.open("rb") as stream:
             if _metadata(stream.readline(_MAX_HEAD)) is None:

@@ -1,4 +1,4 @@
-"""Reading a session file, whatever has happened to it."""
+"""Fault-tolerant reader of session files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SessionData(msgspec.Struct, frozen=True):
 
 
 def metadata_from_name(path: Path) -> SessionMetadata:
-    """What a file's name, ``<timestamp>_<id>.jsonl``, says of its session."""
+    """Derive the metadata from a file's name, ``<timestamp>_<id>.jsonl``."""
     found = _NAME.fullmatch(path.name.removesuffix(".jsonl"))
     if found is None:
         return SessionMetadata(id=path.name, timestamp="", cwd="")
@@ -53,7 +53,7 @@ _MAX_FINDINGS = 100
 
 
 class Damage:
-    """The first hundred findings, and the number of the others."""
+    """Findings about a damaged file: the first hundred, and the number of all others."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
@@ -73,10 +73,10 @@ class Damage:
 
 
 class StoredSession:
-    """What a session file holds.
+    """The content of a session file.
 
-    ``damage`` says in words what was found broken, with line numbers. ``whole`` counts the bytes of the
-    whole lines; ``unended`` is true if the last of them lacks only its line end.
+    ``damage`` describes the broken lines. ``whole`` is the number of bytes of whole lines; ``unended`` is true if the last of
+    them lacks only its line end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +91,7 @@ class StoredSession:
 
     @property
     def is_session(self) -> bool:
-        """False for an empty file and for another program's. A session may have lost its header, but then it has messages."""
+        """False for an empty file and another program's. A session without a header has messages."""
         return not self._is_foreign and (self._has_metadata or len(self.history) > 0)
 
     @property
@@ -102,7 +102,7 @@ class StoredSession:
         return SessionData(self.metadata, self.history.active(), self.name)
 
     def read(self, stream: BinaryIO) -> None:
-        """Take in every line that can be read, and report the others."""
+        """Read all lines that are intact, and report the others."""
         with _no_collection():
             self._read(stream)
 
@@ -123,19 +123,19 @@ class StoredSession:
                     raise ValueError(f"longer than {MAX_LINE:,} bytes")
                 line, mended = read_line(raw, number=number, timestamp=self.metadata.timestamp)
                 if mended:
-                    self._report(number, "characters in it that are not valid were replaced")
-                self._take(number, line)
+                    self._report(number, "invalid characters were replaced")
+                self._apply(number, line)
             except UNREADABLE as error:
                 if end != b"\n":
-                    self._report(number, f"it is cut off after {size:,} bytes")
+                    self._report(number, f"cut off after {size:,} bytes")
                     break
-                self._report(number, f"it cannot be read ({plain_line(str(error))})")
+                self._report(number, f"cannot be read ({plain_line(str(error))})")
             self.whole += size
             self.unended = end != b"\n"
         if number and not self._has_metadata:
-            self._report(1, "there is no metadata; id and time are taken from the file's name")
+            self._report(1, "metadata is missing; id and time are taken from the file's name")
 
-    def _take(self, number: int, line: Line | None) -> None:
+    def _apply(self, number: int, line: Line | None) -> None:
         match line:
             case SessionMetadata():
                 if not self._has_metadata:
@@ -146,23 +146,23 @@ class StoredSession:
                 try:
                     self.history.move(line.from_id)
                 except KeyError:
-                    self._report(number, "it branches from a message that is not there, and is ignored")
+                    self._report(number, "ignored: it branches from a message that does not exist")
             case NameLine():
                 self.name = plain_line(line.name) or None
             case None:
                 pass
 
     def _add(self, number: int, message: AppMessage) -> None:
-        known = self.history.get(message.id)
-        if known == message:
-            self._report(number, "it repeats an earlier message, and is left out")
+        existing = self.history.get(message.id)
+        if existing == message:
+            self._report(number, "skipped: it repeats an earlier message")
             return
-        if known is not None:
-            self._report(number, "its message has the id of another one, and gets a new one")
+        if existing is not None:
+            self._report(number, "another message has its id; it gets a new one")
             message = msgspec.structs.replace(message, id=self.history.unused_id(message.id))
-        pieces = self.history.fitting(message)
+        pieces = self.history.repair(message)
         if pieces[0] is not message:
-            self._report(number, "what must stand before it is missing: a tool's call or its result")
+            self._report(number, "the tool call or result before it is missing")
         for piece in pieces:
             self.history.add(piece)
 
@@ -172,7 +172,7 @@ class StoredSession:
 
 @contextlib.contextmanager
 def _no_collection() -> Generator[None]:
-    """Everything read is kept, so looking for garbage in between would only cost: a third of the time."""
+    """Pause garbage collection: reading creates no garbage, and collecting would take a third of the time."""
     if not gc.isenabled():
         yield
         return
@@ -198,6 +198,6 @@ def read_session(path: Path) -> StoredSession:
 
 def not_a_session(path: Path) -> SessionError:
     return SessionError(
-        f"{path} is not a session of Newel: it does not begin with a session header. Nothing was changed. "
-        "`newel import FILE` takes over sessions of pi."
+        f"{path} is not a session of Newel: it does not start with a session header. It was not changed. "
+        "`newel import FILE` imports sessions of pi."
     )

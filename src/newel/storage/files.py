@@ -53,9 +53,7 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def project_folder(directory: Path, cwd: str) -> Path:
-    """The folder for the sessions of a project. Two projects may share one: the metadata's ``cwd`` tells
-    their sessions apart.
-    """
+    """The folder of a project's sessions. Two projects may share one; the ``cwd`` in the metadata distinguishes them."""
     name = re.sub(r"[/\\:]", "-", cwd.strip("/\\"))
     raw = os.fsencode(name)
     if len(raw) > _MAX_NAME:  # file systems take 255 bytes
@@ -66,6 +64,6 @@ def project_folder(directory: Path, cwd: str) -> Path:
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, and those above it that are missing, for this user only."""
+    """Create a folder and its missing parents for this user only."""
     for missing in reversed([level for level in (folder, *folder.parents) if not level.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
-"""SQLite files of Newel's own: how they are opened, how their format came to be so, and what can be wrong with them.
+"""Newel's SQLite files: connections, migrations and error messages.
 
-The version of a format is SQLite's ``user_version``; ``application_id`` says whose the file is. A connection may be used by
-any thread, one at a time. What was committed has been flushed to the disk.
+The version of a format is SQLite's ``user_version``; ``application_id`` identifies the program. Any thread may use a
+connection, one at a time. Commits are flushed to the disk.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from newel.agent.errors import NewelError
 from newel.storage.files import PRIVATE_FILE
 
-_DAMAGED = "it is damaged. Move the folder away to begin with a new one; {kept}"
-_UNWRITABLE = "it cannot be written. Look at the folder's permissions, set NEWEL_HOME, or use --ephemeral"
-_WORDS = {
-    sqlite3.SQLITE_FULL: "the disk is full. What was acknowledged is safe; make room, and it works again",
-    sqlite3.SQLITE_IOERR: "the disk refuses (it may be full, or failing). What was acknowledged is safe; "
-    "when the disk works, it works again",
+_DAMAGED = "it is damaged. Move the folder away to start with a new one; {kept}"
+_UNWRITABLE = "it cannot be written. Check the folder's permissions, set NEWEL_HOME, or use --ephemeral"
+_PROBLEMS = {
+    sqlite3.SQLITE_FULL: "the disk is full. Acknowledged data is safe; free some space and try again",
+    sqlite3.SQLITE_IOERR: "the disk reports an error (it may be full, or failing). Acknowledged data is safe; "
+    "try again when the disk works",
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_READONLY: _UNWRITABLE,
@@ -31,8 +31,8 @@ _WORDS = {
 
 
 class Format:
-    """A kind of file. ``name`` is what people call it, ``kept`` says what is not lost with it; ``migrations`` make each version
-    of the one before, the first of an empty file: only ever add to them. ``error`` is what is raised.
+    """A kind of file. ``name`` is its name in messages, ``kept`` describes the data that is not lost with it. ``migrations``
+    lead from each version to the next, the first from an empty file: only ever append to them. ``error`` makes the exceptions.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Format:
         self._kept = kept
 
     def failure(self, path: str, error: sqlite3.Error) -> NewelError:
-        """What SQLite says, in words: what, where, what to do."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of the bits is nothing to act on
-        words = _WORDS.get(code, "SQLite refuses").format(kept=self._kept)
-        return self._error(f"The {self.name} {path} cannot be used: {words} ({error}).")
+        """Explain an error of SQLite: what, where, what to do."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # higher bits only hold details
+        problem = _PROBLEMS.get(code, "SQLite reports an error").format(kept=self._kept)
+        return self._error(f"The {self.name} {path} cannot be used: {problem} ({error}).")
 
     def check(self, connection: sqlite3.Connection, path: str) -> int:
-        """The version of the file's format. Raises if it is newer than this Newel, or another program's."""
+        """Return the version of the file's format. Raises if it is newer than this Newel, or another program's file."""
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -67,14 +67,14 @@ class Format:
             )
         if version > len(self.migrations):
             raise self._error(
-                f"The {self.name} {path} is a newer Newel's (its format is {version}, this one knows "
+                f"The {self.name} {path} was written by a newer Newel (format {version}; this one supports up to "
                 f"{len(self.migrations)}). Install the newer one, choose another folder with NEWEL_HOME, or use --ephemeral."
             )
         return version
 
     def migrate(self, connection: sqlite3.Connection, path: str) -> None:
-        """Bring a file up to date, one version after the other, each whole or not at all. Several processes may do so at
-        once. Raises what ``check`` does, and ``sqlite3.Error``.
+        """Migrate a file, each version in a transaction; several processes may do so at once. Raises the errors of ``check``
+        and ``sqlite3.Error``.
         """
         if self.check(connection, path) == 0:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -93,12 +93,12 @@ class Format:
 
 
 def connect(path: Path | None, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection to a file, to memory alone for None. Raises ``sqlite3.Error``."""
+    """Connect to a file, or to memory for None. Raises ``sqlite3.Error``."""
     connection = sqlite3.connect(
         path or ":memory:", timeout=5.0, isolation_level=None, check_same_thread=False
     )
     pragmas = ["query_only = ON"] if read_only else []
-    # Only `fullfsync` reaches the disk itself on macOS; elsewhere it says nothing.
+    # On macOS only `fullfsync` flushes the disk's cache; elsewhere it has no effect.
     pragmas += ["synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"]
     pragmas += [f"journal_size_limit = {64 << 20}"]
     try:
@@ -111,7 +111,7 @@ def connect(path: Path | None, *, read_only: bool = False) -> sqlite3.Connection
 
 
 def make_file(path: Path) -> None:
-    """Make sure that a file is there for this user alone; SQLite gives its helper files the same mode."""
+    """Create a private file unless it exists; SQLite creates its helper files with the same mode."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
     try:
         os.fchmod(fd, PRIVATE_FILE)
@@ -120,9 +120,7 @@ def make_file(path: Path) -> None:
 
 
 def roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction that failed. SQLite may have done so by itself, and a rollback that fails leaves it to the
-    next one.
-    """
+    """Roll back a failed transaction, unless SQLite did. If that fails, the next rollback does it."""
     if connection.in_transaction:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")

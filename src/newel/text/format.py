@@ -1,4 +1,4 @@
-"""The words and numbers that all screens share. Everything returned is one line and inert, but for ``call_text``."""
+"""Formatting of names, numbers and tool calls for screens. All results are sanitized single lines, except ``call_text``."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from newel.text.json import to_json
 from newel.text.sanitize import escape_line, sanitize
 
 PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
-"""Stands before what a person types, and typed."""
+"""Precedes the user's input."""
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 SUBJECT = {"read": "file_path", "write": "file_path", "edit": "file_path", "bash": "command"}
-"""The argument that says what a call is about."""
+"""The main argument of each tool."""
 
 ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}
-"""What to say of an end that brought no words of its own."""
+"""Messages for runs that end without one."""
 
 
 def one_line(text: str, limit: int = 160) -> str:
-    """A text on one line of at most ``limit`` characters, inert."""
+    """Sanitize a text, on one line of at most ``limit`` characters."""
     line = sanitize(text[: limit * 4], keep_newlines=False).replace("\t", " ").strip("↵ ")
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def join_names(names: Iterable[str], *, shown: int = 8) -> str:
-    """The first of some names, with nothing hidden in them, and how many more there are."""
+    """The first names, with invisible characters escaped, and the number of others."""
     lines = [escape_line(name) for name in names]
     more = len(lines) - shown
     return ", ".join(lines[:shown] if more > 1 else lines) + (f" and {more:,} more" if more > 1 else "")
 
 
 def as_clause(text: str) -> str:
-    """A text on one line without its full stop, to be a part of a sentence."""
+    """A text on one line without its full stop, as part of a sentence."""
     return one_line(text).rstrip(" .")
 
 
 def describe_retry(event: Retry, *, void: bool) -> str:
-    """That a request is made again; ``void`` if a part of its answer has been shown."""
+    """The message about a retry; ``void`` if a part of the answer was shown already."""
     return (
         f"The request failed: {as_clause(event.reason)}.{' What was written above is void.' if void else ''} "
         f"Trying again in {short_number(event.delay)} s ({event.attempt} of {event.max_attempts})."
@@ -50,9 +50,7 @@ def describe_retry(event: Retry, *, void: bool) -> str:
 
 
 def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
-    """Names and what is said of them, side by side; what is longer hangs below where it began. A name that
-    would take more than half of the columns has a line of its own.
-    """
+    """Names and their descriptions in two columns, wrapped. A name that is wider than half of ``columns`` has its own line."""
     import textwrap
 
     at = max((len(name) + 2 for name, _ in rows if len(name) + 2 <= columns // 2), default=4)
@@ -68,7 +66,7 @@ def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
 
 
 def elide_middle(text: str, limit: int = 160) -> str:
-    """``one_line`` that leaves out the middle of what is too long instead of its end."""
+    """``one_line``, but with the middle of a long text left out instead of its end."""
     kept = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
     line = one_line(kept, len(kept))
     half = (limit - 3) // 2
@@ -76,18 +74,18 @@ def elide_middle(text: str, limit: int = 160) -> str:
 
 
 def command_of(name: str, args: dict[str, Any]) -> str:
-    """The shell command that a call runs; empty for a call that runs none."""
+    """The shell command of a call, empty for other calls."""
     command = args.get("command") if name == "bash" else None
     return command if isinstance(command, str) else ""
 
 
 def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
-    """A tool call in one line: ``bash pytest -q``, ``edit src/app.py``."""
+    """A tool call on one line: ``bash pytest -q``, ``edit src/app.py``."""
     return one_line(call_text(name, args), limit)
 
 
 def call_text(name: str, args: dict[str, Any]) -> str:
-    """A tool call with the argument that says what it is about, as the model wrote it."""
+    """A tool call with its main argument, unsanitized."""
     subject = args.get(SUBJECT.get(name, ""))
     if not isinstance(subject, str):
         subject = to_json(args).decode() if args else ""
@@ -107,12 +105,12 @@ def format_duration(milliseconds: float) -> str:
 
 
 def spinner(frame: int) -> str:
-    """One character, another with each frame: something goes on."""
+    """One frame of a spinner."""
     return _SPINNER[frame % len(_SPINNER)]
 
 
 def format_elapsed(seconds: float) -> str:
-    """`` · 12 s``, whole seconds; nothing in the first one."""
+    """`` · 12 s`` in whole seconds, empty in the first one."""
     return f" · {format_duration(int(seconds) * 1000).replace('.0 s', ' s')}" if seconds >= 1 else ""
 
 
@@ -146,7 +144,7 @@ def usage_line(
     window: int | None = None,
     milliseconds: float | None = None,
 ) -> str:
-    """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``; what is not known is left out.
+    """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``, without unknown parts.
 
     ``context`` is the size of the last request, ``window`` of the model's context, both in tokens.
     """

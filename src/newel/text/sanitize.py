@@ -1,13 +1,11 @@
-"""Text from models, tools, files and hosts, made inert for a terminal.
+"""Sanitizes text from models, tools, files and hosts for a terminal, documents and messages.
 
-Two ways, for two purposes:
-
-- ``sanitize`` and ``SanitizedStream`` are for reading. An escape sequence (colour, cursor movement, window title,
-  link, clipboard) vanishes with all that it carries; what is left is text, line feeds and tabs.
-- ``escape_invisible`` is for deciding. Nothing vanishes: each character that could hide or disguise another is
-  written out, so that what a person approves is what will run. ``escape_line`` and ``escape_diff`` are
-  the same for names and for diffs. Every screen passes what a question is about, and every diff, through
-  ``escape_invisible``; a module that composes such a text must not have called ``sanitize`` before.
+- ``sanitize`` and ``SanitizedStream`` are for reading. They remove escape sequences (colour, cursor movement, window title,
+  link, clipboard) with their payload; text, line feeds and tabs remain.
+- ``escape_invisible`` is for decisions. It removes nothing and writes out each character that could hide or disguise another,
+  so that the user approves exactly what will run. ``escape_line`` and ``escape_diff`` do this for names and diffs. Screens must
+  pass every question and diff through them, and not through ``sanitize`` before.
+- ``plain_line`` and ``plain_text`` are for files, ``redact_url`` removes credentials from addresses.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# The patterns are compiled when a text needs them: most never do, and a start would pay for both.
-# A control string (OSC, DCS, SOS, PM, APC, and screen's title) carries a payload up to its terminator.
-# One that is never terminated ends with its line: no sequence can hide more than the line it stands on.
+# The patterns are compiled on first use: most texts need none, and it would slow down every start.
+# A control string (OSC, DCS, SOS, PM, APC, and screen's title) carries a payload up to its terminator, or else to the end of
+# its line: no sequence can hide more than one line.
 _UNSAFE = (
     r"(?P<string>\x1b[\]PX^_k]|[\x90\x98\x9d-\x9f])[^\x07\x18\x1a\x1b\x9c\n\r]*(?P<string_end>[\x07\x18\x1a\x9c])?"
     r"|(?P<csi>\x1b\[|\x9b)[0-?]*[ -/]*(?P<csi_end>[@-~])?"
@@ -28,7 +26,7 @@ _UNSAFE = (
     r"|[\x00-\x08\x0e-\x1f\x7f-\x9f]"
 )
 
-# Printable by Unicode's tables, and yet most fonts show nothing: fillers, selectors of variants, blank signs.
+# Printable according to Unicode, but blank in most fonts: fillers, variation selectors, blank signs.
 _BLANK = (
     r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0\ufffc"
     r"\U0001107f\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
@@ -36,15 +34,14 @@ _BLANK = (
 
 SPACE: Final = "·"
 TAB: Final = "→"
-"""How a space and a tab are written that would be overlooked: at the end of a changed line, and where nothing else changes."""
+"""Visible white space: at the end of a changed line, and where a change is nothing but white space."""
 
 
 def sanitize(text: str, *, keep_newlines: bool = True) -> str:
-    r"""The text without anything that a terminal obeys, except ``\n`` and ``\t``.
+    r"""Remove everything that a terminal interprets, except ``\n`` and ``\t``.
 
-    Other line ends become ``\n``, a lone carriage return included, so that it overwrites nothing. Marks
-    that turn the direction of writing are written out as ``<U+202E>``. Without ``keep_newlines`` each
-    line feed becomes ``↵``: one line stays one line.
+    Other line ends become ``\n``, even a lone carriage return, so that nothing is overwritten. Bidirectional controls are
+    written out as ``<U+202E>``. Without ``keep_newlines`` each line feed becomes ``↵``.
     """
     if not _clean(text):
         text = re.sub(_UNSAFE, _inert, text)
@@ -52,9 +49,8 @@ def sanitize(text: str, *, keep_newlines: bool = True) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    r"""The text with every hidden character written out: ``␛`` for escape, ``<U+200B>`` for a space
-    without width, ``<U+00A0>`` for one that is no plain space. Only ``\n`` and ``\t`` stay as they are.
-    For what a person is asked to approve.
+    r"""Write out every invisible character: ``␛`` for escape, ``<U+200B>`` for a zero-width space, ``<U+00A0>`` for a
+    no-break space. Only ``\n`` and ``\t`` stay. For everything that the user is asked to approve.
     """
     if text.isascii() and _clean(text):
         return text
@@ -65,8 +61,8 @@ def escape_invisible(text: str) -> str:
 
 
 def escape_line(text: str, limit: int | None = None) -> str:
-    """What ``escape_invisible`` makes of a text, on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters;
-    a name that is decided about is never cut.
+    """``escape_invisible`` on one line: a line feed is ``␊``, a tab ``␉``. Cut after ``limit`` characters; never cut a name that
+    the user decides about.
     """
     line = escape_invisible(text if limit is None else text[: limit * 4].strip())
     line = line.replace("\n", "␊").replace("\t", "␉")
@@ -74,11 +70,11 @@ def escape_line(text: str, limit: int | None = None) -> str:
 
 
 def escape_diff(diff: str) -> str:
-    r"""A unified diff with every hidden character written out, and with the white space that its lines change.
+    r"""Write out the invisible characters of a unified diff, and the white space that it changes.
 
-    Spaces and tabs at the end of a changed line are written ``·`` and ``→``, and everywhere in a line that
-    differs from its counterpart in nothing else. The carriage returns of ``\r\n`` are left out where every line of the
-    diff ends so: where only some do, each is written out.
+    Spaces and tabs become ``·`` and ``→`` at the end of a changed line, and everywhere in a line that differs from its
+    counterpart only in white space. The carriage returns of ``\r\n`` are removed if every line of the diff has one, and written
+    out otherwise.
     """
     files: list[list[str]] = [[]]
     for line in diff.split("\n"):
@@ -117,7 +113,7 @@ _CONTENT: Final = frozenset("+- ")
 
 
 def _with_white_space(lines: list[str]) -> list[str]:
-    """Lines that were taken out and put in, one after the other, with the white space that tells them apart."""
+    """A run of removed and added lines, with the white space that distinguishes them."""
     sides: dict[str, set[str]] = {"-": set(), "+": set()}
     for line in lines:
         sides[line[0]].add("".join(line[1:].split()))
@@ -141,15 +137,15 @@ def _white(text: str) -> str:
 class SanitizedStream:
     """``sanitize`` for a text that arrives in pieces, cut anywhere.
 
-    All that ``feed`` returned, and at the end ``finish``, is together what ``sanitize`` makes of the whole.
-    A sequence still open at the end of a piece waits for the next one; of its payload nothing is kept.
+    The results of ``feed`` and ``finish`` together equal ``sanitize`` of the whole text. An escape sequence that is open at the
+    end of a piece is held back, without its payload.
     """
 
     def __init__(self) -> None:
         self._open = ""
 
     def feed(self, piece: str) -> str:
-        """What can be shown of the text so far and was not returned before."""
+        """Return the text that can be shown by now and was not returned before."""
         text = self._open + piece
         self._open = ""
         if _clean(text):
@@ -164,13 +160,13 @@ class SanitizedStream:
         return re.sub(_UNSAFE, inert, text)
 
     def finish(self) -> str:
-        """The text is over: what is left of it. The stream is as new."""
+        """Return the rest, and reset the stream."""
         rest, self._open = self._open, ""
         return sanitize(rest)
 
 
 def _clean(text: str) -> bool:
-    """Whether nothing needs a second look. Far faster than the patterns, and true of almost all text."""
+    """Whether no pattern can match. Much faster than the patterns, and true of almost every text."""
     return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
 
 
@@ -213,16 +209,14 @@ def _written_out(char: str) -> str:
 
 
 def plain_line(text: str, limit: int = 200) -> str:
-    """The text on one line without control, formatting or direction characters, at most ``limit`` long."""
+    """The text on one line of at most ``limit`` characters, without control, format and bidirectional characters."""
     start = text[: 4 * limit]
     line = " ".join("".join(char if char.isprintable() else " " for char in start).split())
     return line if len(line) <= limit and len(start) == len(text) else line[: limit - 1].rstrip() + "…"
 
 
 def plain_text(text: str) -> str:
-    """The text without terminal sequences; line ends are made one kind, and other control characters and
-    halves of surrogate pairs become U+FFFD.
-    """
+    """The text without escape sequences, with uniform line ends. Other control characters and lone surrogates become U+FFFD."""
     text = re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))", "", text)
     text = re.sub(r"\r\n?", "\n", text)
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
@@ -231,7 +225,7 @@ def plain_text(text: str) -> str:
 # -- addresses -----------------------------------------------------------------------------------
 
 HIDDEN: Final = "…"
-"""Stands where something is not shown."""
+"""Replaces what is redacted."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _QUERY = re.compile(r"[?#]")
@@ -241,9 +235,8 @@ _PATH = re.compile(r"[/?#]")
 def redact_url(url: str) -> str:
     """The URL without credentials, query and fragment: ``https://…@host/v1?…``.
 
-    A password may hold any character, ``/``, ``?`` and ``#`` too, where somebody has not encoded it: all before the
-    last ``@`` counts as credentials. Where that ``@`` may as well belong to a query, which may hold a secret of its
-    own, nothing but the scheme is shown.
+    An unencoded password may contain ``/``, ``?`` and ``#``, so everything before the last ``@`` counts as credentials. If that
+    ``@`` could belong to a query, which may hold secrets, too, only the scheme is shown.
     """
     scheme, rest = _split(url)
     before, at, place = rest.rpartition("@")
@@ -255,7 +248,7 @@ def redact_url(url: str) -> str:
 
 
 def is_clear(url: str) -> bool:
-    """Whether it is certain where the URL's host begins: no ``@`` stands behind what ends the name of a host."""
+    """Whether the URL's host is unambiguous: no ``@`` follows the end of a host's name."""
     _, rest = _split(url)
     end = _PATH.search(rest)
     return end is None or "@" not in rest[end.end() :]

@@ -1,4 +1,4 @@
-"""A shell command with places for values. A value is data: whatever it holds, the shell takes it as a part of one word."""
+"""Shell commands with placeholders. Each value is quoted, so that the shell treats it as data within one word."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class Variable(NamedTuple):
-    """``default`` is None where a value has to be given."""
+    """``default`` is None if a value is required."""
 
     name: str
     default: str | None = None
 
 
 class ShellTemplate:
-    r"""``declared`` are the variables, as ``"name"`` or ``"lines=100"`` with a default. ``{name}`` is a place for the value of
-    a declared one; all other braces, also ``${name}``, ``{{name}}`` and ``\{name}``, are the command's own.
+    r"""``declared`` are the variables: ``"name"``, or ``"lines=100"`` with a default. ``{name}`` is the placeholder of a declared
+    one; all other braces, including ``${name}``, ``{{name}}`` and ``\{name}``, belong to the command.
 
-    Raises ``ValueError``, in words, where a declaration is wrong, or a place stands where no value can be quoted.
+    Raises ``ValueError`` for an invalid declaration, and for a placeholder where no value can be quoted.
     """
 
     def __init__(self, text: str, declared: Sequence[str] = ()) -> None:
@@ -33,17 +33,19 @@ class ShellTemplate:
         self._place = re.compile(rf"(?<![\\${{])\{{({'|'.join(names)})\}}(?!\}})") if names else None
         self._check(names)
 
-    def filled(self, values: Mapping[str, str]) -> str:
-        """The command with each value as quoted text; ``values`` are by name, and defaults stand in for those left out.
+    def fill(self, values: Mapping[str, str]) -> str:
+        """Fill in the quoted ``values``, by name, and the defaults of the others.
 
-        Raises ``ValueError`` for a value that no program can be given, ``KeyError`` where one is missing.
+        Raises ``ValueError`` for a value with a NUL character, ``KeyError`` for a missing value.
         """
         if self._place is None:
             return self.text
         given = {name: default for name, default in self.variables if default is not None} | dict(values)
         for name, value in given.items():
             if "\0" in value:
-                raise ValueError(f"the value of {name} holds a zero character, which no program can be given")
+                raise ValueError(
+                    f"the value of {name} contains a NUL character, which no program argument can hold"
+                )
         return self._place.sub(lambda found: _quoted(given[found[1]]), self.text)
 
     def _check(self, names: Sequence[str]) -> None:
@@ -54,24 +56,24 @@ class ShellTemplate:
         places = {found.start(): found[1] for found in self._place.finditer(self.text)}
         for name in names:
             if name not in places.values():
-                raise ValueError(
-                    f"the variable {name} does not occur: {{{name}}} in the command is its place"
-                )
+                raise ValueError(f"the variable {name} is not used: put {{{name}}} into the command")
         for at, reason in reasons(self.text, sorted(places)).items():
-            raise ValueError(f"{{{places[at]}}} stands {reason}, where a value cannot be quoted safely")
+            raise ValueError(f"{{{places[at]}}} is {reason}, where a value cannot be quoted safely")
 
 
 def _variable(declared: str) -> Variable:
     name, has_default, default = declared.partition("=")
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{declared!r} declares no variable: that is a name of letters, digits and _, or name=default"
+            f"{declared!r} is not a variable: use a name of letters, digits and _, or name=default"
         )
     if "\0" in default:
-        raise ValueError(f"the default of {name} holds a zero character, which no program can be given")
+        raise ValueError(
+            f"the default of {name} contains a NUL character, which no program argument can hold"
+        )
     return Variable(name, default if has_default else None)
 
 
 def _quoted(value: str) -> str:
-    """Always in quotes: a bare 2 before ``>``, or a bare ``if`` where a command begins, would not be data."""
+    """Quote even simple values: a bare 2 before ``>``, or a bare ``if`` at the start of a command, would not be data."""
     return "'" + value.replace("'", "'\\''") + "'"

@@ -39,7 +39,7 @@ def test_a_message_that_does_not_fit_is_refused_whole_and_the_next_one_fits(tmp_
 def test_a_folder_that_cannot_be_made_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("a file stands in the way")
     session = SessionManager(directory=tmp_path / "sessions", cwd="/src/shop")
-    with pytest.raises(SessionError, match=r"cannot be made: .*NEWEL_HOME"):
+    with pytest.raises(SessionError, match=r"cannot be created: .*NEWEL_HOME"):
         session.append_message(UserMessage("hello"))
     assert not session.has_data()
 

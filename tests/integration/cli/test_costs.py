@@ -85,15 +85,15 @@ def test_a_server_that_counts_no_tokens_cannot_be_limited_by_cost(with_model: Ma
     settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
     ran = newel("--max-cost", "5", "work")
     assert ran.returncode == 1
-    assert "does not report how many tokens" in ran.stdout + ran.stderr
+    assert "does not report token usage" in ran.stdout + ran.stderr
     assert len(newel.requests) == 1
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("input_price = 1\n", "input_price and output_price have to be set together"),
-        ("cache_read_price = 1\n", "cache_read_price and cache_write_price need"),
+        ("input_price = 1\n", "input_price and output_price must be set together"),
+        ("cache_read_price = 1\n", "cache_read_price and cache_write_price require"),
         ("input_price = -1\noutput_price = 1\n", ">= 0"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_long_output_reaches_the_model_in_part_and_the_rest_can_be_read(
     assert len(text) < 30_200
     assert text.startswith("stdout:\n1\n2\n3\n")
     assert text.endswith("40000\nstderr:\n\nexit code: 0")
-    found = re.search(r"\[… [\d,]+ characters left out here; the whole result is in (\S+) …\]", text)
+    found = re.search(r"\[… [\d,]+ characters omitted; the whole result is in (\S+) …\]", text)
     assert found
     kept = Path(found[1])
     assert "\n".join(map(str, range(1, 40_001))) in kept.read_text()

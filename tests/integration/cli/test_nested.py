@@ -57,7 +57,7 @@ def test_an_agent_under_review_does_not_keep_its_own_changes(
     (newel.project / "a.txt").write_text("one\n")
     ran = newel("--approve", "review", "work")
     assert ran.returncode == 0, ran.stderr
-    assert "`newel keep` is for you to decide" in heard(newel)
+    assert "`newel keep` is a decision of the user" in heard(newel)
     assert (newel.project / "a.txt").read_text() == "one\n"
     assert newel("keep", "--all", "--yes").returncode == 0  # a person still can
     assert (newel.project / "a.txt").read_text() == "two\n"
@@ -68,7 +68,7 @@ def test_no_command_that_decides_works_for_an_agent(with_model: Make) -> None:
     tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in DECIDING)
     newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
     assert newel("work").returncode == 0
-    assert heard(newel).count("is for you to decide") == len(DECIDING)
+    assert heard(newel).count("is a decision of the user") == len(DECIDING)
     assert heard(newel).count("code 2") == len(DECIDING)
 
 
@@ -106,7 +106,7 @@ def test_an_agent_starts_none_that_may_do_more(
     if is_allowed:
         assert "The inner one is done." in heard(newel)
     else:
-        assert f"An agent that works with --approve {above} has started this" in heard(newel)
+        assert f"An agent with --approve {above} has started this" in heard(newel)
         assert "code 2" in heard(newel)
         assert not (newel.project / "inner.txt").exists()
 
@@ -132,7 +132,7 @@ def test_what_an_agent_left_running_decides_nothing_later(with_model: Make, tmp_
     assert newel("--approve", "review", "work").returncode == 0
     (tmp_path / "go").touch()
     wait_until((tmp_path / "over").exists, "the late command")
-    assert "is for you to decide" in (tmp_path / "said").read_text()
+    assert "is a decision of the user" in (tmp_path / "said").read_text()
     assert (newel.project / "a.txt").read_text() == "one\n"
 
 
@@ -151,4 +151,4 @@ def test_a_yes_to_a_command_is_none_to_the_agent_that_it_starts(with_model: Make
         print(json.dumps(answer), file=process.stdin, flush=True)
         assert any(json.loads(line)["type"] == "agent_end" for line in process.stdout)
         process.stdin.close()
-    assert "An agent that works with --approve ask has started this" in heard(newel)
+    assert "An agent with --approve ask has started this" in heard(newel)

@@ -57,7 +57,7 @@ def test_an_export_holds_no_secret_unless_it_is_asked_for(options: list[str], ne
     done = newel("export", identity, *options)
     assert [name for name, secret in SECRETS.items() if secret in plain(done.stdout)] == []
     assert "It says [masked]" in plain(done.stdout)
-    assert done.stderr == f"newel: {len(SECRETS)} secret values masked; --unmasked keeps them.\n"
+    assert done.stderr == f"newel: {len(SECRETS)} secret values masked. Use --unmasked to keep them.\n"
     whole = newel("export", identity, *options, "--unmasked")
     assert [name for name, secret in SECRETS.items() if secret not in plain(whole.stdout)] == []
     assert whole.stderr == ""
@@ -71,7 +71,7 @@ def test_an_export_from_a_conversation_holds_none_either(newel: Newel) -> None:
         terminal.send("go\r")
         terminal.wait_for("It says")
         terminal.send("/export talk.md\r")
-        terminal.wait_for("secret values masked; --unmasked keeps them.")
+        terminal.wait_for("secret values masked. Use --unmasked to keep them.")
         terminal.send("/export --unmasked whole.md\r")
         terminal.wait_for("Written: " + str(newel.project / "whole.md"))
     finally:

@@ -78,7 +78,7 @@ def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a=b", "é", "x" * 65, "a\nb"])
 def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="cannot be a name"):
+    with pytest.raises(ConfigError, match="is not a valid name"):
         save_host(tmp_path, name, "box")
     with pytest.raises(ConfigError, match="no host named"):
         save_host(tmp_path, "box", None)
@@ -172,8 +172,8 @@ def test_whose_model_works_on_a_host_is_decided_as_the_documentation_says(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (Flags(through="run"), "give the host too"),
-        (Flags(host="x", through="auto", base_url="http://x"), "Give one of them"),
+        (Flags(through="run"), "requires --host"),
+        (Flags(host="x", through="auto", base_url="http://x"), "Use only one of them"),
     ],
 )
 def test_a_way_to_the_model_that_cannot_be_meant_is_refused(tmp_path: Path, flags: Flags, words: str) -> None:

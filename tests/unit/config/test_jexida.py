@@ -72,21 +72,21 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
     )
     loaded = load_remote(path)
     assert list(loaded.settings.routines) == ["logs"]
-    filled = loaded.settings.routines["logs"].template().filled({"name": "web"})
+    filled = loaded.settings.routines["logs"].template().fill({"name": "web"})
     assert filled == "docker logs -n '100' 'web'"
     quoted, unused = loaded.warnings
     assert quoted == (
-        f"{path}, line 3: routines.quoted: {{name}} stands inside quotes, where a value cannot be quoted safely. "
-        "It is left out."
+        f"{path}, line 3: routines.quoted: {{name}} is inside quotes, where a value cannot be quoted safely. "
+        "It is ignored."
     )
-    assert unused.startswith(f"{path}, line 4: routines.unused: the variable name does not occur")
+    assert unused.startswith(f"{path}, line 4: routines.unused: the variable name is not used")
 
 
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
         (b'[connection]\nhost = "a', 2, "nterminated|Expected|Illegal"),
-        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is no UTF-8 text"),
+        (b"[connection]\n\nuser = \xff\n", 3, "byte 0xff is not UTF-8 text"),
         (b"[model]\n[model]\n", 2, "twice"),
         (b"\n\nrubbish\n", 3, "Expected"),
     ],

@@ -86,7 +86,7 @@ def test_what_the_file_cannot_say_is_refused_with_its_place(tmp_path: Path, line
 
 def test_a_misspelt_variable_is_not_as_if_it_were_unset(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"no setting 'NEWEL_REVIEW_MAX_SESSION'.*NEWEL_REVIEW_MAX_SESSIONS"
+        ConfigError, match=r"'NEWEL_REVIEW_MAX_SESSION' is not a setting.*NEWEL_REVIEW_MAX_SESSIONS"
     ):
         load(tmp_path, NEWEL_REVIEW_MAX_SESSION="3")
 

@@ -116,7 +116,7 @@ def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
         ('[remote.connection]\nport = "x"', r"config\.toml: remote\.connection\.port: Expected"),
         (
             '[remote.routines]\nok = {cmd = "df"}\nlogs = {cmd = "logs {name}", variables = ["lines"]}',
-            r"config\.toml: remote\.routines\.logs: the variable lines does not occur.*Correct the file",
+            r"config\.toml: remote\.routines\.logs: the variable lines is not used.*Correct the file",
         ),
         (
             '[remote.routines]\n"my logs" = {cmd = "df", variables = [3]}',

@@ -67,7 +67,7 @@ def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> No
     write(shop / "AGENTS.md", line * 1000)
     write(shop / "api" / "AGENTS.md", "never reached")
     root, leaf = find(shop / "api")
-    text, _, note = root.text.partition("\n[Cut here")
+    text, _, note = root.text.partition("\n[Truncated")
     assert len(text) <= MAX_BYTES
     assert text.endswith(line)
     assert root.size - root.cut == len(text)
@@ -90,7 +90,7 @@ def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], ca
         assert sum(each.size - each.cut for each in found) <= cap
         for each in found:
             each.text.encode()
-            assert bool(each.cut) == ("[Cut here" in each.text)
+            assert bool(each.cut) == ("[Truncated" in each.text)
 
 
 def test_a_file_that_is_no_utf8_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_file_that_is_no_utf8_is_read_as_far_as_it_can_be(tmp_path: Path) -> N
 def test_a_cut_inside_a_character_leaves_no_broken_one(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "é" * 100)
     [found] = find(tmp_path, max_bytes=33)
-    assert found.text.startswith("é" * 16 + "\n[Cut")
+    assert found.text.startswith("é" * 16 + "\n[Truncated")
 
 
 def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_the_listing_of_a_large_folder_is_cut_and_says_so(tmp_path: Path) -> Non
         (tmp_path / f"{number:04}").touch()
     text = attached(tmp_path).extracted_text or ""
     assert text.count("\n") == MAX_ENTRIES + 1
-    assert text.endswith("0499\n[12 further entries are left out.]")
+    assert text.endswith("0499\n[12 more entries are omitted.]")
 
 
 def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_large_text_is_cut_and_says_so(tmp_path: Path) -> None:
     attachment = attached(tmp_path / "log")
     text = attachment.extracted_text or ""
     assert len(text) < 263_000
-    assert "a line of the log\n\n[Cut here: the last" in text
-    assert "of 360,000 bytes are left out" in text
+    assert "a line of the log\n\n[Truncated: the last" in text
+    assert "of 360,000 bytes are omitted" in text
     assert attachment.size == 360_000
 
 
@@ -193,7 +193,7 @@ def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
     assert len(result.attachments) == MAX_ATTACHMENTS
     assert f" {MAX_ATTACHMENTS - 1}.md @{MAX_ATTACHMENTS}.md @" in result.text
     [note] = result.notes
-    assert f"{MAX_ATTACHMENTS}.md, and what is named after it, was not attached" in note
+    assert f"{MAX_ATTACHMENTS}.md and the files named after it were not attached" in note
 
 
 @given(

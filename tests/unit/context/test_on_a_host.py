@@ -101,4 +101,4 @@ async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_
                 await load_templates([WorkspaceFolder(far, far.root)])
     assert (expanded.text, expanded.attachments) == (PROMPT, [])
     [note] = expanded.notes
-    assert "Not all that the prompt names was attached." in note
+    assert "Not all files that the prompt names were attached." in note

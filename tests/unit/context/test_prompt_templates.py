@@ -93,7 +93,7 @@ def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Pat
     assert api["inside"].expand() == "Review."
     for refused in (api["outside"], web["diary"]):
         assert refused.body == ""
-        assert "out of the project" in refused.description
+        assert "outside the project" in refused.description
         with pytest.raises(
             WorkspaceError, match=f"{refused.name}.md is a link to a file outside the project"
         ):

@@ -54,13 +54,16 @@ def texts(messages: list[AppMessage]) -> list[str]:
 @pytest.mark.parametrize(
     ("broken", "found"),
     [
-        (b"\0" * 5000 + b"\n", ["line 3: it cannot be read"]),
-        (b"garbage\xff\xfe\n", ["line 3: it cannot be read"]),
-        (b'{"type":"message","message":{"role":"user"}}\n', ["line 3: it cannot be read"]),
-        (b"[" * 100_000 + b"\n", ["line 3: it cannot be read"]),
+        (b"\0" * 5000 + b"\n", ["line 3: cannot be read"]),
+        (b"garbage\xff\xfe\n", ["line 3: cannot be read"]),
+        (b'{"type":"message","message":{"role":"user"}}\n', ["line 3: cannot be read"]),
+        (b"[" * 100_000 + b"\n", ["line 3: cannot be read"]),
         (b'"text"\n{}\n5\n', ["line 3: ", "line 4: ", "line 5: "]),
-        (b'{"type":"branch","from":"lost"}\n', ["line 3: it branches from a message that is not there"]),
-        (ONE, ["line 3: it repeats an earlier message"]),
+        (
+            b'{"type":"branch","from":"lost"}\n',
+            ["line 3: ignored: it branches from a message that does not exist"],
+        ),
+        (ONE, ["line 3: skipped: it repeats an earlier message"]),
         (b"\n\r\n \t\n", []),
         (b'{"type":"from-the-future","x":[1]}\n', []),
     ],
@@ -105,7 +108,7 @@ def test_without_metadata_the_name_of_the_file_tells_who_it_is(directory: Path, 
         "2025-10-12T10:00:00.000Z",
         ["one"],
     )
-    assert session.damage == ["line 1: there is no metadata; id and time are taken from the file's name"]
+    assert session.damage == ["line 1: metadata is missing; id and time are taken from the file's name"]
 
 
 def test_two_messages_with_one_id_are_both_kept(directory: Path) -> None:
@@ -176,7 +179,7 @@ def test_a_torn_end_is_kept_beside_the_file_and_only_removed_for_writing(
     path = file_of(directory, whole, line("two")[:-9])
     torn = path.with_name(path.name + ".torn")
 
-    assert read_session(path).damage == [f"line 3: it is cut off after {len(line('two')) - 9} bytes"]
+    assert read_session(path).damage == [f"line 3: cut off after {len(line('two')) - 9} bytes"]
     session = opened(continue_=True)
     assert not torn.exists()
     session.append_message(UserMessage("three"))

@@ -135,9 +135,9 @@ def test_a_session_that_is_not_there_or_not_unique_is_refused_in_words(opened: O
         session = opened()
         said(session, "hello")
         session.close()
-    with pytest.raises(SessionError, match="There is no session whose id begins with 'nothing'"):
+    with pytest.raises(SessionError, match="has an id that starts with 'nothing'"):
         opened(session="nothing")
-    with pytest.raises(SessionError, match="There is no session file"):
+    with pytest.raises(SessionError, match="does not exist"):
         opened(session="/nowhere/at/all.jsonl")
     with pytest.raises(SessionError, match="id is empty"):
         opened(session="")

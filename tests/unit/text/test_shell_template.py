@@ -76,7 +76,7 @@ def run(shell: str, command: str, folder: Path) -> bytes:
 
 def given_to_program(template: str, values: Mapping[str, str], folder: Path) -> list[list[str]]:
     """The arguments of a command's program, in each shell."""
-    command = ShellTemplate(template, list(values)).filled(values)
+    command = ShellTemplate(template, list(values)).fill(values)
     return [run(shell, command, folder).decode().split("\0")[:-1] for shell in shells()]
 
 
@@ -113,7 +113,7 @@ def test_whatever_a_value_holds_the_program_is_given_exactly_that(tmp_path: Path
 def test_no_template_that_is_taken_lets_a_value_run(tmp_path: Path, template: str) -> None:
     declared = [name for name in "ab" if f"{{{name}}}" in template]
     try:
-        command = ShellTemplate(f"echo {template}", declared).filled({"a": RUNS_ANYHOW, "b": RUNS})
+        command = ShellTemplate(f"echo {template}", declared).fill({"a": RUNS_ANYHOW, "b": RUNS})
     except ValueError:
         return
     for shell in shells():
@@ -134,42 +134,42 @@ def test_no_template_that_is_taken_lets_a_value_run(tmp_path: Path, template: st
 )
 def test_what_people_write_is_taken(template: str) -> None:
     declared = [name for name in "ab" if f"{{{name}}}" in template]
-    filled = ShellTemplate(template, declared).filled({"a": "1", "b": "it's"})
+    filled = ShellTemplate(template, declared).fill({"a": "1", "b": "it's"})
     assert filled == template.replace("{a}", "'1'").replace("{b}", "'it'\\''s'")
 
 
 def test_only_what_is_declared_is_a_place() -> None:
     own = "docker ps --format '{{.Names}} {{name}}' | awk '{print}'; echo ${name} \\{name} {lines} {NAME}"
-    assert ShellTemplate(own).filled({}) == own
-    assert ShellTemplate(own + " {name}", ["name"]).filled({"name": "x"}) == own + " 'x'"
+    assert ShellTemplate(own).fill({}) == own
+    assert ShellTemplate(own + " {name}", ["name"]).fill({"name": "x"}) == own + " 'x'"
 
 
 def test_a_default_stands_in_for_a_value() -> None:
     template = ShellTemplate("tail -n {lines} {name}{end}", ["name", "lines=100", "end="])
     assert template.variables == (Variable("name"), Variable("lines", "100"), Variable("end", ""))
-    assert template.filled({"name": "a"}) == "tail -n '100' 'a'''"
-    assert template.filled({"name": "a", "lines": "5", "end": "=b"}) == "tail -n '5' 'a''=b'"
+    assert template.fill({"name": "a"}) == "tail -n '100' 'a'''"
+    assert template.fill({"name": "a", "lines": "5", "end": "=b"}) == "tail -n '5' 'a''=b'"
     with pytest.raises(KeyError):
-        template.filled({"lines": "5"})
+        template.fill({"lines": "5"})
 
 
 @pytest.mark.parametrize(
     ("text", "declared", "words"),
     [
-        ("echo {a} '{b}'", ["a", "b"], "{b} stands inside quotes, where a value cannot be quoted safely"),
-        ('echo "{a}"', ["a"], "{a} stands inside quotes"),
-        ("echo `echo {a}`", ["a"], "{a} stands inside backquotes"),
-        ("echo $((1 + {a}))", ["a"], "{a} stands inside arithmetic"),
-        ("echo ${x:-{a} }", ["a"], "{a} stands inside ${…}"),
-        ("echo # {a}", ["a"], "{a} stands in a comment"),
-        ("cat <<E\n{a}\nE", ["a"], "{a} stands behind <<"),
-        ("echo {b}", ["a"], "the variable a does not occur"),
-        ("echo ${a} {{a}}", ["a"], "the variable a does not occur"),
+        ("echo {a} '{b}'", ["a", "b"], "{b} is inside quotes, where a value cannot be quoted safely"),
+        ('echo "{a}"', ["a"], "{a} is inside quotes"),
+        ("echo `echo {a}`", ["a"], "{a} is inside backquotes"),
+        ("echo $((1 + {a}))", ["a"], "{a} is inside arithmetic"),
+        ("echo ${x:-{a} }", ["a"], "{a} is inside ${…}"),
+        ("echo # {a}", ["a"], "{a} is in a comment"),
+        ("cat <<E\n{a}\nE", ["a"], "{a} is behind <<"),
+        ("echo {b}", ["a"], "the variable a is not used"),
+        ("echo ${a} {{a}}", ["a"], "the variable a is not used"),
         ("echo {a}", ["a", "a=1"], "the variable a is declared twice"),
-        ("echo {a b}", ["a b"], "'a b' declares no variable"),
-        ("echo {}", [""], "'' declares no variable"),
-        ("echo {ä}", ["ä"], "'ä' declares no variable"),
-        ("echo {a}", ["a=\0"], "the default of a holds a zero character"),
+        ("echo {a b}", ["a b"], "'a b' is not a variable"),
+        ("echo {}", [""], "'' is not a variable"),
+        ("echo {ä}", ["ä"], "'ä' is not a variable"),
+        ("echo {a}", ["a=\0"], "the default of a contains a NUL character"),
     ],
 )
 def test_what_cannot_be_filled_safely_is_refused_in_words(text: str, declared: list[str], words: str) -> None:
@@ -178,5 +178,5 @@ def test_what_cannot_be_filled_safely_is_refused_in_words(text: str, declared: l
 
 
 def test_a_value_that_no_program_can_be_given_is_refused() -> None:
-    with pytest.raises(ValueError, match="the value of a holds a zero character"):
-        ShellTemplate("echo {a}", ["a"]).filled({"a": "x\0y"})
+    with pytest.raises(ValueError, match="the value of a contains a NUL character"):
+        ShellTemplate("echo {a}", ["a"]).fill({"a": "x\0y"})

@@ -109,7 +109,7 @@ async def run_routine(context: JexidaContext, typed: str) -> None:
     for name in routine.missing(values):
         values[name] = await _asked_for(context, routine, name)
     try:
-        command = routine.template.filled(values)
+        command = routine.template.fill(values)
     except ValueError as error:
         raise UsageError(f"Nothing was run: {error}.") from error
     await _remote(context, command)

@@ -228,7 +228,7 @@ async def export(context: CommandContext, target: str) -> None:
     export_session(data, path)
     context.say(f"Written: {path}", "whole")
     if masker.found:
-        context.say(masker.words())
+        context.say(masker.summary())
 
 
 def _free(workspace: Workspace, name: str) -> Path:
