@@ -21,7 +21,7 @@ class NoSuchQuestion(NewelError):
     """The question was already answered, or its run has ended."""
 
 
-class _PendingQuestion:
+class _AskedQuestion:
     def __init__(self, question: TabQuestion) -> None:
         self.question = question
         self.answered = anyio.Event()
@@ -33,7 +33,7 @@ class PendingQuestions:
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
-        self._pending: dict[str, _PendingQuestion] = {}
+        self._pending: dict[str, _AskedQuestion] = {}
 
     @property
     def pending(self) -> list[TabQuestion]:
@@ -41,7 +41,7 @@ class PendingQuestions:
 
     async def ask(self, question: TabQuestion) -> dict[str, Any]:
         """Show a question and wait for the answer; cancelled, it withdraws the question."""
-        asked = _PendingQuestion(msgspec.structs.replace(question, id=new_id()))
+        asked = _AskedQuestion(msgspec.structs.replace(question, id=new_id()))
         self._pending[asked.question.id] = asked
         self._on_change()
         try:

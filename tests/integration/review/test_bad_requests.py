@@ -49,7 +49,7 @@ class Case(NamedTuple):
                 return value
             case dict():
                 items = cast("dict[str, Any]", value).items()
-                return {name: self.fill(each) for name, each in items}
+                return {name: self.filled(each) for name, each in items}
             case _:
                 return value
 
@@ -216,7 +216,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[int, str]]] = [
 def test_a_request_that_cannot_be_carried_out_changes_nothing(
     case: Case, path: str, body: dict[str, Any], refusal: tuple[int, str]
 ) -> None:
-    assert case.refused("POST", case.fill(path), case.fill(body)) == refusal
+    assert case.refused("POST", case.filled(path), case.filled(body)) == refusal
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_request_that_cannot_be_carried_out_changes_nothing(
 def test_a_question_about_what_is_not_there_is_answered_so(
     case: Case, path: str, query: dict[str, Any], refusal: tuple[int, str]
 ) -> None:
-    assert case.refused("GET", case.fill(path), None, **query) == refusal
+    assert case.refused("GET", case.filled(path), None, **query) == refusal
 
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -264,7 +264,7 @@ BODIES: dict[str, tuple[bytes, tuple[int, str]]] = {
 @pytest.mark.parametrize("path", ["/run", "/edit", "/apply", "/save", CHECKPOINT, "/jobs/<job>/clarify"])
 def test_a_body_that_is_none_is_refused_before_anything_is_done(case: Case, path: str, body: str) -> None:
     data, refusal = BODIES[body]
-    found = case.refused("POST", case.fill(path), data)
+    found = case.refused("POST", case.filled(path), data)
     # A struct may refuse a field by its name before it comes to what is wrong behind it.
     assert found in {refusal, (422, "unprocessable")} if refusal[0] == 400 else found == refusal
 
