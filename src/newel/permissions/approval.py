@@ -77,8 +77,8 @@ KEEPS_CHANGING = (
     "it, or ask the user."
 )
 NOT_REVIEWED = (
-    "Not run: {path} is outside the project. In this run only files of the project can be changed, because the user reviews "
-    "each change before it takes effect."
+    "Not run: {path} was not changed, because it is outside the project. In this run only files of the project can be changed: "
+    "the user reviews each change before it takes effect."
 )
 CHANGED = "This call changed while it waited for approval. It would now do the following:"
 

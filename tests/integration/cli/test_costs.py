@@ -116,7 +116,7 @@ def test_what_a_summary_costs_counts_towards_the_limit(with_model: Make) -> None
         ("others", "", long),
     ]:
         script["scenarios"].append({"name": name, "trigger": trigger, "steps": [{"response": step}]})
-    script["scenarios"][0]["match"] = {"system": "You write the summary"}
+    script["scenarios"][0]["match"] = {"system": "You summarize a conversation"}
     newel = with_model(script)
     settings(newel, '[models."mock-model"]\ncontext_window = 8000\ninput_price = 2.0\noutput_price = 10.0\n')
     ran = newel("--max-cost", "2.5", "--json", "the first", "the second", "the third")
