@@ -43,10 +43,10 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
         workbench = await open_workbench(settings, stack, ephemeral=False)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workbench.run)
-            tabs = [await workbench.open_agent() for _ in range(count)]
+            tabs = [(await workbench.open_agent()).state for _ in range(count)]
             began = time.monotonic()
             for tab in tabs:
-                await workbench.start(tab.id, Contract(text="Run the steps.", max_turns=steps + 10))
+                await workbench.tab(tab.id).start(Contract(text="Run the steps.", max_turns=steps + 10))
             while any(  # noqa: ASYNC110 — a tenth of a second is nothing here
                 tab.status == "running" for tab in workbench.tabs
             ):

@@ -21,7 +21,6 @@ import msgspec
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent, Usage, UserMessage
 from newel.mcp.types import ServerStatus, ToolStatus
-from newel.runs.host_status import HostState
 from newel.runs.models import (
     Contract,
     LiveSnapshot,
@@ -34,6 +33,7 @@ from newel.runs.models import (
 )
 from newel.web import protocol as p
 from newel.web.http_schema import schemas_of
+from newel.workspace.ssh.host_monitor import HostState
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 

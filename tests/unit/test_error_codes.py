@@ -10,7 +10,7 @@ from newel.jobs.engine import JobCancelled, LeaseLost
 from newel.review.tracking.change_recorder import FileTooLarge
 from newel.review_jobs.errors import NoSuchJob, ReviewServiceError
 from newel.terminal.rpc.requests import InvalidRpcRequest
-from newel.workbench.board import TabServiceError
+from newel.workbench.tab_session import TabServiceError
 
 CODES: dict[type[NewelError], str] = {
     NewelError: "newel_error",

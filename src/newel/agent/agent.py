@@ -271,9 +271,11 @@ class Agent:
         """
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 
-    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+    async def answer(
+        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
+    ) -> AgentEnd:
         """``prompt`` with whole messages. With none, the model continues the conversation: after a failure, or after a run
-        that a crash interrupted.
+        that a crash interrupted. ``transport`` replaces the agent's own for this run.
         """
         self._require_idle()
         state = self.state
@@ -289,7 +291,7 @@ class Agent:
         try:
             with anyio.CancelScope() as self._scope:
                 config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
-                await self.transport.run(tuple(state.messages), prompts, config, emit)
+                await (transport or self.transport).run(tuple(state.messages), prompts, config, emit)
         finally:
             state.end_run()
             self._scope = None

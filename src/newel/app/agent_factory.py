@@ -1,4 +1,4 @@
-"""The parts of an agent: settings → ground, model, tools, session."""
+"""The parts of an agent: settings → host, model, tools, session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Policy, Tool
-    from newel.app.hosts import ExecutionHost
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
@@ -27,32 +26,33 @@ if TYPE_CHECKING:
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for."""
+    """The options of the command line."""
 
     flags: Flags
     cwd: Path
     prompts: list[str] = []
     quiet: bool = False
-    """Whether nothing but the answers is shown."""
+    """Whether only the answers are shown."""
     answers_to: Path | None = None
-    """A file that the answers are written to as well."""
+    """A file to which the answers are also written."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False
     system_prompt: str | None = None
     simple: bool = False
     echo: bool = False
-    """Whether a plain screen repeats the prompts, for a reader who did not type them."""
+    """Whether a plain screen repeats the prompts, for readers who did not type them."""
 
 
 def open_sessions(
     settings: Settings, project: str, *, ephemeral: bool
 ) -> Callable[[str | None], SessionManager]:
-    """Opens a session by its id, or begins one."""
+    """Opens a session by its id, or a new one."""
     from newel.session.manager import SessionManager
 
     def open_session(session: str | None) -> SessionManager:
@@ -67,7 +67,7 @@ def open_sessions(
 
 
 @asynccontextmanager
-async def opened(
+async def open_agent(
     settings: Settings,
     options: AgentOptions,
     ask: Ask | None,
@@ -75,14 +75,14 @@ async def opened(
     *,
     wait_for_tools: bool = True,
 ) -> AsyncGenerator[CodingAgent]:
-    """A coding agent from settings, and its connections and files closed afterwards. MCP servers are waited for, or
-    their tools come when they come; their questions go to ``elicit``.
+    """A coding agent from settings; its connections and files are closed afterwards. It waits for its MCP servers, or adds
+    their tools as they connect; their questions go to ``elicit``.
 
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.agent.events import ErrorEvent
     from newel.app import mcp_servers
-    from newel.app.hosts import open_ground
+    from newel.app.hosts import open_host
     from newel.app.model_resolver import open_model
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
@@ -91,42 +91,43 @@ async def opened(
     enter(settings.approve, attended=ask is not None)
     recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
+        host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         stack.callback(recorders.close)
-        model = await stack.enter_async_context(open_model(settings, ground))
-        place = AgentContext(
-            ground=ground,
-            folder=ground.name,
+        model = await stack.enter_async_context(open_model(settings, host))
+        context = AgentContext(
+            host=host,
+            folder=host.name,
             session=SessionManager(
                 directory=settings.home / "sessions",
-                cwd=ground.name,
+                cwd=host.name,
                 continue_=options.continue_,
                 session=options.session,
                 ephemeral=options.ephemeral,
             ),
-            open_session=open_sessions(settings, ground.name, ephemeral=options.ephemeral),
+            open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
             ask=ask,
             recorders=recorders,
         )
-        agent = await build_agent(settings, model, place, manner=options.system_prompt)
+        agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
 
-        async def tell(words: str) -> None:
-            await agent.emit(ErrorEvent(code="connection", message=words))
+        async def notify(message: str) -> None:
+            await agent.emit(ErrorEvent(code="connection", message=message))
 
-        await stack.enter_async_context(ground.telling(tell))
-        if mcp_servers.are_named(settings):
-            tools = mcp_servers.joined_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
+        if host.monitor is not None:
+            await stack.enter_async_context(host.monitor.notices(notify))
+        if mcp_servers.has_servers(settings):
+            tools = mcp_servers.add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
             await stack.enter_async_context(tools)
         yield agent
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an agent works and what it may: its folder on a ground, the session that keeps its conversation, how it finds
-    another one, who is asked, who hears of each event before anybody else, and what records its changes of files.
+    """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``ask`` for approvals,
+    ``journal`` for each event before any subscriber sees it, and the recorders of its file changes.
     """
 
-    ground: ExecutionHost
+    host: ExecutionHost
     folder: str
     session: SessionManager
     open_session: Callable[[str | None], SessionManager]
@@ -136,14 +137,13 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def build_agent(
-    settings: Settings, in_use: ResolvedModel, place: AgentContext, *, manner: str | None = None
+    settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` stands in for what Newel tells the model about its manner."""
+    """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.boundaries import guarded, places_of
-    from newel.app.workspace_factory import open_workspaces
+    from newel.app.workspace_factory import guarded, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
     from newel.context.instructions import describe
     from newel.context.shortening import Shortener
@@ -151,35 +151,37 @@ async def build_agent(
     from newel.tools import coding_tools
 
     model = in_use.model
-    open_folder = partial(place.ground.workspace, place.folder)
-    places = await open_workspaces(settings, model, place.recorders, open_folder)
-    judge = places_of(settings, place.ground, places)
+    open_folder = partial(context.host.workspace, context.folder)
+    workspaces = await open_workspaces(settings, model, context.recorders, open_folder)
+    secret_paths = secret_paths_of(settings, context.host, workspaces)
     tools = coding_tools(
-        guarded(places.works_in, judge), timeout=settings.bash_timeout, room=settings.max_result * 9 // 10
+        guarded(workspaces.works_in, secret_paths),
+        timeout=settings.bash_timeout,
+        room=settings.max_result * 9 // 10,
     )
-    instructions, templates = await _what_is_said(settings, places.workspace)
+    instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(manner, tools, instructions, places, place.ground),
+        system_prompt=_system_prompt(manner, tools, instructions, workspaces, context.host),
         tools=tools,
         thinking=settings.thinking,
-        policy=_policy(settings, place, judge, tools if places.isolated else []),
+        policy=_policy(settings, context, secret_paths, tools if workspaces.isolated else []),
         limits=settings.limits,
         compact=compactor,
         check_cost=in_use.check_cost,
-        shorten=Shortener(place.ground.keep, settings.max_result),
+        shorten=Shortener(context.host.save_output, settings.max_result),
     )
     agent = CodingAgent(
         transport=ProviderTransport(in_use.provider),
         config=run_config,
-        workspace=places.workspace,
-        works_in=places.works_in,
-        attachable=Attachable(guarded(places.workspace, judge), judge.why_not_attached),
-        session=place.session,
-        open_session=place.open_session,
-        journal=place.journal,
+        workspace=workspaces.workspace,
+        works_in=workspaces.works_in,
+        attachable=Attachable(guarded(workspaces.workspace, secret_paths), secret_paths.why_not_attached),
+        session=context.session,
+        open_session=context.open_session,
+        journal=context.journal,
         list_models=in_use.server.models,
         describe_model=in_use.describe,
         where=in_use.where,
@@ -188,7 +190,7 @@ async def build_agent(
         approve=settings.approve,
         instructions=describe(instructions),
     )
-    places.attend(agent)
+    workspaces.attend(agent)
     agent.secrets = lambda: _secrets(settings)
     return agent
 
@@ -211,16 +213,16 @@ def _secrets(settings: Settings) -> list[str]:
     return [*found, endpoint.api_key] if endpoint and endpoint.api_key else found
 
 
-async def _what_is_said(
+async def _load_instructions(
     settings: Settings, project: Workspace
 ) -> tuple[list[Instructions], dict[str, Template]]:
-    """The instructions and templates of the user, who is here, and of the project, which may be elsewhere."""
+    """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
     from newel.context.prompt_templates import load_templates
     from newel.workspace.local import LocalWorkspace
 
-    home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
+    home = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet
     prompts = [
         WorkspaceFolder(home, f"{settings.home}/prompts"),
         WorkspaceFolder(project, f"{project.root}/.newel/prompts"),
@@ -230,31 +232,35 @@ async def _what_is_said(
     ), await load_templates(prompts)
 
 
-def _policy(settings: Settings, place: AgentContext, judge: SecretPaths, reviewed: list[Tool]) -> Policy:
+def _policy(
+    settings: Settings, context: AgentContext, secret_paths: SecretPaths, reviewed: list[Tool]
+) -> Policy:
     from newel.permissions.approval import approval_policy
 
     names = [tool.spec.name for tool in reviewed]
-    return approval_policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
+    return approval_policy(
+        settings.approve, ask=context.ask, folder=context.folder, reviewed=names, places=secret_paths
+    )
 
 
 def _system_prompt(
     manner: str | None,
     tools: list[Any],
     instructions: list[Any],
-    places: WorkspaceFactory,
-    ground: ExecutionHost,
+    workspaces: WorkspaceFactory,
+    host: ExecutionHost,
 ) -> str:
     import time
 
     from newel.context.system_prompt import system_prompt
 
     return system_prompt(
-        cwd=places.works_in.root,
-        copy_of=places.workspace.root if places.isolated else None,
+        cwd=workspaces.works_in.root,
+        copy_of=workspaces.workspace.root if workspaces.isolated else None,
         tools=[tool.spec for tool in tools],
         instructions=instructions,
-        os_name=ground.system,
-        shell=ground.shell,
+        os_name=host.system,
+        shell=host.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
     )

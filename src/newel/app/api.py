@@ -1,4 +1,4 @@
-"""What other programs call."""
+"""The public Python API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from newel.agent.errors import ConfigError
-from newel.app.agent_factory import AgentOptions, opened
+from newel.app.agent_factory import AgentOptions, open_agent
 from newel.config.settings import Flags, load_settings
 
 if TYPE_CHECKING:
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
 
 MAX_OUTPUT: Final = 4096
-"""Tokens that the answer to ``chat`` may have."""
+"""Output tokens of ``chat``."""
 
 _learned: Final[dict[tuple[str, str], ServerCompat]] = {}
-"""What the model of a server is asked with, by its address and name, so that ``chat`` is refused once, not each time."""
+"""Compatibility flags by server address and model, so that ``chat`` is refused once, not each time."""
 
 
 def chat(
     messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, model: str | None = None
 ) -> dict[str, Any]:
-    """One question to the configured model, as plain as can be: no agent, no retry.
+    """Send one request to the configured model, without an agent and without retries.
 
-    ``messages`` and ``tools`` are OpenAI's. A server that refuses the name of the output limit is asked again under the
-    other name, or without a limit. Returns the server's answer as it is. Raises ``ConfigError`` if no
+    ``messages`` and ``tools`` are OpenAI's. If a server refuses the parameter for the output limit, the request is repeated with the
+    other parameter, or without a limit. Returns the server's JSON unchanged. Raises ``ConfigError`` if no
     server or model is configured and the HTTP client's errors if the server refuses or cannot be reached.
     """
     import httpx2
@@ -60,16 +60,16 @@ def chat(
         payload,
         headers={"Authorization": f"Bearer {key}"} if key else {},
         timeout=120.0,
-        trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
+        trust_env=not is_loopback(base_url),  # no proxy for this machine itself
     )
-    if not answer.is_success:  # the client's own words would show a password in the URL
-        words = f"{redact_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
-        raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
+    if not answer.is_success:  # the client's own message would show a password in the URL
+        message = f"{redact_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
+        raise httpx2.HTTPStatusError(message, request=answer.request, response=answer)
     return answer.json()
 
 
 def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
-    """Ask with a limit of the output, under another name or without it where the server refuses that name."""
+    """Post with an output limit; if the server refuses its parameter, with the other one or without."""
     import httpx2
 
     from newel.agent.ports import Model, ModelRequest
@@ -118,4 +118,4 @@ def open_coding_agent(
         ephemeral=ephemeral,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return opened(settings, options, ask)
+    return open_agent(settings, options, ask)

@@ -1,4 +1,4 @@
-"""The agent for one host: its settings, its connection, the way to its model, and the conversation."""
+"""Composes jexida: settings, connection, model backend, session and terminal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.app.hosts import SSH_CONFIG
-from newel.app.trusting import ignored_words, is_news
+from newel.app.trusting import has_undecided_server, ignored_message
 from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 from newel.config.settings import Flags, Settings, load_settings
 from newel.permissions.nested import enter
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from newel.app.lazy_host import RemoteHost
     from newel.terminal.jexida.ports import ModelBackend
+    from newel.workspace.ssh.lazy_connection import LazyConnection
 
 
 NO_HOST = f"""\
-No host is set, so there is nothing to connect to. Name one:
+No host is set. Name one:
   jexida --host HOST                       a host, or a name of ~/.ssh/config
 or write it into ~/{NAME}:
   [connection]
@@ -34,7 +34,7 @@ or write it into ~/{NAME}:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for; None is unsaid. ``ssh_config`` is a file that ssh reads instead of the user's."""
+    """The options of the command line. ``ssh_config`` is a file that ssh reads instead of the user's."""
 
     flags: Flags = Flags()
     host: str | None = None
@@ -50,83 +50,85 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral: bool = False
 
 
-def run(asked: Options) -> int:
-    """Talk with the person until they leave; returns the exit code. Raises ``NewelError`` where nothing can begin."""
-    newel = load_settings(asked.flags, cwd=Path.cwd(), environ=os.environ)
-    if asked.config is not None and not asked.config.exists():
-        raise ConfigError(f"There is no file {asked.config}.")
+def run(options: Options) -> int:
+    """Run the conversation; returns the exit code. Raises ``NewelError`` if it cannot start."""
+    newel = load_settings(options.flags, cwd=Path.cwd(), environ=os.environ)
+    if options.config is not None and not options.config.exists():
+        raise ConfigError(f"The file {options.config} does not exist.")
     enter(newel.approve, attended=True)
-    loaded = load_remote(asked.config or Path.home() / NAME, newel.remote)
-    remote = _with(loaded.settings, asked)
-    if remote.model.through == "api" and is_news(newel) and newel.ignored is not None:
-        loaded.warnings.append(ignored_words(newel.ignored))
+    loaded = load_remote(options.config or Path.home() / NAME, newel.remote)
+    remote = _with(loaded.settings, options)
+    if remote.model.through == "api" and has_undecided_server(newel) and newel.ignored is not None:
+        loaded.warnings.append(ignored_message(newel.ignored))
     if remote.connection.host is None:
         for warning in loaded.warnings:
-            print(f"jexida: {sanitize(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
-        remote = _with(remote, _asked_for_host(asked))
-    return anyio.run(_run, newel, remote, loaded.warnings, asked)
+            print(f"jexida: {sanitize(warning)}", file=sys.stderr)  # noqa: T201 — it may be the reason
+        remote = _with(remote, _enter_host(options))
+    return anyio.run(_run, newel, remote, loaded.warnings, options)
 
 
-def _asked_for_host(asked: Options) -> Options:
-    """The same with a host that the person at the terminal names. Raises ``ConfigError`` if nobody does."""
+def _enter_host(options: Options) -> Options:
+    """The same with a host that the user enters. Raises ``ConfigError`` if they do not."""
     from newel.workspace.ssh.target import Target
 
-    named = ""
+    entered = ""
     if all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         sys.stderr.write(
-            "No host is set. Which host should jexida look after (host, user@host or a name of ~/.ssh/config)? "
+            "No host is set. Which host should jexida connect to (host, user@host or a name of ~/.ssh/config)? "
         )
         sys.stderr.flush()
-        named = sys.stdin.readline().strip()
-    if not named:
+        entered = sys.stdin.readline().strip()
+    if not entered:
         raise ConfigError(NO_HOST)
-    there = Target.parse(named)
-    kept = f'Keep it: write [connection] and host = "{there.host}" into ~/{NAME}.'
-    print(sanitize(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
+    there = Target.parse(entered)
+    hint = f'To save it, write [connection] and host = "{there.host}" into ~/{NAME}.'
+    print(sanitize(hint), file=sys.stderr)  # noqa: T201 — for the user
     return msgspec.structs.replace(
-        asked,
+        options,
         host=there.host,
-        user=there.user or asked.user,
-        port=there.port or asked.port,
-        directory=there.path or asked.directory,
+        user=there.user or options.user,
+        port=there.port or options.port,
+        directory=there.path or options.directory,
     )
 
 
-async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Options) -> int:
+async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], options: Options) -> int:
     from importlib.metadata import version
 
-    from newel.app.lazy_host import recorded, remote_host
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.agent import JexidaAgent
+    from newel.terminal.jexida.remote_host import RemoteHost, recorded
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
     from newel.terminal.ui.echo import Unechoed
+    from newel.workspace.ssh.lazy_connection import LazyConnection
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
-    assert there.host is not None  # noqa: S101 — ``run`` asks for it
+    assert there.host is not None  # noqa: S101 — ``run`` makes sure of it
     target = Target(there.host, there.user, there.port, there.directory)
     routines = {
         name: Routine(name, each.description, each.template()) for name, each in remote.routines.items()
     }
-    ssh_config = asked.ssh_config or os.environ.get(SSH_CONFIG)
+    ssh_config = options.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
         stack.enter_context(Unechoed())
-        host = await stack.enter_async_context(remote_host(target, config=ssh_config))
-        model, path = await _model(stack, newel, remote.model, host, asked)
+        connection = await stack.enter_async_context(LazyConnection.open(target, config=ssh_config))
+        host = RemoteHost(connection)
+        model, backend = await _open_model(stack, newel, remote.model, connection, options)
         session = stack.enter_context(
             SessionManager(
                 directory=newel.home / "sessions",
-                cwd=await host.project_name() if asked.continue_ else target.url,
-                continue_=asked.continue_,
-                session=asked.session,
-                ephemeral=asked.ephemeral,
+                cwd=await host.project_name() if options.continue_ else target.url,
+                continue_=options.continue_,
+                session=options.session,
+                ephemeral=options.ephemeral,
             )
         )
         talk = JexidaAgent(
             host,
-            path,
+            backend,
             model=model,
             user=there.user,
             routines=routines,
@@ -134,9 +136,9 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
             session=session,
         )
         if there.directory is not None and newel.record:
-            recorders = RecorderRegistry(None if asked.ephemeral else newel.home, noted=newel.home)
+            recorders = RecorderRegistry(None if options.ephemeral else newel.home, noted=newel.home)
             stack.callback(recorders.close)
-            host.opens = partial(recorded, talk, recorders)
+            host.open_workspace = partial(recorded, talk, recorders)
         return await run_jexida(
             talk,
             title=f"jexida {version('newel')}",
@@ -145,29 +147,37 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
         )
 
 
-async def _model(
-    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, host: RemoteHost, asked: Options
+async def _open_model(
+    stack: AsyncExitStack, newel: Settings, choice: ModelChoice, connection: LazyConnection, options: Options
 ) -> tuple[str, ModelBackend]:
-    from newel.app.remote_model import api_model, host_model
+    """The name of the model, and the way to it. Raises ``ConfigError`` and ``ProviderError``."""
+    from newel.terminal.jexida.model_backends import ApiModels, HostModels
 
-    if choice.through == "api":
-        return await stack.enter_async_context(api_model(newel, asked.model))
-    return await stack.enter_async_context(host_model(host, choice))
+    if choice.through != "api":
+        backend = HostModels(connection, choice)
+        stack.push_async_callback(backend.aclose)
+        return choice.name, backend
+    from newel.app.model_resolver import connect, find_endpoint, find_model
+
+    endpoint = await find_endpoint(newel)
+    client = connect(endpoint.base_url, endpoint.api_key)
+    stack.push_async_callback(client.aclose)
+    return options.model or await find_model(newel, endpoint, client), ApiModels(client)
 
 
-def _with(settings: RemoteSettings, asked: Options) -> RemoteSettings:
-    """The settings, and before them what the command line says."""
+def _with(settings: RemoteSettings, options: Options) -> RemoteSettings:
+    """The settings, overridden by the command line."""
     there, model = settings.connection, settings.model
     return msgspec.structs.replace(
         settings,
         connection=msgspec.structs.replace(
             there,
-            host=asked.host or there.host,
-            user=asked.user or there.user,
-            directory=asked.directory or there.directory,
-            port=asked.port or there.port,
+            host=options.host or there.host,
+            user=options.user or there.user,
+            directory=options.directory or there.directory,
+            port=options.port or there.port,
         ),
         model=msgspec.structs.replace(
-            model, name=asked.model or model.name, through=asked.through or model.through
+            model, name=options.model or model.name, through=options.through or model.through
         ),
     )

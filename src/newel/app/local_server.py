@@ -1,4 +1,4 @@
-"""Unconfigured servers of this machine: found by their ports, used if the user has agreed."""
+"""Discovery of model servers on this machine: found by their ports, used only if the user agreed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MOST_NAMES = 3
 
 
 class DiscoveredServer(msgspec.Struct, frozen=True, kw_only=True):
-    """``endpoint`` is the first server that the user has agreed to. ``undecided`` are those that the user was never asked
-    about, ``words`` why none of them is used, with what to do. ``facts`` is the same for a page that takes an address.
+    """``endpoint`` is the first server that the user agreed to, ``undecided`` are those that the user was never asked about.
+    ``message`` says why none is used and what to do in a terminal, ``page_message`` what to do in the page.
     """
 
     endpoint: EndpointSettings | None
     undecided: list[LocalServer]
-    words: str = ""
-    facts: str = ""
+    message: str = ""
+    page_message: str = ""
 
 
-async def look(home: Path) -> DiscoveredServer:
-    """Look for servers on the ports that are known."""
+async def discover_servers(home: Path) -> DiscoveredServer:
+    """Scan the known ports for servers."""
     from newel.providers.discovery import discover, strangers
 
     servers = await discover()
@@ -38,32 +38,34 @@ async def look(home: Path) -> DiscoveredServer:
     decisions = (
         {server.address: trust.is_trusted("", server.address) for server in servers} if servers else {}
     )
-    agreed = next((server for server in servers if decisions[server.address]), None)
-    if agreed is not None:
-        return DiscoveredServer(endpoint=endpoint_of(agreed), undecided=[])
+    trusted = next((server for server in servers if decisions[server.address]), None)
+    if trusted is not None:
+        return DiscoveredServer(endpoint=endpoint_of(trusted), undecided=[])
     undecided = [server for server in servers if decisions[server.address] is None]
-    told: list[str] = []
-    facts: list[str] = []
+    terminal: list[str] = []
+    page: list[str] = []
     for server in servers:
         reason = _unused(server, declined=decisions[server.address] is False)
-        told.append(f"{reason} To use it:\n  newel trust {server.address}")
-        facts.append(f"{reason} To use it, enter {server.base_url}.")
+        terminal.append(f"{reason} To use it:\n  newel trust {server.address}")
+        page.append(f"{reason} To use it, enter {server.base_url}.")
     for port, user in strangers():
         reason, address = _stranger(port, user), f"http://127.0.0.1:{port}/v1"
-        told.append(f"{reason} To use it all the same, set it: export LLM_BASE_URL={address}")
-        facts.append(f"{reason} To use it all the same, enter {address}.")
-    return DiscoveredServer(endpoint=None, undecided=undecided, words="\n".join(told), facts="\n".join(facts))
+        terminal.append(f"{reason} To use it anyway: export LLM_BASE_URL={address}")
+        page.append(f"{reason} To use it anyway, enter {address}.")
+    return DiscoveredServer(
+        endpoint=None, undecided=undecided, message="\n".join(terminal), page_message="\n".join(page)
+    )
 
 
 def endpoint_of(server: LocalServer) -> EndpointSettings:
-    """The server as one that was found. Only Ollama's own API tells which program answers."""
+    """The settings of a discovered server. Only Ollama's API identifies the program."""
     place = server.address.removeprefix("http://")
     found_as = f"Ollama at {place}" if _is_ollama(server) else f"the server at {place}, {server.name}'s port"
     return EndpointSettings(server.base_url, f"{server.name}, found on this machine", found_as=found_as)
 
 
 def describe(server: LocalServer) -> str:
-    """What answers, its address and its models, on one line."""
+    """The program, its address and its models, on one line."""
     models = [escape_line(name, 40) for name in server.models[:MOST_NAMES]]
     shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
     program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
@@ -88,4 +90,4 @@ def _unused(server: LocalServer, *, declined: bool) -> str:
 
 
 def _stranger(port: int, user: str) -> str:
-    return f"Port {port} of this machine belongs to another user ({user}), so it is not asked for models."
+    return f"Port {port} of this machine belongs to another user ({user}), so Newel does not contact it."

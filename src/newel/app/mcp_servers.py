@@ -1,4 +1,4 @@
-"""The MCP servers that the user and the project name, and their tools among those of an agent."""
+"""The MCP servers of the user and the project, and their tools for an agent."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from newel.mcp.manager import McpManager
     from newel.session.coding_agent import CodingAgent
 
-PATIENCE = 5.0
-"""Seconds that a run from the command line waits for its servers; the tools of a later one join it."""
+START_TIMEOUT_S = 5.0
+"""For the servers of a run from the command line; the tools of a slower one are added later."""
 
-QUIET = 1.5
-"""Seconds of this wait that go without a word."""
+QUIET_S = 1.5
+"""Of this wait without a message."""
 
 
-def are_named(settings: Settings) -> bool:
-    """Whether any file names servers: without one nothing of all this is loaded."""
+def has_servers(settings: Settings) -> bool:
+    """Whether any file names servers: otherwise the MCP client is not loaded."""
     return any(file.exists() for file in files(home=settings.home, cwd=settings.cwd))
 
 
 def tool_servers(
     settings: Settings, *, on_change: Callable[[], None], sample: Sample | None
 ) -> tuple[McpManager, list[str]]:
-    """The servers, not started yet, and what a person should know of their files."""
+    """The servers, not started yet, and messages on problems with their configuration."""
     from newel.mcp.manager import McpManager
     from newel.mcp.trust import Trust
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
     trust = Trust(settings.home)
     enabled = [each for each in configs if not each.disabled]
-    if waiting := [each.name for each in enabled if not trust.is_trusted(each)]:
+    if untrusted := [each.name for each in enabled if not trust.is_trusted(each)]:
         problems.append(
-            f"MCP servers of this project wait for your trust: {', '.join(waiting)}. See `newel mcp list`."
+            f"MCP servers of this project need your trust: {', '.join(untrusted)}. See `newel mcp list`."
         )
-    started = [each.name for each in enabled if each.name not in waiting]
+    started = [each.name for each in enabled if each.name not in untrusted]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
     manager = McpManager(
@@ -60,9 +60,7 @@ def tool_servers(
 
 
 def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | None:
-    """A server's way to ask the model; None where it may not: it spends the user's money, so it goes unasked only where
-    everything else does.
-    """
+    """Lets servers query the model; None unless calls run without approval, as queries cost the user's money."""
     if settings.approve != "auto":
         return None
 
@@ -79,15 +77,15 @@ def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | No
 
 
 async def _ignore(_: object) -> None:
-    """Nobody watches the pieces."""
+    """Deltas have no subscriber."""
 
 
 @asynccontextmanager
-async def joined_tools(
+async def add_server_tools(
     settings: Settings, agent: CodingAgent, provider: Provider, elicit: Elicit | None, *, wait: bool
 ) -> AsyncGenerator[None]:
-    """The servers' tools join the agent's own, each server's when it is active; ``wait``: before anything else. What
-    servers ask in the course of a call goes to ``elicit``.
+    """Add the servers' tools to the agent's own as the servers start; ``wait`` for them first. Questions that servers ask during a
+    call go to ``elicit``.
     """
     import math
 
@@ -97,50 +95,52 @@ async def joined_tools(
     from newel.concurrency import background_tasks
 
     own = tuple(agent.state.tools)
-    told: set[str] = set()
-    send, news = anyio.create_memory_object_stream[str](math.inf)
+    reported: set[str] = set()
+    send, notices = anyio.create_memory_object_stream[str](math.inf)
 
     def join() -> None:
         agent.set_tools([*own, *manager.tools(elicit)])
-        for words in manager.notices():
-            if words not in told:
-                told.add(words)
-                send.send_nowait(words)
+        for notice in manager.notices():
+            if notice not in reported:
+                reported.add(notice)
+                send.send_nowait(notice)
 
-    async def tell() -> None:
-        async for words in news:
-            await agent.emit(ErrorEvent(code="mcp_tools_changed", message=words))
+    async def emit_notices() -> None:
+        async for notice in notices:
+            await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice))
 
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
     )
     for problem in problems:
-        _say(problem)
-    with send, news:
+        _print_notice(problem)
+    with send, notices:
         async with manager:
             if wait:  # no front end is subscribed to events yet
                 await _wait_for(manager)
-                while news.statistics().current_buffer_used:
-                    _say(news.receive_nowait())
-            async with background_tasks(tell):
+                while notices.statistics().current_buffer_used:
+                    _print_notice(notices.receive_nowait())
+            async with background_tasks(emit_notices):
                 yield
 
 
 async def _wait_for(manager: McpManager) -> None:
-    """Give the servers some time to start, and say so where it takes long."""
-    await manager.wait_started(QUIET)
+    """Give the servers some time to start, with a message if it takes long."""
+    await manager.wait_started(QUIET_S)
     if late := _starting(manager):
-        _say(f"Waiting up to {PATIENCE:g} s for {late} …")
-        await manager.wait_started(PATIENCE - QUIET)
+        _print_notice(f"Waiting up to {START_TIMEOUT_S:g} s for {late} …")
+        await manager.wait_started(START_TIMEOUT_S - QUIET_S)
     if late := _starting(manager):
-        _say(f"Going on without {late}, whose tools join as soon as they are there. See `newel mcp test`.")
+        _print_notice(
+            f"Continuing without {late}; its tools are added once it has started. See `newel mcp test`."
+        )
 
 
 def _starting(manager: McpManager) -> str:
-    """The servers that are not ready yet, in words."""
+    """Names the servers that are still starting."""
     names = [status.name for status in manager.statuses() if status.state == "starting"]
     return f"the tool server{'s' if len(names) > 1 else ''} {', '.join(names)}" if names else ""
 
 
-def _say(words: str) -> None:
-    print(f"newel: {sanitize(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know
+def _print_notice(message: str) -> None:
+    print(f"newel: {sanitize(message)}", file=sys.stderr, flush=True)  # noqa: T201 — for the user

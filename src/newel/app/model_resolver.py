@@ -1,4 +1,4 @@
-"""The model that agents ask: of a server that is set, of one on this machine, or of the host where they work."""
+"""Resolves the model: of a configured server, of a server on this machine, or of the agents' host."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from newel.providers.model_server import ModelServer, connect
 from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
-    from newel.app.host_programs import HostPrograms
-    from newel.app.hosts import ExecutionHost
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
+    from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.ssh.connection import SshConnection
 
 NAME_A_SERVER = """\
 For any OpenAI-compatible server:
@@ -40,28 +40,28 @@ To try Newel without a model:
 
 UNUSED = f"""\
 No model is configured.
-{{found}}
+{{message}}
 {NAME_A_SERVER}"""
 
 MOST_NAMES = 8
 
 
 class NoModelConfigured(ConfigError, code="nothing_found"):
-    """There is no server to ask. ``looked`` says what was looked for, without the commands that only a terminal takes."""
+    """There is no server. ``summary`` is the message without shell commands, for the page."""
 
-    def __init__(self, words: str, looked: str = "") -> None:
-        super().__init__(words)
-        self.looked = looked or words
+    def __init__(self, message: str, summary: str = "") -> None:
+        super().__init__(message)
+        self.summary = summary or message
 
 
 class NoModelOnHost(NoModelConfigured, code="nothing_there"):
-    """A host has none."""
+    """The host has no model."""
 
 
 class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """``provider`` asks ``server``, again where that is worth it. ``name`` is the model's, ``small_name`` that of one for
-    summaries, where the settings name one of this server. ``where`` describes the model's location; it is empty for a server
-    that was configured. ``is_on_host`` is whether that is the host where agents work.
+    """``provider`` sends requests to ``server``, and retries them. ``name`` is the model's, ``small_name`` that of the model for
+    summaries, if configured. ``where`` describes the model's location; it is empty for a configured server. ``is_on_host``
+    means that the model runs on the agents' host.
     """
 
     server: ModelServer
@@ -73,13 +73,13 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     is_on_host: bool = False
 
     def describe(self, name: str) -> Model:
-        """What is known of one of the server's models."""
+        """One of the server's models, with its configured properties."""
         facts = self.facts.get(name, ModelFacts())
         return Model(name, self.server.name, facts.context_window, facts.max_output)
 
     async def check_cost(self, model: Model) -> None:
-        """Raises ``ConfigError`` if a limit of cost would limit nothing, because nobody knows what the model, or the one for
-        summaries, costs.
+        """Raises ``ConfigError`` if a cost limit cannot be enforced, because the price of the model, or of the one for
+        summaries, is unknown.
         """
         for name in dict.fromkeys([model.id, self.small_name or model.id]):
             facts = self.facts.get(name)
@@ -87,7 +87,7 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             raise ConfigError(
                 f"The price of the model {name} of {model.provider} is unknown, so --max-cost cannot be enforced. "
-                f'Set [models."{name}"] input_price and output_price (US dollars for a million tokens) in toml, '
+                f'Set [models."{name}"] input_price and output_price (US dollars for a million tokens) in config.toml, '
                 "or leave the limit out."
             )
 
@@ -101,11 +101,11 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_model(settings: Settings, ground: ExecutionHost) -> AsyncGenerator[ResolvedModel]:
-    """What the settings choose for work on a ground. Raises ``ConfigError`` and ``ProviderError``."""
+async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[ResolvedModel]:
+    """The model for work on a host, by the settings. Raises ``ConfigError`` and ``ProviderError``."""
     async with AsyncExitStack() as stack:
-        if settings.host_model is not None and ground.programs is not None:
-            yield await _of_host(settings, settings.host_model, ground.programs, stack)
+        if settings.host_model is not None and host.connection is not None:
+            yield await _of_host(settings, settings.host_model, host.connection, stack)
         else:
             yield await _of_settings(settings, stack)
 
@@ -116,7 +116,7 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ResolvedMod
     stack.push_async_callback(server.aclose)
     return ResolvedModel(
         server=server,
-        provider=_asking(server, settings),
+        provider=_provider(server, settings),
         name=await find_model(settings, endpoint, server),
         facts=settings.models,
         small_name=settings.small_model,
@@ -125,33 +125,33 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ResolvedMod
 
 
 async def _of_host(
-    settings: Settings, wanted: HostModel, there: HostPrograms, stack: AsyncExitStack
+    settings: Settings, requested: HostModel, connection: SshConnection, stack: AsyncExitStack
 ) -> ResolvedModel:
-    """The small model of the settings is one of the server's that they name, so that it is not asked for here."""
-    server = server_on(there, wanted.through, wanted.port)
+    """Without a small model: the configured one belongs to the configured server."""
+    server = server_on(connection, requested.through, requested.port)
     stack.push_async_callback(server.aclose)
     try:
-        name = model_on(await server.models(), wanted, there.place)
+        name = model_on(await server.models(), requested, connection.place)
     except (ProviderError, NoModelOnHost) as error:
-        if wanted.is_asked_for:
+        if requested.is_asked_for:
             raise
         try:
             return await _of_settings(settings, stack)
         except NoModelConfigured as nothing:
-            lacking = f"{there.place} has no model to ask. {error}\n"
-            raise NoModelConfigured(f"{lacking}{nothing}", f"{lacking}{nothing.looked}") from error
+            lacking = f"{connection.place} has no usable model. {error}\n"
+            raise NoModelConfigured(f"{lacking}{nothing}", f"{lacking}{nothing.summary}") from error
     return ResolvedModel(
         server=server,
-        provider=_asking(server, settings),
+        provider=_provider(server, settings),
         name=name,
         facts=settings.models,
-        where=f"on {there.host} ({server.way})",
+        where=f"on {connection.host} ({server.way})",
         is_on_host=True,
     )
 
 
-def _asking(server: ModelServer, settings: Settings) -> Provider:
-    """The server, asked again where that is worth it, its answers priced as the settings say."""
+def _provider(server: ModelServer, settings: Settings) -> Provider:
+    """The server with retries, and with the prices of the settings."""
     from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
 
@@ -160,39 +160,41 @@ def _asking(server: ModelServer, settings: Settings) -> Provider:
     return PricingProvider(provider, rates) if rates else provider
 
 
-def server_on(there: HostPrograms, through: Through, port: int) -> RemoteOllama | OllamaCli:
-    """The client of a host's Ollama, which uses the connection that is there."""
+def server_on(connection: SshConnection, through: Through, port: int) -> RemoteOllama | OllamaCli:
+    """The client of a host's Ollama, over an open connection."""
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
 
-    return OllamaCli(there) if through == "run" else RemoteOllama(there.tunnel, there, port=port)
+    return (
+        OllamaCli(connection) if through == "run" else RemoteOllama(connection.tunnel, connection, port=port)
+    )
 
 
-def model_on(names: list[str], wanted: HostModel, place: str) -> str:
-    """The model that is wanted, else the only one of a host. Raises ``NoModelOnHost`` if it has none, and ``ConfigError`` if it
-    is not clear which.
+def model_on(names: list[str], requested: HostModel, place: str) -> str:
+    """The requested model, else the only one of a host. Raises ``NoModelOnHost`` if it has none, and ``ConfigError`` if it has
+    several.
     """
     if not names:
         raise NoModelOnHost(f"Ollama on {place} has no model. Get one there: ollama pull llama3.2")
-    if wanted.name is None and len(names) > 1:
+    if requested.name is None and len(names) > 1:
         raise ConfigError(
-            "No model is chosen. Use --model, or write [remote.model] name = … into toml. "
+            "No model is chosen. Use --model, or write [remote.model] name = … into config.toml. "
             f"Ollama on {place} has: {_listed(names)}."
         )
-    return wanted.name or names[0]
+    return requested.name or names[0]
 
 
 async def find_endpoint(settings: Settings) -> EndpointSettings:
-    """What is configured, else the first local server that answers and that the user trusts. Raises ``NoModelConfigured``."""
+    """The configured server, else the first local one that answers and that the user trusts. Raises ``NoModelConfigured``."""
     if settings.endpoint is not None:
         return settings.endpoint
-    from newel.app.local_server import look
+    from newel.app.local_server import discover_servers
     from newel.app.trusting import trust_command
 
-    found = await look(settings.home)
-    if found.endpoint is not None:
-        return found.endpoint
-    nothing = [UNUSED.format(found=found.words) if found.words else NOTHING_CONFIGURED]
+    discovered = await discover_servers(settings.home)
+    if discovered.endpoint is not None:
+        return discovered.endpoint
+    nothing = [UNUSED.format(message=discovered.message) if discovered.message else NOTHING_CONFIGURED]
     if lonely := [name for name in ("LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL") if os.environ.get(name)]:
         verb = "is" if len(lonely) == 1 else "are"
         nothing.append(f"{' and '.join(lonely)} {verb} set, but LLM_BASE_URL is not.")
@@ -200,7 +202,7 @@ async def find_endpoint(settings: Settings) -> EndpointSettings:
         nothing.append(
             f"To use the server that the .env of this folder names:\n  {trust_command(settings.ignored)}"
         )
-    raise NoModelConfigured("\n".join(nothing), found.facts or _looked_for())
+    raise NoModelConfigured("\n".join(nothing), discovered.page_message or _looked_for())
 
 
 def _looked_for() -> str:
@@ -211,36 +213,34 @@ def _looked_for() -> str:
 
 
 async def find_model(settings: Settings, endpoint: EndpointSettings, server: ModelServer) -> str:
-    """The model that is configured, else the only one that the server has, or a local server's first."""
+    """The configured model, else the server's only one, or the first of a local server."""
     if settings.model:
         return settings.model
     names = await server.models()
     if len(names) == 1 or (names and endpoint.found_as):
         return names[0]
-    offer = _listed(names) if names else "it names none"
+    offer = _listed(names) if names else "no models"
     raise ConfigError(
         f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
     )
 
 
-def warn_of_strangers(settings: Settings) -> None:
-    """Tell a person which server of a project is not used, or that one which they may not know of makes calls need their
-    approval.
-    """
-    if words := notice_of_strangers(settings):
-        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — a person must know
+def warn_of_project_server(settings: Settings) -> None:
+    """Warn of a project's server that is ignored, or that makes calls need approval because only the project names it."""
+    if message := project_server_notice(settings):
+        print(f"newel: {message}", file=sys.stderr)  # noqa: T201 — for the user
 
 
-def notice_of_strangers(settings: Settings) -> str:
-    """See ``warn_of_strangers``; empty if there is nothing to tell."""
+def project_server_notice(settings: Settings) -> str:
+    """See ``warn_of_project_server``; empty if there is nothing to report."""
     if settings.ignored is not None:
-        from newel.app.trusting import ignored_words, is_news
+        from newel.app.trusting import has_undecided_server, ignored_message
 
-        return ignored_words(settings.ignored) if is_news(settings) else ""
+        return ignored_message(settings.ignored) if has_undecided_server(settings) else ""
     if settings.origins.get("approve") == ONLY_DOTENV and settings.endpoint:
         shown = redact_url(settings.endpoint.base_url)
-        words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        return f"{sanitize(words)} (--approve auto lifts that)"
+        message = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        return f"{sanitize(message)} (--approve auto lifts that)"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A workbench without a model, and the server that its user names in the page: for this process, kept nowhere."""
+"""A workbench without a model, and a server that its user names in the page, for this process only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSET = "No model is set up yet. Choose Set up a model, then try again."
 
 
 class NoServer:
-    """Fulfils ``ModelServer`` where there is none."""
+    """Fulfils ``ModelServer`` if there is none."""
 
     name = "none"
     way = None
@@ -42,12 +42,12 @@ class NoServer:
 
 
 def no_model(settings: Settings) -> ResolvedModel:
-    nobody = NoServer()
-    return ResolvedModel(server=nobody, provider=nobody, name="", facts=settings.models)
+    server = NoServer()
+    return ResolvedModel(server=server, provider=server, name="", facts=settings.models)
 
 
 class CurrentModel:
-    """A ``Provider`` that asks whichever model is in use now; a request that was made for none is made for that one."""
+    """A ``Provider`` that delegates to the model in use now, also requests without a model."""
 
     def __init__(self, in_use: Callable[[], ResolvedModel]) -> None:
         self._in_use = in_use
@@ -62,8 +62,8 @@ class CurrentModel:
 async def connect_named(
     settings: Settings, base_url: str, api_key: str | None, model: str | None, stack: AsyncExitStack
 ) -> ResolvedModel | list[str]:
-    """The server at an address that the user named, which ``stack`` closes; the names of its models where it has several and
-    none was chosen. Raises ``ConfigError`` for an address that no key may be sent to, and ``ProviderError``.
+    """The server at an address, which ``stack`` closes; or the names of its models, if it has several and none was chosen. Raises
+    ``ConfigError`` for an invalid or insecure address, and ``ProviderError``.
     """
     from newel.providers.retry import Retrying
 
@@ -71,12 +71,12 @@ async def connect_named(
     scheme = base_url.partition("://")[0].lower()
     if scheme not in {*HTTP, *OLLAMA}:
         raise ConfigError(
-            "An address begins with http://, https:// or ollama://, like http://127.0.0.1:11434/v1."
+            "The address must begin with http://, https:// or ollama://, like http://127.0.0.1:11434/v1."
         )
     if not scheme.endswith("https") and not is_loopback(base_url):
         raise ConfigError(
-            f"{redact_url(base_url)} is another machine, and what is sent there could be read on the way. Use its https:// "
-            "address, or set LLM_BASE_URL before the start if you mean it."
+            f"{redact_url(base_url)} is another machine, and the connection would not be encrypted. Use its https:// address, "
+            "or set LLM_BASE_URL before the start to use it anyway."
         )
     async with AsyncExitStack() as undo:
         server = connect(base_url, api_key or None)
@@ -86,7 +86,7 @@ async def connect_named(
             if len(names) > 1:
                 return names
             if not names:
-                raise ConfigError(f"{redact_url(base_url)} names no model. Write the name of one.")
+                raise ConfigError(f"{redact_url(base_url)} lists no models. Enter the name of one.")
             model = names[0]
         stack.push_async_exit(undo.pop_all())
     return ResolvedModel(server=server, provider=Retrying(server), name=model, facts=settings.models)

@@ -1,4 +1,4 @@
-"""What the user has configured as a secret, wherever: no export may hold it."""
+"""The secrets that the user has configured: exports must not contain them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from newel.workspace.process.environment import is_secret
 
 
 def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> list[str]:
-    """Of the environment, of Newel's folder ``home``, whether or not it is in use, and of tool servers. Never raises."""
-    found = secret_values(environ)
+    """The secrets of the environment, of Newel's folder ``home``, and of tool servers. Never raises."""
+    secrets = secret_values(environ)
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        found += _in_settings(tomllib.loads(read_regular(home / "config.toml").decode()))
+        secrets += _in_settings(tomllib.loads(read_regular(home / "config.toml").decode()))
     servers, _ = load_servers(home=home, cwd=cwd)
     for server in servers:
-        found += [*secret_values(server.env), *secret_values(server.headers)]
-    return found
+        secrets += [*secret_values(server.env), *secret_values(server.headers)]
+    return secrets
 
 
 def _in_settings(table: Mapping[str, Any]) -> Iterator[str]:

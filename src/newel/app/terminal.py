@@ -1,4 +1,4 @@
-"""The agent in a terminal, and without one."""
+"""Composes the agent with a front end: the terminal, JSON mode or print mode."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.agent_factory import AgentOptions, opened
-from newel.app.model_resolver import warn_of_strangers
+from newel.app.agent_factory import AgentOptions, open_agent
+from newel.app.model_resolver import warn_of_project_server
 from newel.config.settings import Settings, load_settings
 from newel.terminal.command_names import in_a_shell
 from newel.terminal.ui.echo import Unechoed, can_draw
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
-    """Carry out what the command line asked for; returns the exit code. ``unechoed`` ends where what is typed is not for a
-    prompt at the bottom.
+    """Run the command line; returns the exit code. ``unechoed`` hides what is typed before the prompt is drawn, and ends if none
+    will be.
     """
-    # Loading makes many objects and no garbage: looking for some meanwhile costs a twentieth of the start.
+    # Loading creates many objects and no garbage: collecting meanwhile costs a twentieth of the start.
     gc.disable()
     import anyio
 
@@ -35,11 +35,11 @@ def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
 
     settings = load()
     if settings.ignored is not None or settings.endpoint is None:
-        from newel.app.trusting import can_ask, settled
+        from newel.app.trusting import ask_for_trust, can_ask
 
         if can_ask(settings):
             unechoed.end()
-            settings = settled(settings, load)
+            settings = ask_for_trust(settings, load)
     if _will_draw_prompt(settings, options):
         unechoed.begin()
     else:
@@ -61,12 +61,12 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         )
     if (options.quiet or options.answers_to) and (interactive or json_in):
         raise UsageError("--quiet and --output are for a prompt on the command line.")
-    warn_of_strangers(settings)
+    warn_of_project_server(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
     called = in_a_shell(settings.host)
-    async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
+    async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:
@@ -122,18 +122,18 @@ def _approver() -> Approver:
 
 
 def _needed(approver: Approver | None) -> Approver:
-    assert approver is not None  # noqa: S101 — made wherever a person can answer
+    assert approver is not None  # noqa: S101 — created wherever a user can answer
     return approver
 
 
 def _is_report(options: AgentOptions) -> bool:
-    """Whether standard output gets all that happens: a person looks at it, or a log of everything was asked for."""
+    """Whether standard output gets all events: it is a terminal, or the user wants a full log."""
     asked_for = options.flags.renderer == "console" or options.echo
     return not options.quiet and (asked_for or sys.stdout.isatty())
 
 
 def _answers(screen: str, options: AgentOptions) -> Answers:
-    """Where answers go beside the screen that shows the run."""
+    """Where answers go besides the screen."""
     from newel.terminal.renderers.base import text_stdout
     from newel.terminal.ui.answers import Answers
 
@@ -164,7 +164,7 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
 
 
 def header(agent: CodingAgent) -> str:
-    """Where a conversation takes place, in a line; below it, what is wrong with its session's file."""
+    """The version, folder, model and settings on one line; below it, damage to the session's file."""
     from importlib.metadata import version
 
     from newel.review.tracking.recording_workspace import RecordingWorkspace
@@ -186,18 +186,18 @@ def header(agent: CodingAgent) -> str:
 
 
 MAX_PIPED = 16 * 1024 * 1024
-"""Bytes of standard input that a prompt may take along."""
+"""Bytes of standard input in a prompt."""
 
 
 async def _read_stdin() -> str:
-    """Standard input to its end. A pipe that nobody closes would wait for ever, so say what is awaited."""
+    """Read standard input to its end. A pipe may stay open forever, so say what Newel is waiting for."""
     import select
 
     if not select.select([sys.stdin], [], [], 2.0)[0]:
-        print("newel: waiting for standard input to end (close it with < /dev/null)", file=sys.stderr)  # noqa: T201 — a person waits
+        print("newel: waiting for standard input to end (close it with < /dev/null)", file=sys.stderr)  # noqa: T201 — for the user
     data = sys.stdin.buffer.read(MAX_PIPED + 1)
     if len(data) > MAX_PIPED:
         raise ConfigError(
-            f"Standard input has more than {MAX_PIPED:,} bytes. Put it into a file and name that."
+            f"Standard input has more than {MAX_PIPED:,} bytes. Put it into a file, and name the file in the prompt."
         )
     return data.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Asks the user, once and before anything else, whether a model server that they did not configure may be used."""
+"""Asks the user, once and at the start, whether to trust a model server that they did not configure."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ if TYPE_CHECKING:
     from newel.providers.discovery import LocalServer
 
 TRIES: Final = 3
-"""How often a question is asked again if the answer is neither yes nor no."""
+"""Attempts to get a yes or no."""
 
 CONSEQUENCE: Final = (
-    "It gets what you type and every file that the agent reads, and decides what the agent does."
+    "It receives what you type and every file that the agent reads, and decides what the agent does."
 )
 
 
 def can_ask(settings: Settings) -> bool:
-    """Whether a person sits at all three standard streams; JSON mode talks to a program."""
+    """Whether all three standard streams are a terminal, and no program is driving Newel in JSON mode."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return settings.renderer != "json" and all(stream.isatty() for stream in streams)
 
 
-def settled(settings: Settings, load: Callable[[], Settings]) -> Settings:
-    """The settings after the user was asked what is undecided. ``load`` reads them again. Raises ``ConfigError``.
+def ask_for_trust(settings: Settings, load: Callable[[], Settings]) -> Settings:
+    """The settings after the user has decided about unknown servers. ``load`` reads them again. Raises ``ConfigError``.
 
-    Call it outside of an event loop: it waits for the terminal, and Ctrl+C has to end that.
+    Call it outside of an event loop: it blocks on the terminal, and Ctrl+C must interrupt it.
     """
     ignored = settings.ignored
-    if ignored and ignored.address and is_news(settings):
+    if ignored and ignored.address and has_undecided_server(settings):
         answer = _ask(_question_of_folder(settings, ignored), default=False)
         if answer is not None:
             _remember(settings.home, ignored.folder, ignored.address, trusted=answer)
-            settings = load()  # with what stands there now: another address is another decision
+            settings = load()  # the file may have changed: another address is another decision
     if settings.endpoint is None and settings.host_model is None:
         settings = _with_local_server(settings)
     return settings
 
 
 def _remember(home: Path, folder: str, address: str, *, trusted: bool) -> None:
-    """Keep an answer. Where that fails only the trust of a folder does not hold: it is read again from the file."""
+    """Save an answer. A failure matters only for the trust of a folder, which is read again from the file."""
     try:
         ServerTrust(home).decide(folder, address, trusted=trusted)
     except ConfigError as error:
         if folder and trusted:
             raise
-        sys.stderr.write(f"newel: Your answer is not remembered. {sanitize(str(error))}\n")
+        sys.stderr.write(f"newel: Your answer could not be saved. {sanitize(str(error))}\n")
 
 
-def is_news(settings: Settings) -> bool:
-    """Whether a server was ignored that would be used now, and the user has not declined it."""
+def has_undecided_server(settings: Settings) -> bool:
+    """Whether a server is ignored that would be used now, and that the user has not declined."""
     has_other = settings.host_model is not None and settings.host_model.is_asked_for
     return settings.ignored is not None and not settings.ignored.declined and not has_other
 
@@ -66,11 +66,11 @@ def _with_local_server(settings: Settings) -> Settings:
     import anyio
     import msgspec
 
-    from newel.app.local_server import endpoint_of, look
+    from newel.app.local_server import discover_servers, endpoint_of
 
-    found = anyio.run(look, settings.home)
-    endpoint = found.endpoint
-    for server in found.undecided:
+    discovered = anyio.run(discover_servers, settings.home)
+    endpoint = discovered.endpoint
+    for server in discovered.undecided:
         answer = _ask(_question_of_machine(server), default=server.is_owned)
         if answer is None:
             break
@@ -81,10 +81,10 @@ def _with_local_server(settings: Settings) -> Settings:
     return settings if endpoint is None else msgspec.structs.replace(settings, endpoint=endpoint)
 
 
-def ignored_words(ignored: IgnoredServer) -> str:
-    """What was ignored, and how to use it, on one line."""
+def ignored_message(ignored: IgnoredServer) -> str:
+    """The ignored server and how to use it, on one line."""
     if not ignored.address:
-        return f"{_dotenv(ignored)} names a model server at no valid address; it is ignored"
+        return f"{_dotenv(ignored)} names a model server with an invalid address; it is ignored"
     return (
         f"{_dotenv(ignored)} {_names(ignored)} {ignored.address}; it is ignored, because you have not trusted it "
         f"in this folder. To use it: {trust_command(ignored)}"
@@ -92,13 +92,13 @@ def ignored_words(ignored: IgnoredServer) -> str:
 
 
 def trust_command(ignored: IgnoredServer) -> str:
-    """What to type to trust the server of a folder."""
+    """The command that trusts the server of a folder."""
     here = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
     return escape_invisible(shlex.join(["newel", "trust", *here, ignored.address]))
 
 
 def _names(ignored: IgnoredServer) -> str:
-    """How the file came to name its server: many hold a key of OpenAI that is meant for the application."""
+    """How the file names its server: many contain an OpenAI key that is meant for the application."""
     by_key = " (by OPENAI_API_KEY)" if ignored.address == OPENAI_URL else ""
     return f"names the model server{by_key}"
 
@@ -115,7 +115,7 @@ def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
     lines.append(CONSEQUENCE)
     if settings.endpoint is not None:
         instead = f"{redact_url(settings.endpoint.base_url)} ({settings.endpoint.origin})"
-        lines.append(f"If not, your own is used: {escape_line(instead)}")
+        lines.append(f"Otherwise Newel uses your own: {escape_line(instead)}")
     lines.append("Use it in this folder from now on?")
     return "\n".join(lines)
 
@@ -131,7 +131,7 @@ def _question_of_machine(server: LocalServer) -> str:
 
 
 def _ask(question: str, *, default: bool) -> bool | None:
-    """Put a question to the person at the terminal; None if there is no answer."""
+    """Ask a question at the terminal; None if there is no answer."""
     import anyio
 
     from newel.terminal.ui.line_reader import LineReader
@@ -141,7 +141,7 @@ def _ask(question: str, *, default: bool) -> bool | None:
     text = f"{question} {choices} "
     sys.stderr.write(text)
     sys.stderr.flush()
-    # Who has just typed the command may go on typing: that is no answer.
+    # Type-ahead is not an answer.
     text = f"\n{unsent}\n{text}" if (unsent := anyio.run(until_quiet, LineReader(sys.stdin.fileno()))) else ""
     for _ in range(TRIES):
         sys.stderr.write(text)

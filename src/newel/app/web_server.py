@@ -1,4 +1,4 @@
-"""The agents of a folder in the browser: engine, agents, tool servers and web server put together."""
+"""Composes the workbench of a folder and its web server."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.app.model_resolver import notice_of_strangers, warn_of_strangers
+from newel.app.model_resolver import project_server_notice, warn_of_project_server
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
 if TYPE_CHECKING:
+    from newel.app.workbench_agents import WorkbenchAgentFactory
+    from newel.jobs.engine import Engine
+    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.service import ReviewService
     from newel.web.access import ServerAccess
     from newel.workbench.workbench import Workbench
 
 
 class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for. ``token`` is the one to be used; None for the one that the project keeps, which
-    ``new_token`` replaces.
-    """
+    """The options of the command line. Without ``token`` the project's saved token is used, which ``new_token`` replaces."""
 
     flags: Flags
     cwd: Path
@@ -39,7 +41,7 @@ class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_workbench(options: WebOptions) -> int:
-    """Serve until somebody ends it; returns the exit code."""
+    """Serve until the process is asked to end; returns the exit code."""
     gc.disable()  # loading makes many objects and no garbage
     import anyio
 
@@ -56,114 +58,153 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
     from newel.web.ports import ServerInfo
     from newel.web.server import serve
 
-    warn_of_strangers(settings)
-    token = choose_token(options.bind, options.token, partial(_kept_token, settings, options))
+    warn_of_project_server(settings)
+    token = choose_token(options.bind, options.token, partial(_choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
-    door = ServerAccess(token=token, host=listener.host, port=listener.port)
+    access = ServerAccess(token=token, host=listener.host, port=listener.port)
     closing = anyio.Event()
     async with AsyncExitStack() as stack:
         stack.callback(listener.close)
-        place = door.url.partition("#")[0]
-        workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral, place=place)
-        about = ServerInfo(
+        address = access.url.partition("#")[0]
+        workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral, address=address)
+        info = ServerInfo(
             newel=version("newel"),
             project=workbench.folder,
             approve=settings.approve,
             ephemeral=options.ephemeral,
-            notice=notice_of_strangers(settings),
+            notice=project_server_notice(settings),
         )
         app = create_app(
             workbench,
-            about=about,
-            door=door,
+            info=info,
+            access=access,
             closing=closing,
-            relay=workbench.crew.provider,
-            desk=workbench.desk,
+            relay=workbench.factory.provider,
+            open_review=workbench.review,
         )
         gc.freeze()
         gc.enable()
         async with background_tasks() as tasks:
 
             def announce() -> None:
-                _announce(door)
+                _announce(access)
                 if options.open_browser:
-                    _open_browser(door.url)
-                tasks.start_soon(workbench.run)  # only now: what it loads first takes its time
+                    _open_browser(access.url)
+                tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
 
             await serve(app, listener, announce=announce, closing=closing)
 
 
-def _kept_token(settings: Settings, options: WebOptions) -> str:
-    """The token of this project; a new one where nothing is to be kept, or can be."""
+def _choose_saved_token(settings: Settings, options: WebOptions) -> str:
+    """The token of this project; a new one if none is to be saved, or can be."""
     from hashlib import sha256
 
-    from newel.web.saved_token import kept_token
+    from newel.web.saved_token import load_token
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)
     project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
     path = settings.home / "web" / f"{sha256(os.fsencode(project)).hexdigest()[:32]}.token"
     try:
-        return kept_token(path, new=options.new_token)
+        return load_token(path, new=options.new_token)
     except OSError as error:
-        words = (
-            f"newel: the page's token is not kept, so a restart needs a new address: {error.strerror}: {path}"
-        )
-        print(words, file=sys.stderr)  # noqa: T201 — a person must know
+        message = f"newel: The page's token cannot be saved, so a restart needs a new address: {error.strerror}: {path}"
+        print(message, file=sys.stderr)  # noqa: T201 — for the user
         return secrets.token_urlsafe(24)
 
 
 async def open_workbench(
-    settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, place: str = ""
+    settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, address: str = ""
 ) -> Workbench:
-    """The workbench of a folder, with all that it needs open until ``stack`` closes. ``place`` is told to who wants to
-    open it a second time. Where there is no model it opens all the same: one can be named later. Raises ``ConfigError`` and
-    ``EngineError``.
+    """The workbench of a folder; ``stack`` closes all its parts. A second process that opens the folder is told ``address``.
+    It opens without a model, too: the user can name one later. Raises ``ConfigError`` and ``EngineError``.
     """
-    from newel.app.hosts import open_ground
+    from newel.app.hosts import open_host
     from newel.app.review_limits import review_limits
-    from newel.app.review_service import open_desk
-    from newel.app.workbench_agents import open_crew
+    from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
-    ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
-    directory = None if ephemeral else journal_folder(settings.home, ground.name)
+    host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+    directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))
-    engine.leave_note(place)
-    feed = await stack.enter_async_context(EventHub(engine))
-    crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=ephemeral, attended=True))
-    workbench = await Workbench.open_with(
-        engine,
-        feed,
-        crew,
-        crew.servers,
-        folder=ground.name,
-        home=settings.home,
-        open_desk=partial(open_desk, settings, crew, engine, limits, ephemeral=ephemeral),
-        line=ground.line,
+    engine.leave_note(address)
+    hub = await stack.enter_async_context(EventHub(engine))
+    factory = await stack.enter_async_context(
+        open_agent_factory(settings, host, ephemeral=ephemeral, attended=True)
     )
-    await stack.enter_async_context(ground.telling(workbench.note))
-    crew.servers_changed = lambda: workbench.tell("servers")
+    workbench = await Workbench.open(
+        engine,
+        hub,
+        factory,
+        factory.servers,
+        folder=host.name,
+        home=settings.home,
+        open_review=partial(_open_review, settings, factory, engine, limits, ephemeral=ephemeral),
+        monitor=host.monitor,
+    )
+    if host.monitor is not None:
+        await stack.enter_async_context(host.monitor.notices(workbench.record_notice))
+    factory.servers_changed = lambda: workbench.notify("servers")
     return workbench
 
 
+async def _open_review(
+    settings: Settings,
+    factory: WorkbenchAgentFactory,
+    engine: Engine,
+    limits: ReviewLimits,
+    *,
+    ephemeral: bool,
+) -> ReviewService:
+    """Call it before a worker claims jobs of ``engine``. The factory closes the ledger. Raises ``LedgerError`` and
+    ``EngineError``.
+    """
+    from newel.agent.ports import RunConfig
+    from newel.agent.transform import Transformer
+    from newel.app.workspace_factory import project_secret_paths
+    from newel.review_jobs.dependencies import ReviewDependencies
+    from newel.review_jobs.service import ReviewService
+    from newel.review_jobs.tracing_engine import TracedEngine, Traces
+    from newel.workspace.process.runner import OutputLimits
+
+    workspace = factory.host.workspace(factory.host.name, OutputLimits())
+    project = (await factory.recorders.recorder_of(workspace)).project
+    traces = (
+        None
+        if ephemeral
+        else Traces(engine, settings.home / "traces", project.workspace.name, factory.secrets)
+    )
+    return await ReviewService.open(
+        ReviewDependencies(
+            engine=TracedEngine(engine, traces) if traces else engine,
+            ledger=project.ledger,
+            workspace=project.workspace,
+            saver=project.saver,
+            checkpoints=project.checkpoints,
+            provider=factory.provider,
+            config=RunConfig(model=factory.in_use.model, transform=Transformer(), thinking=settings.thinking),
+            limits=limits,
+            traces=traces,
+            places=project_secret_paths(settings, factory.host, project.workspace.root),
+        )
+    )
+
+
 def _open_browser(url: str) -> None:
-    """Beside everything else: some browsers, those of a terminal above all, keep their caller waiting until they end."""
+    """In a thread: some browsers, above all those of a terminal, block their caller until they end."""
     import webbrowser
     from threading import Thread
 
     Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 
-def _announce(door: ServerAccess) -> None:
+def _announce(access: ServerAccess) -> None:
     try:
-        print(door.url, flush=True)  # noqa: T201 — a person, or the program that started us, waits for it
+        print(access.url, flush=True)  # noqa: T201 — the user, or the program that started us, waits for it
     except OSError as error:
-        words = (
-            f"newel: the address could not be written to standard output: {error.strerror}. It is {door.url}"
-        )
-        print(words, file=sys.stderr)  # noqa: T201 — as above
+        message = f"newel: The address could not be written to standard output: {error.strerror}. It is {access.url}"
+        print(message, file=sys.stderr)  # noqa: T201 — as above

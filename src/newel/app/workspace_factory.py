@@ -1,8 +1,10 @@
-"""Where an agent works: the user's folder, with or without a record of what is done there, or a copy of it."""
+"""The workspaces of an agent: the user's folder, recorded or not, or a copy of it; and the files that its tools may open."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from newel.review.tracking.recording_workspace import RecordingWorkspace, Unrecorded
@@ -13,19 +15,21 @@ if TYPE_CHECKING:
 
     from newel.agent.ports import Model
     from newel.config.settings import Settings
+    from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
+    from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.tracked import TrackedWorkspace
 
     OpenFolder = Callable[[OutputLimits], TrackedWorkspace]
-    """Opens the folder that an agent works in; its commands' output has these limits."""
+    """Opens the agent's folder, with these limits for the output of commands."""
 
 
 class WorkspaceFactory(NamedTuple):
-    """``workspace`` is the user's own. ``recording`` records what is done there, and in ``isolated``, if it is to be reviewed,
-    the tools work instead. ``attending`` are to learn of the agent's runs.
+    """``workspace`` is the user's own. ``recording`` records its changes; in review mode the tools work in ``isolated``, a copy.
+    ``attending`` follow the agent's runs.
     """
 
     workspace: Workspace
@@ -48,8 +52,8 @@ class WorkspaceFactory(NamedTuple):
 async def open_workspaces(
     settings: Settings, model: Model, recorders: RecorderRegistry | None, open_folder: OpenFolder
 ) -> WorkspaceFactory:
-    """The folder that ``open_folder`` opens. ``recorders`` is None where nothing is recorded. Raises ``WorkspaceError`` where there can be
-    no copy to work in.
+    """The workspaces of the folder that ``open_folder`` opens. Without ``recorders`` nothing is recorded. Raises
+    ``WorkspaceError`` if the folder cannot be copied for review mode.
     """
     sweep_copies(settings.home)
     own = open_folder(_output_limits(model))
@@ -71,7 +75,7 @@ async def open_workspaces(
 
 
 def sweep_copies(home: Path) -> None:
-    """Remove what killed processes have left of copies of projects, with ignored files and keys in them."""
+    """Remove the copies of projects that killed processes left: they may contain keys."""
     copies = home / "copies"
     if copies.is_dir():
         from newel.workspace.mirror.local_disk import sweep
@@ -80,8 +84,39 @@ def sweep_copies(home: Path) -> None:
 
 
 def _output_limits(model: Model) -> OutputLimits:
-    """A quarter of what the model can read, at about four characters a token, is enough for one command."""
+    """Limit the output to a quarter of the context, at about four characters a token."""
     limits = OutputLimits()
     if model.context_window:
         limits = OutputLimits(output=min(limits.output, model.context_window))
     return limits
+
+
+def secret_paths_of(settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory) -> SecretPaths:
+    """The secret paths for an agent that works in ``workspaces`` on ``host``."""
+    return project_secret_paths(settings, host, workspaces.works_in.root, project=workspaces.workspace.root)
+
+
+def project_secret_paths(
+    settings: Settings, host: ExecutionHost, root: str, *, project: str = ""
+) -> SecretPaths:
+    from newel.permissions.secret_paths import SecretPaths
+    from newel.workspace.process.output import ON_HOST, is_spill, spill_folder
+
+    if host.monitor is not None:
+        spills = partial(is_spill, f"{host.home}/{ON_HOST}")
+        return SecretPaths(root, project=project, home=host.home, is_spill=spills, rules=settings.allow)
+    return SecretPaths(
+        root,
+        project=project,
+        home=host.home,
+        newel=str(settings.home),
+        is_spill=partial(is_spill, os.path.realpath(spill_folder())),
+        environ=os.environ,
+        rules=settings.allow,
+    )
+
+
+def guarded(workspace: Workspace, places: SecretPaths) -> Workspace:
+    from newel.permissions.guarded import GuardedWorkspace
+
+    return GuardedWorkspace(workspace, places)

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.model_resolver import warn_of_strangers
+from newel.app.model_resolver import warn_of_project_server
 from newel.cli.options import add_model_options, add_place, flags_of, folder
 from newel.cli.parser import Parser
 from newel.cli.place import project_of
@@ -51,7 +51,7 @@ def command_agent(arguments: Sequence[str]) -> int:
         flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED_LIMITS
     )
     contract = None if given.resume else _contract(given)
-    warn_of_strangers(settings)
+    warn_of_project_server(settings)
     return anyio.run(_run_agent, settings, contract, given)
 
 
@@ -113,32 +113,34 @@ def _contract(given: argparse.Namespace) -> Contract:
 
 
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
-    from newel.app.hosts import open_ground
-    from newel.app.workbench_agents import open_crew
+    from newel.app.hosts import open_host
+    from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.headless import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
 
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
-        found = await find_run(journals(settings.home, ground.name), given.resume) if given.resume else None
+        host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+        found = await find_run(journals(settings.home, host.name), given.resume) if given.resume else None
         if found is not None and given.approve is None:
             # What was begun under a person's eyes does not go on without them.
             approve = found.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
-        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False, attended=False))
+        factory = await stack.enter_async_context(
+            open_agent_factory(settings, host, ephemeral=False, attended=False)
+        )
         if found is not None:
             engine = await stack.enter_async_context(open_engine(found.journal))
             job = await engine.get(found.job.id)
         else:
             assert contract is not None  # noqa: S101 — the command line has one of the two
-            engine = await stack.enter_async_context(open_spare_engine(settings.home, ground.name))
+            engine = await stack.enter_async_context(open_spare_engine(settings.home, host.name))
             run = await submit(
                 engine,
-                crew.capped(contract),
-                crew,
-                project=ground.name,
+                factory.apply_limits(contract),
+                factory,
+                project=host.name,
                 home=settings.home,
                 name=given.name,
                 approve=settings.approve,
@@ -146,10 +148,10 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             job = await engine.get(run)
         if job is None:
             raise EngineError("The run is not in its journal any more.")
-        feed = await stack.enter_async_context(EventHub(engine))
-        solo = HeadlessRun(engine, feed, crew, job)
+        hub = await stack.enter_async_context(EventHub(engine))
+        solo = HeadlessRun(engine, hub, factory, job)
         screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
-        return await watch(solo, feed, job, screen)
+        return await watch(solo, hub, job, screen)
 
 
 # -- newel agents ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from newel.agent.formatting import format_number
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.app.model_resolver import connect, find_endpoint, find_model
-from newel.app.trusting import ignored_words
+from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.parser import Parser
 from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
@@ -89,7 +89,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
 def _dotenv(settings: Settings) -> Iterator[Check]:
     """Whether the server that the project's .env names may be used."""
     if settings.ignored is not None:
-        yield Check(NOTE, ".env", ignored_words(settings.ignored))
+        yield Check(NOTE, ".env", ignored_message(settings.ignored))
     elif settings.endpoint is not None and settings.endpoint.origin.startswith(str(settings.cwd / ".env")):
         yield Check(NOTE, ".env", "names the server; you have trusted it in this folder")
 

@@ -21,7 +21,7 @@ from newel.workspace.ssh.protocol import HostInfo
 from newel.workspace.ssh.target import FORMS, Target
 
 if TYPE_CHECKING:
-    from newel.app.host_programs import HostPrograms
+    from newel.workspace.ssh.connection import SshConnection
 
 FAR_OFF: Final = 5
 """Seconds by which a host's clock may differ before a user should know."""
@@ -91,7 +91,6 @@ def _test(_: Path, given: argparse.Namespace) -> int:
 
 async def _looked_at(settings: Settings) -> AsyncIterator[Check]:
     """What there is to know of a host, each as soon as it is known."""
-    from newel.app.host_programs import HostPrograms
     from newel.app.hosts import connect_to
 
     target = Target.parse(settings.host or "")
@@ -105,7 +104,7 @@ async def _looked_at(settings: Settings) -> AsyncIterator[Check]:
             )
             for finding in _facts(connection.info):
                 yield finding
-            async for finding in _model(HostPrograms(connection), settings):
+            async for finding in _model(connection, settings):
                 yield finding
     except HostUnreachable as error:
         yield Check(BAD, error.kind.replace("_", " "), str(error))
@@ -120,7 +119,7 @@ def _facts(facts: HostInfo) -> Iterator[Check]:
         yield Check(NOTE, "clock", f"{facts.clock_ahead:+} s against this machine's")
 
 
-async def _model(there: HostPrograms, settings: Settings) -> AsyncIterator[Check]:
+async def _model(there: SshConnection, settings: Settings) -> AsyncIterator[Check]:
     """Which model agents would have there, and what the host has of its own."""
     from newel.app.model_resolver import model_on, server_on
 

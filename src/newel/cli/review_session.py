@@ -15,15 +15,15 @@ from newel.agent.errors import UsageError
 from newel.app.workspace_factory import sweep_copies
 from newel.cli.options import add_place
 from newel.cli.parser import Parser
-from newel.cli.place import ground_of
+from newel.cli.place import host_of
 from newel.config.settings import newel_home
 from newel.review.tracking.recording_workspace import ledger_folder
 
 if TYPE_CHECKING:
-    from newel.app.hosts import ExecutionHost
     from newel.review.project import ProjectReview
     from newel.terminal.renderers.base import Renderer
     from newel.terminal.ui.prompt_line import AskLine
+    from newel.workspace.execution_host import ExecutionHost
 
 DONE, FAILED = 0, 1
 
@@ -42,24 +42,24 @@ def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, acti
     """Open the ledger of the folder that was ``given``, and do something with it."""
 
     async def run() -> int:
-        async with ground_of(parser, given) as ground, _opened(ground) as project:
+        async with host_of(parser, given) as host, _opened(host) as project:
             return await action(project)
 
     return anyio.run(run)
 
 
 @asynccontextmanager
-async def _opened(ground: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
+async def _opened(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
     home = newel_home(os.environ)
     sweep_copies(home)
-    where = ledger_folder(home, ground.name)
+    where = ledger_folder(home, host.name)
     if not await anyio.Path(where).is_dir():
         yield None
         return
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.workspace.process.runner import OutputLimits
 
-    workspace = ground.workspace(ground.name, OutputLimits())
+    workspace = host.workspace(host.name, OutputLimits())
     recorder = await ChangeRecorder.open(workspace, where, left_out=[str(home)])
     try:
         yield recorder.project

@@ -1,4 +1,4 @@
-"""An agent's contract as a job: its conversation, its log, and where an earlier process left it."""
+"""A contract as a job: its parameters, its conversation and log, and how it is resumed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import anyio.to_thread
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
-from newel.contracts.runner import carry_out
+from newel.contracts.runner import run_contract
 from newel.jobs.engine import Engine, EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.permissions.approval import Preset
 from newel.runs.chat_session import AgentFactory, ChatSession
@@ -22,9 +22,8 @@ CONTRACT = "contract"
 
 
 class ContractParams(Wire, frozen=True, kw_only=True):
-    """``session`` keeps the conversation and ``folder`` is where the agent works; ``log`` is the file of the run's log.
-    ``notice`` is what the reader should know before anything else, ``approve`` the preset of approval that it was started
-    with, as far as that is the run's own.
+    """``session`` has the conversation, ``folder`` is the agent's, ``log`` the file of the run's log. ``notice`` is shown before
+    anything else; ``approve`` is the approval preset of the run, if it has one of its own.
     """
 
     tab: str
@@ -38,7 +37,7 @@ class ContractParams(Wire, frozen=True, kw_only=True):
 
 async def prepare(
     contract: Contract,
-    crew: AgentFactory,
+    factory: AgentFactory,
     *,
     tab: str = "",
     project: str,
@@ -46,12 +45,12 @@ async def prepare(
     name: str,
     approve: Preset | None = None,
 ) -> ContractParams:
-    """What an agent of that name needs to begin: a conversation, a log and, if it asks for one, a worktree. Raises
+    """The parameters for an agent of that name: a session, a log and, if the contract wants one, a worktree. Raises
     ``WorktreeError``.
     """
     folder, notice = project, ""
     if contract.worktree:
-        worktree = await crew.worktree(name)
+        worktree = await factory.create_worktree(name)
         folder, notice = worktree.folder, worktree.notice
     log = await anyio.to_thread.run_sync(log_file, home / "logs", name)
     return ContractParams(
@@ -65,45 +64,44 @@ async def prepare(
     )
 
 
-async def carry_out_contract(
-    lease: Lease, params: ContractParams, conversation: ChatSession, engine: Engine, feed: EventHub
+async def run_contract_job(
+    lease: Lease, params: ContractParams, chat: ChatSession, engine: Engine, hub: EventHub
 ) -> ContractState:
-    """Carry out a contract, or what an earlier process left of it; returns its final state, which the journal has."""
+    """Run a contract, or the rest of one that an earlier process left; returns its final state, which the journal has."""
     earlier = await read_events(engine, lease.job) if lease.seq else []
-    recorder = JournalWriter(engine, lease, feed)
-    crew = conversation.crew
+    journal = JournalWriter(engine, lease, hub)
     for event in earlier:
-        conversation.count(event)
+        chat.count_verdict(event)
     try:
         if params.notice and not earlier:
-            await recorder(Notice(level="info", message=params.notice))
-        with RunLog(params.log, secrets=crew.secrets) as log:
-            async with conversation.run(recorder, earlier) as agent:
+            await journal(Notice(level="info", message=params.notice))
+        with RunLog(params.log, secrets=chat.factory.secrets) as log:
+            async with chat.run(journal, earlier) as agent:
                 has_ended = any(
                     isinstance(each, ContractState) and each.state != "running" for each in earlier
                 )
-                if conversation.stop_asked and not has_ended:
+                if chat.stop_requested and not has_ended:
                     state = ContractState(state="stopped", reason=STOPPED_MIDWAY if earlier else STOPPED)
-                    await recorder(state)
+                    await journal(state)
                     return state
-                agent.run_id = lease.job  # also where it is resumed: one undo takes back all of it
-                return await carry_out(
+                agent.run_id = lease.job  # the same one when resumed, so that one undo reverts all of it
+                return await run_contract(
                     params.contract,
                     agent,
-                    provider=crew.provider,
-                    judge=crew.judge(agent, small=params.contract.small_model),
-                    emit=conversation.record,
+                    provider=chat.factory.provider,
+                    judge=chat.factory.judge_model(agent, small=params.contract.small_model),
+                    emit=chat.record,
                     earlier=earlier,
                     log=log,
                 )
     except (LeaseLost, JobCancelled, EngineError):
         raise
-    except NewelError as error:  # it could not even begin
+    except NewelError as error:  # it could not even start
         state = ContractState(state="failed", reason=str(error))
-        await recorder(state)
+        await journal(state)
         return state
 
 
 def outcome(state: ContractState) -> JobOutcome:
-    """How a contract's final state leaves its job."""
+    """The outcome of a job whose contract ended so."""
     return JobOutcome(state="failed" if state.state == "failed" else "done", reason=state.reason)

@@ -1,8 +1,7 @@
-"""The runs of agents, found in the journals of projects: one's own, or another process's that is just being written.
+"""An index of agent runs, read from the journals of projects; other processes may be writing those.
 
-A project's journals lie in ``<home>/jobs/<project>``, which a workbench owns, and in the same with ``-2``, ``-3``… behind it,
-for agents that run on their own: a journal has one owner, and an agent without a screen must not keep a workbench from
-being opened for as long as it works.
+A project's journals are in ``<home>/jobs/<project>``, which a workbench owns, and in ``<project>-2``, ``-3``… for headless
+agents: a journal has one owner, and a headless agent must not block a workbench while it works.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from newel.storage.file_lock import read_holder
 from newel.storage.files import open_regular, project_folder
 
 INTERRUPTED = "interrupted"
-"""The state of a run whose process is gone before its end."""
+"""The state of a run whose process died before its end."""
 
-LOOK_EVERY = 0.2
-"""Seconds between two looks at another process's journal."""
+POLL_INTERVAL_S = 0.2
+"""Of another process's journal."""
 
 PAGE = 1000
 
 
 class NoSuchRun(NewelError):
-    """No run has such an id, or more than one has."""
+    """No run, or more than one, has an id that begins so."""
 
 
 class AgentRun(msgspec.Struct, frozen=True):
-    """A run and where it stands: ``state`` is that of its contract, or ``interrupted``. ``journal`` is its folder."""
+    """A run; ``state`` is that of its contract, or ``interrupted``, ``journal`` the folder of its journal."""
 
     job: Job
     params: ContractParams
@@ -51,12 +50,12 @@ class AgentRun(msgspec.Struct, frozen=True):
 
 
 def journal_folder(home: Path, project: str) -> Path:
-    """Where a workbench keeps the runs of a project."""
+    """The folder of a workbench's journal for a project."""
     return project_folder(home / "jobs", project)
 
 
 def journals(home: Path, project: str | None) -> list[Path]:
-    """The folders with journals: a project's, or for None those of all projects."""
+    """The folders with journals: those of a project, or with None of all projects."""
     if project is None:
         return sorted(path.parent for path in (home / "jobs").glob(f"*/{FILE}"))
     base = journal_folder(home, project)
@@ -70,14 +69,16 @@ def journals(home: Path, project: str | None) -> list[Path]:
 
 @asynccontextmanager
 async def open_spare_engine(home: Path, project: str) -> AsyncGenerator[SqliteEngine]:
-    """The engine of the first of a project's numbered folders that nobody has. Raises ``EngineError``."""
+    """The engine of a project's first numbered folder without an owner. Raises ``EngineError``."""
     base = journal_folder(home, project)
     async with contextlib.AsyncExitStack() as stack:
         for number in count(2):
             try:
                 engine = await stack.enter_async_context(open_engine(base.with_name(f"{base.name}-{number}")))
             except EngineError as error:
-                if not isinstance(error.__cause__, BlockingIOError):  # else it is somebody's: the next one
+                if not isinstance(
+                    error.__cause__, BlockingIOError
+                ):  # otherwise it has an owner: try the next one
                     raise
             else:
                 yield engine
@@ -86,17 +87,17 @@ async def open_spare_engine(home: Path, project: str) -> AsyncGenerator[SqliteEn
 
 async def list_runs(folders: Sequence[Path], *, limit: int) -> list[AgentRun]:
     """The agents' runs, the newest first."""
-    found: list[AgentRun] = []
+    runs: list[AgentRun] = []
     for folder in folders:
-        with contextlib.suppress(EngineError):  # one that cannot be read hides no other
+        with contextlib.suppress(EngineError):  # an unreadable journal must not hide the others
             async with open_reader(folder) as reader:
                 jobs = await reader.find(kind=CONTRACT, limit=limit)
-                found += [await _describe(reader, job, folder) for job in jobs]
-    return sorted(found, key=lambda run: run.job.created, reverse=True)[:limit]
+                runs += [await _describe(reader, job, folder) for job in jobs]
+    return sorted(runs, key=lambda run: run.job.created, reverse=True)[:limit]
 
 
 async def find_run(folders: Sequence[Path], run_id: str) -> AgentRun:
-    """The run whose id begins so. Raises ``NoSuchRun``."""
+    """The run whose id begins with ``run_id``. Raises ``NoSuchRun``."""
     runs = [run for run in await list_runs(folders, limit=10_000) if run.job.id.startswith(run_id)]
     if len(runs) != 1:
         what = "There is no agent" if not runs else f"There are {len(runs)} agents"
@@ -105,21 +106,21 @@ async def find_run(folders: Sequence[Path], run_id: str) -> AgentRun:
 
 
 async def follow_run(run: AgentRun) -> AsyncGenerator[RunEvent]:
-    """What the journal says of a run, and what it comes to say, until the run ends or its process does."""
+    """The events of a run, past and future, until the run or its process ends."""
     seq = 0
     async with open_reader(run.journal) as reader:
         while True:
-            ended = not await _goes_on(reader, run)
+            ended = not await _is_running(reader, run)
             while page := (await reader.read(run.job.id, seq, PAGE))[0]:
                 for entry in page:
                     seq = entry.seq
                     yield decode(entry.data)
             if ended:
                 return
-            await anyio.sleep(LOOK_EVERY)
+            await anyio.sleep(POLL_INTERVAL_S)
 
 
-async def _goes_on(reader: Reader, run: AgentRun) -> bool:
+async def _is_running(reader: Reader, run: AgentRun) -> bool:
     job = await reader.get(run.job.id)
     return job is not None and job.state not in FINAL and _has_owner(run.journal)
 
@@ -137,7 +138,7 @@ async def _describe(reader: Reader, job: Job, folder: Path) -> AgentRun:
 
 
 def _has_owner(folder: Path) -> bool:
-    """Whether the process that noted that it owns a folder runs. Trying its lock could hinder one that is starting."""
+    """Whether the process that wrote itself down as a folder's owner is alive. Testing its lock could block one that just starts."""
     try:
         with open_regular(folder / LOCK) as file:
             holder = read_holder(file.fileno())

@@ -1,4 +1,4 @@
-"""The log of an agent's run, for people: one file, one line after the other as things happen."""
+"""The log of an agent's run, for people: a file that is appended to as events happen."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.config.settings import mask_secret
-from newel.contracts.acceptance import shorten
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
 from newel.session.masking import KEY, SHORTEST_SECRET
 from newel.text.json import to_json
 
 HEAD, TAIL = 2_000, 6_000
-"""Characters of one entry that are written: the whole stands in the session."""
+"""Characters of one entry that are written: the session has all of them."""
 
 
 class RunLog:
-    """Writes to the file ``path``, readable for its owner only; what an earlier process wrote there stays. ``secrets``
-    never appear in it, nor does what looks like a key.
+    """Appends to the file ``path``, which only its owner can read. ``secrets`` and strings that look like keys are masked.
 
-    Nothing is raised. A disk that fails is told once, by the ``Notice`` that ``write`` returns then; each later entry
-    is tried again, and the first that succeeds says how many are missing.
+    Nothing is raised. A disk that fails is reported once, by the ``Notice`` that ``write`` returns; later entries are still
+    tried, and the first that succeeds says how many are missing.
     """
 
     def __init__(self, path: Path | str, *, secrets: Sequence[str] = ()) -> None:
@@ -43,7 +41,7 @@ class RunLog:
         self._secrets = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
         self._file: int | None = None
         self._missing = 0
-        self._told = False
+        self._reported = False
         self._torn = False
 
     def __enter__(self) -> Self:
@@ -55,9 +53,9 @@ class RunLog:
         self.close()
 
     def write(self, event: RunEvent) -> Notice | None:
-        """Add what the log tells of an event. Returns what the reader of the run should know."""
+        """Add the entries for an event. Returns a notice for the readers of the run if that fails."""
         entries = "".join(
-            f"{event.timestamp}  {self._fit(head)}\n{_hung(self._fit(body))}"
+            f"{event.timestamp}  {self._clean(head)}\n{_indented(self._clean(body))}"
             for head, body in _entries(event)
         )
         if not entries:
@@ -75,7 +73,7 @@ class RunLog:
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):  # what could not be written was told
+            with contextlib.suppress(OSError):  # reported when the write failed
                 os.close(file)
 
     def _append(self, text: str) -> None:
@@ -90,22 +88,22 @@ class RunLog:
 
     def _failed(self, error: OSError) -> Notice | None:
         self._missing += 1
-        if self._told:
+        if self._reported:
             return None
-        self._told = True
-        words = f"The log {self.path} cannot be written: {error.strerror}. The run goes on without it."
-        return Notice(level="warning", message=words)
+        self._reported = True
+        message = f"The log {self.path} cannot be written: {error.strerror}. The run continues without it."
+        return Notice(level="warning", message=message)
 
-    def _fit(self, text: str) -> str:
-        """Without secrets, inert, and not too long."""
+    def _clean(self, text: str) -> str:
+        """A text without secrets and control characters, and not too long."""
         for secret in self._secrets:
             text = text.replace(secret, mask_secret(secret))
-        text = re.sub(KEY, lambda found: mask_secret(found[0]), text)
+        text = re.sub(KEY, lambda match: mask_secret(match[0]), text)
         return inert(shorten(text, HEAD, TAIL))
 
 
 def log_file(directory: Path, name: str) -> Path:
-    """``<directory>/<UTC time>_<name>.log``, which is not there yet."""
+    """``<directory>/<UTC time>_<name>.log``, a file that does not exist yet."""
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:64] or "agent"
     path, number = directory / f"{stamp}_{plain}.log", 1
@@ -115,13 +113,21 @@ def log_file(directory: Path, name: str) -> Path:
     return path
 
 
-def _hung(body: str) -> str:
-    """The lines of a text, each below and behind the line they belong to."""
+def _indented(body: str) -> str:
+    """The lines of a text, indented below the line that they belong to."""
     return "".join(f"    {line}\n" for line in body.split("\n")) if body else ""
 
 
+def shorten(text: str, head: int, tail: int) -> str:
+    """The first ``head`` and last ``tail`` characters of a text that is longer than both."""
+    left_out = len(text) - head - tail
+    if left_out <= 0:
+        return text
+    return f"{text[:head]}\n[… {left_out:,} characters left out …]\n{text[-tail:]}"
+
+
 def inert(text: str) -> str:
-    """The text with every character written out that a terminal obeys or that hides: ``<U+001B>``."""
+    """The text with control and invisible characters escaped: ``<U+001B>``."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     text = text.replace("\r\n", "\n")
@@ -131,10 +137,10 @@ def inert(text: str) -> str:
 
 
 def _entries(event: RunEvent) -> Iterator[tuple[str, str]]:
-    """What is told of an event: a line, and what hangs below it."""
+    """The entries for an event: a line, and the text below it."""
     match event:
         case MessageEnd():
-            yield from _said(event.message)
+            yield from _message_entries(event.message)
         case ToolExecutionStart():
             yield f"runs {event.tool_name}", to_json(event.args).decode()
         case Evaluation():
@@ -161,7 +167,7 @@ def _entries(event: RunEvent) -> Iterator[tuple[str, str]]:
             return
 
 
-def _said(message: AppMessage) -> Iterator[tuple[str, str]]:
+def _message_entries(message: AppMessage) -> Iterator[tuple[str, str]]:
     match message:
         case UserMessage():
             yield "told", message.text

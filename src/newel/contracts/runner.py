@@ -1,12 +1,12 @@
-"""A contract carried out: work, judge, check, and again, until it is fulfilled or must not go on.
+"""The contract loop: work, judge, check, and again, until the contract is fulfilled or a limit ends it.
 
     work ──► judge ──► accept ──► complete
       ▲        │ not yet  │ failed
       └────────┴──────────┘
 
-One turn is work: a request and the tools it calls. Then a model judges the work (``evaluation``), and once it is
-satisfied, Newel runs the acceptance command itself (``acceptance``). What comes next follows from the events alone
-(``contract_course``). To the agent a contract is one long prompt: stop and abort mean what they mean there.
+One turn is work: a request and the tools it calls. Then a model judges the work (``judge``), and once it is
+satisfied, Newel itself runs the acceptance command, which no model can talk its way around. The next step follows from the
+events alone (``progress``). To the agent a contract is one long prompt: stop and abort work as they do there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from newel.agent.agent import AgentTransport
-from newel.agent.errors import NewelError
+from newel.agent.errors import NewelError, WorkspaceError
 from newel.agent.events import (
     AgentEnd,
     AgentEvent,
@@ -29,30 +29,32 @@ from newel.agent.events import (
 )
 from newel.agent.messages import AppMessage, UserMessage
 from newel.agent.ports import Emit, Limits, Model, Provider, RunConfig
-from newel.contracts.acceptance import accept
 from newel.contracts.judge import evaluate
 from newel.contracts.progress import ContractProgress
-from newel.contracts.run_log import RunLog
+from newel.contracts.run_log import RunLog, shorten
 from newel.jobs.engine import EngineError, JobCancelled, LeaseLost
 from newel.runs.models import Contract
-from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, RunEvent
+from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, ContractStatus, RunEvent
 from newel.session.coding_agent import CodingAgent
-from newel.workspace.port import Workspace
+from newel.workspace.port import Completed, Workspace
 
 ONE_TURN = Limits(max_turns=1)
-"""What is limited is the contract as a whole, and ``ContractProgress`` counts that."""
+"""Limits apply to the contract as a whole, and ``ContractProgress`` counts them."""
+ACCEPTANCE_TIMEOUT_S = 600.0
+ACCEPTANCE_HEAD, ACCEPTANCE_TAIL = 4_000, 12_000
+"""Characters of each output that are kept: a failure is usually at the end."""
 
-ALONE = (
-    "\n\nThe user's first message is a contract. Work on it on your own until all of it is done: no one can answer "
-    "questions meanwhile. When it is done, say in a few sentences what you did, and call no more tools."
+AUTONOMY = (
+    "\n\nThe user's first message is a contract. Work on it autonomously until all of it is done: nobody can answer "
+    "questions meanwhile. When it is done, summarize your work in a few sentences, and make no more tool calls."
 )
-CHECKED = " It counts as done only if this command succeeds afterwards: `{command}`"
+ACCEPTANCE_RULE = " It counts as done only if this command succeeds afterwards: `{command}`"
 
 EmitRun = Callable[[RunEvent], Awaitable[None]]
 Ending = tuple[EndReason, str]
 
 
-async def carry_out(
+async def run_contract(
     contract: Contract,
     agent: CodingAgent,
     *,
@@ -62,24 +64,24 @@ async def carry_out(
     earlier: Sequence[RunEvent] = (),
     log: RunLog | None = None,
 ) -> ContractState:
-    """Carry a contract out; returns its final state, which has been emitted.
+    """Run a contract; returns its final state, which has been emitted.
 
-    ``agent`` has the tab's session open and journals its own events; ``emit`` takes those of the contract. ``judge``
-    evaluates the work, through ``provider``. ``earlier`` is the journal of a run that died: it goes on from there, says
-    and asks nothing twice, and only runs an acceptance command again whose result was never learned: it is a check, made
-    to be repeated. ``log`` is given every event; if it cannot be written, a ``Notice`` says so and the run goes on.
+    ``agent`` has its session open and journals its own events; ``emit`` takes those of the contract. ``judge`` evaluates the
+    work, through ``provider``. ``earlier`` is the journal of a run that died: it is resumed without repeating a message or
+    a request; only an acceptance command without a result runs again, as a check is made to be repeated. ``log`` is given
+    every event; if it cannot be written, a ``Notice`` says so and the run continues.
 
-    ``agent.stop()`` lets the request and the tools that are under way finish and ends the run as ``stopped``;
-    ``agent.abort()`` ends it at once. A limit ends it as ``stopped``; what the model's server, the session's file or a
-    lack of progress make impossible, as ``failed``. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError`` of the journal.
+    ``agent.stop()`` ends the run as ``stopped`` after the request and the tools in progress; ``agent.abort()`` ends it at
+    once. A limit ends it as ``stopped``; a failure of the model's server or the session's file, or a lack of progress, as
+    ``failed``. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError`` of the journal.
     """
-    course = ContractProgress(contract, earlier)
-    if course.final is not None:
-        if course.final not in earlier:  # the end was told, but not yet what it means
-            await emit(course.final)
-        return course.final
-    work = _ContractRunner(
-        course,
+    progress = ContractProgress(contract, earlier)
+    if progress.final is not None:
+        if progress.final not in earlier:  # the agent's end was recorded, the contract's was not
+            await emit(progress.final)
+        return progress.final
+    runner = _ContractRunner(
+        progress,
         inner=agent.transport,
         workspace=agent.works_in,
         provider=provider,
@@ -87,32 +89,21 @@ async def carry_out(
         emit=emit,
         log=log,
     )
-    agent.transport = work
-    try:
-        end = await agent.answer([])
-    finally:
-        agent.transport = work.inner
-    state = _state(end)
-    await work.tell(state)
+    end = await agent.answer([], transport=runner)
+    state = ContractState(state=_FINAL_STATES.get(end.reason, "stopped"), reason=end.message)
+    await runner.emit(state)
     return state
 
 
-def _state(end: AgentEnd) -> ContractState:
-    match end.reason:
-        case "done":
-            return ContractState(state="completed", reason=end.message)
-        case "error":
-            return ContractState(state="failed", reason=end.message)
-        case _:
-            return ContractState(state="stopped", reason=end.message)
+_FINAL_STATES: dict[EndReason, ContractStatus] = {"done": "completed", "error": "failed"}
 
 
 class _ContractRunner:
-    """The transport of an agent under contract: to the agent one run, behind it many of a single turn each."""
+    """The transport of an agent under contract: one run for the agent, many runs of a single turn each for ``inner``."""
 
     def __init__(
         self,
-        course: ContractProgress,
+        progress: ContractProgress,
         *,
         inner: AgentTransport,
         workspace: Workspace,
@@ -121,8 +112,8 @@ class _ContractRunner:
         emit: EmitRun,
         log: RunLog | None,
     ) -> None:
-        self.course = course
-        self.inner = inner
+        self._progress = progress
+        self._inner = inner
         self._workspace = workspace
         self._provider = provider
         self._judge = judge
@@ -130,17 +121,17 @@ class _ContractRunner:
         self._log = log
         self._history: list[AppMessage] = []
         self._interrupted = False
-        self._began = anyio.current_time()
+        self._started_at = anyio.current_time()
 
     async def run(
         self,
         messages: Sequence[AppMessage],
-        prompts: Sequence[AppMessage],  # noqa: ARG002 — the port's shape; ``ContractProgress.words`` has what is to be said
+        prompts: Sequence[AppMessage],  # noqa: ARG002 — of the port; ``ContractProgress.prompt`` has the prompts
         config: RunConfig,
         emit: Emit,
         /,
     ) -> AgentEnd:
-        """Work until the contract ends. Failures that belong to the run end it; see ``AgentTransport``."""
+        """Work until the contract ends. Failures of the run end it; see ``AgentTransport``."""
         self._history = list(messages)
 
         async def pass_on(event: AgentEvent) -> None:
@@ -148,19 +139,19 @@ class _ContractRunner:
             if isinstance(event, MessageEnd):
                 self._history.append(event.message)
             self._interrupted |= isinstance(event, Interrupted)
-            await self._note(event)
+            await self._record(event)
 
-        await self.tell(ContractState(state="running"))
+        await self.emit(ContractState(state="running"))
         await pass_on(AgentStart())
         try:
-            if self.course.contract.max_cost is not None and config.check_cost is not None:
+            if self._progress.contract.max_cost is not None and config.check_cost is not None:
                 await config.check_cost(config.model)
-            ending = await self._steps(self._for_one_turn(config), pass_on)
+            ending = await self._steps(self._one_turn_config(config), pass_on)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 if not self._interrupted:
                     await pass_on(Interrupted())
-                await self._end(("aborted", f"Stopped at once. {self.course.done()}"), pass_on)
+                await self._end(("aborted", f"Stopped at once. {self._progress.summary()}"), pass_on)
             raise
         except (LeaseLost, JobCancelled, EngineError):
             raise
@@ -168,91 +159,108 @@ class _ContractRunner:
             return await self._end(("error", str(error)), pass_on)
         return await self._end(ending, pass_on)
 
-    def _for_one_turn(self, config: RunConfig) -> RunConfig:
-        """What a turn of work is run with. What Newel itself has to say of a contract stands in the system prompt: the
-        conversation begins with the contract, and nothing but it.
+    def _one_turn_config(self, config: RunConfig) -> RunConfig:
+        """The configuration of one turn. Newel's own instructions are in the system prompt, so that the conversation begins with
+        the contract alone.
         """
-        command = self.course.contract.accept
-        manner = ALONE + (CHECKED.format(command=command) if command else "")
-        return msgspec.structs.replace(config, limits=ONE_TURN, system_prompt=config.system_prompt + manner)
+        command = self._progress.contract.accept
+        rules = AUTONOMY + (ACCEPTANCE_RULE.format(command=command) if command else "")
+        return msgspec.structs.replace(config, limits=ONE_TURN, system_prompt=config.system_prompt + rules)
 
-    async def tell(self, event: RunEvent) -> None:
+    async def emit(self, event: RunEvent) -> None:
         """Emit an event of the contract itself."""
         await self._emit(event)
-        await self._note(event)
+        await self._record(event)
 
-    async def _note(self, event: RunEvent) -> None:
-        self.course.see(event)
+    async def _record(self, event: RunEvent) -> None:
+        self._progress.apply(event)
         if self._log is not None and (notice := self._log.write(event)) is not None:
             await self._emit(notice)
 
     async def _end(self, ending: Ending, emit: Emit) -> AgentEnd:
-        reason, words = ending
-        end = AgentEnd(reason=reason, message=words, usage=self.course.usage, cost=self.course.cost)
+        reason, message = ending
+        end = AgentEnd(reason=reason, message=message, usage=self._progress.usage, cost=self._progress.cost)
         await emit(end)
         return end
 
     async def _steps(self, config: RunConfig, emit: Emit) -> Ending:
-        course = self.course
-        while course.step != "complete":
+        progress = self._progress
+        while progress.step != "complete":
             if config.queue.stop_requested():
-                return "stopped", f"Stopped before the next request. {course.done()}"
-            if course.step == "accept":
+                return "stopped", f"Stopped before the next request. {progress.summary()}"
+            if progress.step == "accept":
                 await self._accept()
                 continue
-            if spent := course.spent(course.seconds + anyio.current_time() - self._began):
-                return spent
-            if course.step == "judge":
+            if exceeded := progress.exceeded_limit(
+                progress.seconds + anyio.current_time() - self._started_at
+            ):
+                return exceeded
+            if progress.step == "judge":
                 await self._evaluate(config, emit)
-            elif stuck := course.stuck():
+            elif stuck := progress.stuck_reason():
                 return "error", stuck
             else:
                 await self._turn(config, emit)
         return "done", ""
 
     async def _turn(self, config: RunConfig, emit: Emit) -> None:
-        """One request and its tools. That each turn is a run of its own is nobody else's business."""
+        """One request and its tools. Its own start and end are hidden: to the reader a contract is one run."""
 
         async def within(event: AgentEvent) -> None:
             if not isinstance(event, AgentStart | AgentEnd):
                 await emit(event)
 
-        words = self.course.words
-        prompts = [] if words is None else [UserMessage(words)]
-        await self.inner.run(tuple(self._history), prompts, config, within)
+        prompt = self._progress.prompt
+        prompts = [] if prompt is None else [UserMessage(prompt)]
+        await self._inner.run(tuple(self._history), prompts, config, within)
 
     async def _evaluate(self, config: RunConfig, emit: Emit) -> None:
         try:
             verdict = await evaluate(
-                self.course.contract.text,
+                self._progress.contract.text,
                 self._history,
                 config,
                 provider=self._provider,
                 judge=self._judge,
-                tool_calls=self.course.tool_calls,
+                tool_calls=self._progress.tool_calls,
                 on_retry=emit,
             )
         except NewelError as error:
             await emit(ErrorEvent(code=error.code, message=str(error)))
             raise
-        await self.tell(verdict)
+        await self.emit(verdict)
 
     async def _accept(self) -> None:
-        command = self.course.contract.accept or ""
-        await self.tell(AcceptanceStart(command=command))
-        began = anyio.current_time()
+        """Run the acceptance command; it passes if it exits with 0 in time."""
+        command = self._progress.contract.accept or ""
+        await self.emit(AcceptanceStart(command=command))
+        started = anyio.current_time()
         try:
-            result = await accept(self._workspace, command)
+            done = await self._workspace.run(command, timeout=ACCEPTANCE_TIMEOUT_S)
+            passed, output = done.exit_code == 0 and not done.timed_out, _output(done)
+            duration = done.duration
+        except WorkspaceError as error:
+            passed, output, duration = False, str(error), 0
         except anyio.get_cancelled_exc_class():
-            milliseconds = round((anyio.current_time() - began) * 1000)
+            duration = round((anyio.current_time() - started) * 1000)
+            output = "Stopped before it ended."
             with anyio.CancelScope(shield=True):
-                await self.tell(
-                    AcceptanceEnd(
-                        command=command,
-                        passed=False,
-                        output="Stopped before it ended.",
-                        duration=milliseconds,
-                    )
+                await self.emit(
+                    AcceptanceEnd(command=command, passed=False, output=output, duration=duration)
                 )
             raise
-        await self.tell(result)
+        await self.emit(AcceptanceEnd(command=command, passed=passed, output=output, duration=duration))
+
+
+def _output(done: Completed) -> str:
+    parts = [
+        shorten(text.strip("\n"), ACCEPTANCE_HEAD, ACCEPTANCE_TAIL)
+        for text in (done.stdout, done.stderr)
+        if text.strip()
+    ]
+    parts.append(
+        f"Stopped after {ACCEPTANCE_TIMEOUT_S:g} seconds."
+        if done.timed_out
+        else f"exit code: {done.exit_code}"
+    )
+    return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""One tab's conversation at work: its agent, and what goes between it and the run that is under way."""
+"""``ChatSession``: the agent of one tab's conversation, and the run that it works on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
@@ -15,98 +16,98 @@ from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessag
 from newel.agent.ports import Emit, Model, Provider
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract
-from newel.runs.pending_questions import PendingQuestions, PutQuestion
+from newel.runs.pending_questions import AskUser, PendingQuestions
 from newel.runs.run_events import Evaluation, RunEvent
 from newel.session.coding_agent import CodingAgent, SessionTotals
 from newel.session.listing import SessionSummary
 from newel.session.reader import read_session
 from newel.workspace.git_worktree import Worktree
 
-Heard = Literal["questions", "said", "branched"]
-"""What a conversation tells its board: a question came or went, a message was said, the history is another one."""
+ChatChange = Literal["questions", "message", "branch"]
+"""A question was asked or answered, a message or verdict was recorded, or the history became another one."""
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is made for. ``journal`` is awaited with each of its events, ``put`` asks a person."""
+    """The arguments to create an agent. ``record`` is awaited with each of its events, ``ask`` asks the user."""
 
     session: str
     folder: str
     model: str | None
-    journal: Emit
-    put: PutQuestion
+    record: Emit
+    ask: AskUser
 
 
 class AgentFactory(Protocol):
-    """Makes the agents of a workbench, all on one model server. What is not awaited is quick."""
+    """Creates the agents of a workbench, all on one model server. Methods that are not async return at once."""
 
     @property
     def provider(self) -> Provider: ...
 
     @property
     def model(self) -> str:
-        """The name of the model that answers where a tab has chosen none."""
+        """The name of the model for tabs that have not chosen one."""
         ...
 
     @property
-    def where(self) -> str:
-        """Where the models are, in words, if they are those of a host; else empty."""
+    def model_location(self) -> str:
+        """Describes where the models run if that is a host; else empty."""
         ...
 
     @property
-    def problem(self) -> str:
-        """Why there is no model to ask; empty where there is one, as far as is known."""
+    def model_problem(self) -> str:
+        """Why no model is available; empty if one is, as far as is known."""
         ...
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
-        """Ask the model server at an address from now on. Returns the names of its models where one of them has to be chosen
+        """Use the model server at an address from now on. Returns the names of its models if one of them has to be chosen
         first: then nothing has changed. Raises ``ConfigError`` and ``ProviderError``.
         """
         ...
 
     @property
     def secrets(self) -> Sequence[str]:
-        """What must not appear in any log."""
+        """Strings that must not appear in any log."""
         ...
 
-    async def make(self, seat: AgentSpec) -> CodingAgent:
+    async def create(self, spec: AgentSpec) -> CodingAgent:
         """An agent with its session open. Raises ``NewelError``, and then the session's file is free."""
         ...
 
-    def prepare(self, agent: CodingAgent, seat: AgentSpec) -> None:
-        """Give it the tools that there are by now; called before each run."""
+    def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
+        """Give an agent the tools that exist by now; called before each run."""
         ...
 
-    def capped(self, contract: Contract) -> Contract:
-        """A contract with the user's own caps where it sets none."""
+    def apply_limits(self, contract: Contract) -> Contract:
+        """A contract with the user's configured limits where it sets none."""
         ...
 
-    async def worktree(self, agent: str) -> Worktree:
-        """A git worktree of the project for an agent of that name. Raises ``WorktreeError``, and ``WorkspaceError`` where the
-        project's host cannot be reached: a person waits for it.
+    async def create_worktree(self, agent: str) -> Worktree:
+        """A git worktree of the project for an agent of that name. Raises ``WorktreeError``, and ``WorkspaceError`` if the
+        project's host cannot be reached in time for a user who waits.
         """
         ...
 
-    def judge(self, agent: CodingAgent, *, small: bool) -> Model:
+    def judge_model(self, agent: CodingAgent, *, small: bool) -> Model:
         """The model that judges whether a contract is fulfilled."""
         ...
 
-    async def models(self) -> list[str]:
-        """The names of the models that the server has. Raises ``ProviderError``, and ``HostUnreachable`` where they are those
-        of a host that does not answer.
+    async def list_models(self) -> list[str]:
+        """The names of the server's models. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
+        answer.
         """
         ...
 
-    def sessions(self) -> list[SessionSummary]:
+    def list_sessions(self) -> list[SessionSummary]:
         """The sessions of the workbench's folder, the latest first."""
         ...
 
     def session_file(self, session: str, folder: str) -> Path | None:
-        """The file of a session; None as long as there is none."""
+        """The file of a session; None until it has one."""
         ...
 
 
 class ChatSession:
-    """The agent of a tab is made with its first run and kept; its session's file is free between runs."""
+    """One conversation. Its agent is created by the first run and kept; its session's file is free between runs."""
 
     def __init__(
         self,
@@ -114,134 +115,133 @@ class ChatSession:
         session: str,
         folder: str,
         model: str | None,
-        crew: AgentFactory,
-        changed: Callable[[Heard], None],
+        factory: AgentFactory,
+        on_change: Callable[[ChatChange], None],
     ) -> None:
         self.session, self.folder, self.model = session, folder, model
-        self.questions = PendingQuestions(lambda: changed("questions"))
-        self.recorder: JournalWriter | None = None
+        self.factory = factory
+        self.questions = PendingQuestions(lambda: on_change("questions"))
+        self.journal: JournalWriter | None = None
+        """That of the run in progress."""
         self.agent: CodingAgent | None = None
-        self.handing_over = anyio.Lock()
-        """Held by who gives messages to the run under way: they are said in the order in which they were taken."""
-        self.taken: set[str] = set()
-        """Ids of the messages that were said, by the run under way or before it."""
+        self.delivered: set[str] = set()
+        """Ids of the messages in the conversation, as of the latest run."""
+        self.stop_requested = False
+        """Whether the run in progress, or the one about to start, is to end."""
+        self.judge_totals = SessionTotals(Usage(), None, 0)
         self._reading = anyio.Lock()
-        self.stop_asked = False
-        """Whether the run under way, or the one that is just about to be, is to end."""
-        self.judged = SessionTotals(Usage(), None, 0)
-        self.crew = crew
-        self._changed = changed
+        self._on_change = on_change
 
     @property
-    def working(self) -> CodingAgent | None:
-        """The agent while a run is under way."""
-        return self.agent if self.recorder is not None else None
+    def active_agent(self) -> CodingAgent | None:
+        """The agent while a run is in progress."""
+        return self.agent if self.journal is not None else None
 
     @asynccontextmanager
     async def run(
         self,
-        recorder: JournalWriter,
+        journal: JournalWriter,
         earlier: Sequence[RunEvent] = (),
-        unsaid: Sequence[AppMessage] = (),
+        unsaved: Sequence[AppMessage] = (),
     ) -> AsyncGenerator[CodingAgent]:
-        """The agent for a run whose events go to ``recorder``. ``earlier`` is what the journal of an interrupted run
-        says, ``unsaid`` are messages of runs before: the session gets what it lacks of them.
+        """The agent for a run whose events go to ``journal``. ``earlier`` are the events of an interrupted run, ``unsaved``
+        messages of failed runs: those that the session lacks are added to it.
         """
-        seat = AgentSpec(
+        spec = AgentSpec(
             session=self.session,
             folder=self.folder,
             model=self.model,
-            journal=self.journal,
-            put=self.questions.put,
+            record=self._record_agent_event,
+            ask=self.questions.ask,
         )
         try:
-            agent = self.agent or await self.crew.make(seat)
+            agent = self.agent or await self.factory.create(spec)
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:
-                said = [event.message for event in earlier if isinstance(event, MessageEnd)]
-                agent.reopen([*unsaid, *said], never_begun=_never_begun(earlier))
-                self.crew.prepare(agent, seat)
-                self.agent, self.recorder = agent, recorder
-                self.taken = {entry.message.id for entry in agent.session.get_tree()}
+                recorded = [event.message for event in earlier if isinstance(event, MessageEnd)]
+                agent.reopen([*unsaved, *recorded], never_begun=_never_started(earlier))
+                self.factory.refresh_tools(agent, spec)
+                self.agent, self.journal = agent, journal
+                self.delivered = {entry.message.id for entry in agent.session.get_tree()}
                 yield agent
             finally:
                 agent.clear_queue()
                 agent.release()
         finally:
-            self.recorder, self.stop_asked = None, False
+            self.journal, self.stop_requested = None, False
 
     def stop(self, *, now: bool) -> None:
-        """End the run before its next request, or at once; one that has its agent not yet does not begin."""
-        self.stop_asked = True
-        if self.working is not None:
-            (self.working.abort if now else self.working.stop)()
+        """End the run before its next request, or at once; one that has no agent yet does not start."""
+        self.stop_requested = True
+        if agent := self.active_agent:
+            (agent.abort if now else agent.stop)()
 
     async def record(self, event: RunEvent) -> None:
-        """Record what belongs to the run under way and is no event of its agent."""
-        if self.recorder is not None:
-            await self.recorder(event)
-            self.count(event)
+        """Record an event of the run in progress that is not its agent's."""
+        if self.journal is not None:
+            await self.journal(event)
+            self.count_verdict(event)
 
-    def count(self, event: RunEvent) -> None:
-        """What the judges of a contract have used stands in no message."""
+    def count_verdict(self, event: RunEvent) -> None:
+        """Add the usage of a contract's judge, which is in no message."""
         if isinstance(event, Evaluation):
-            cost = self.judged.cost if event.cost is None else (self.judged.cost or 0.0) + event.cost
-            self.judged = SessionTotals(self.judged.usage + event.usage, cost, 0)
-            self._changed("said")
+            before = self.judge_totals
+            cost = before.cost if event.cost is None else (before.cost or 0.0) + event.cost
+            self.judge_totals = SessionTotals(before.usage + event.usage, cost, 0)
+            self._on_change("message")
 
-    def forget(self) -> None:
-        """Let the agent go, whose session's file has all that was said."""
-        if self.crew.session_file(self.session, self.folder) is not None:
+    def discard_agent(self) -> None:
+        """Let the next run create the agent, from the session's file if there is one."""
+        if self.factory.session_file(self.session, self.folder) is not None:
             self.agent = None
 
     def branch(self, message_id: str | None) -> None:
-        """Go back to just after a message, with the agent of the run under way."""
+        """Go back to just after a message, with the agent of the run in progress."""
         if self.agent is not None:
             self.agent.branch(message_id)
-            self._changed("branched")
+            self._on_change("branch")
 
-    async def journal(self, event: AgentEvent) -> None:
-        """Record an event of the run that is under way."""
-        if self.recorder is None:
-            return  # a setter between runs changes nothing that a journal tells
-        await self.recorder(event)
+    async def _record_agent_event(self, event: AgentEvent) -> None:
+        if self.journal is None:
+            return  # between runs only setters emit events, and those are not journalled
+        await self.journal(event)
         if isinstance(event, MessageEnd):
             if isinstance(event.message, UserMessage):
-                self.taken.add(event.message.id)
-            self._changed("said")
+                self.delivered.add(event.message.id)
+            self._on_change("message")
 
-    async def messages(self, unsaid: Sequence[AppMessage] = ()) -> list[AppMessage]:
-        """What was said so far, on the active branch, and then those of the ``unsaid`` that the session does not know."""
-        path = self.crew.session_file(self.session, self.folder)
-        if self.working is not None:
-            return self.working.get_messages()
+    async def messages(self, unsaved: Sequence[AppMessage] = ()) -> list[AppMessage]:
+        """The active branch so far, then those of the ``unsaved`` messages that the session lacks."""
+        if self.active_agent is not None:
+            return self.active_agent.get_messages()
+        path = self.factory.session_file(self.session, self.folder)
         if path is not None:
             async with self._reading:  # many windows at once must not each hold a long conversation in memory
                 stored = await anyio.to_thread.run_sync(read_session, path)
-            said, known = stored.history.active(), stored.history.get
+            messages, find = stored.history.active(), stored.history.get
         else:
-            said = self.agent.get_messages() if self.agent is not None else []
-            known = {message.id: message for message in said}.get
-        return [*said, *(message for message in unsaid if known(message.id) is None)]
+            messages = self.agent.get_messages() if self.agent is not None else []
+            find = {message.id: message for message in messages}.get
+        return [*messages, *(message for message in unsaved if find(message.id) is None)]
 
 
-def _never_begun(earlier: Sequence[RunEvent]) -> set[str]:
-    """The calls that an interrupted run was asked for and did not begin: they waited for a person, say."""
-    asked: set[str] = set()
+def _never_started(earlier: Sequence[RunEvent]) -> set[str]:
+    """The calls that an interrupted run did not start: they waited for approval, say."""
+    requested: set[str] = set()
     for event in earlier:
         match event:
             case MessageEnd(message=AssistantMessage() as message):
-                asked |= {call.id for call in message.tool_calls}
+                requested |= {call.id for call in message.tool_calls}
             case ToolExecutionStart(tool_call_id=call):
-                asked.discard(call)
+                requested.discard(call)
             case _:
                 pass
-    return asked
+    return requested
 
 
 def is_settled(messages: Sequence[AppMessage]) -> bool:
-    """Whether the model has nothing left to answer: it spoke last, to the end, and called nothing."""
+    """Whether the model has nothing left to answer: the last message is its own, complete and without tool calls."""
     last = messages[-1] if messages else None
     return last is None or (
         isinstance(last, AssistantMessage) and last.stop_reason in {"stop", "length"} and not last.tool_calls

@@ -1,13 +1,16 @@
-"""A chat's turn as a job: a message is answered, also by a process that began after the one that took it."""
+"""A turn of a chat as a job: the message is answered, if need be by a later process than the one that accepted it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import takewhile
+
+import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent, MessageEnd
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
 from newel.agent.messages import AppMessage, UserMessage, Wire
-from newel.jobs.engine import Engine, EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.runs.chat_session import ChatSession, is_settled
 from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.run_events import RunEvent, decode
@@ -16,11 +19,13 @@ from newel.session.coding_agent import CodingAgent
 TURN = "turn"
 STOPPED = "Stopped before the first request."
 STOPPED_MIDWAY = "Stopped before the next request."
+MAX_FAILED_RUNS = 100
+"""Failed runs in which unsaved messages are looked for."""
 
 
 class TurnParams(Wire, frozen=True, kw_only=True):
-    """``message`` is None where the conversation goes on without a new one. With ``before`` it first goes back to just
-    before that message. ``session`` is the conversation that it was said in: a tab may have begun another since.
+    """``message`` is None if the conversation continues without a new one. With ``before`` it first goes back to just
+    before that message. ``session`` is the conversation of the message: the tab may have started another since.
     """
 
     tab: str
@@ -30,7 +35,7 @@ class TurnParams(Wire, frozen=True, kw_only=True):
 
 
 async def read_events(engine: Engine, job: str) -> list[RunEvent]:
-    """All that a journal says so far."""
+    """All events of a journal so far."""
     events: list[RunEvent] = []
     seq = 0
     while page := await engine.read(job, seq):
@@ -39,71 +44,92 @@ async def read_events(engine: Engine, job: str) -> list[RunEvent]:
     return events
 
 
-async def answer_turn(
+async def run_turn(
     lease: Lease,
     params: TurnParams,
-    conversation: ChatSession,
+    chat: ChatSession,
     engine: Engine,
-    feed: EventHub,
+    hub: EventHub,
     *,
-    unsaid: Sequence[AppMessage] = (),
-    begun: Callable[[], Awaitable[None]],
+    unsaved: Sequence[AppMessage] = (),
+    on_start: Callable[[], Awaitable[None]],
 ) -> JobOutcome:
-    """Carry out a turn, or what an earlier process left of it. Each of its messages is said once, by its id. What was
-    ``unsaid`` comes first; ``begun`` is awaited when the conversation has its agent.
+    """Run a turn, or the rest of one that an earlier process left. Each message is added once, by its id, after the
+    ``unsaved`` ones; ``on_start`` is awaited when the conversation has its agent.
     """
     earlier = await read_events(engine, lease.job) if lease.seq else []
-    # A run that this process's predecessor broke off on its way out goes on; any other end was the end.
+    # A run that the process before aborted as it shut down is resumed; any other end is final.
     if ended := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
         return outcome(ended[-1])
-    recorder = JournalWriter(engine, lease, feed)
+    journal = JournalWriter(engine, lease, hub)
     try:
-        async with conversation.run(recorder, earlier, unsaid) as agent:
-            await begun()
-            return outcome(await _answer(agent, conversation, params, recorder))
+        async with chat.run(journal, earlier, unsaved) as agent:
+            await on_start()
+            return outcome(await _answer(agent, chat, params, journal))
     except (LeaseLost, JobCancelled, EngineError):
         raise
     except NewelError as error:
-        if not recorder.ended:  # the session is another program's, say: the run could not begin
-            said = {
-                event.message.id for event in earlier if isinstance(event, MessageEnd)
-            } | conversation.taken
-            if params.message is not None and params.message.id not in said:
-                await recorder(MessageEnd(message=params.message))
-            await recorder(ErrorEvent(code=error.code, message=str(error)))
-            await recorder(AgentEnd(reason="error", message=str(error)))
+        if not journal.ended:  # the run could not start: another program has the session, say
+            recorded = {event.message.id for event in earlier if isinstance(event, MessageEnd)}
+            if params.message is not None and params.message.id not in recorded | chat.delivered:
+                await journal(MessageEnd(message=params.message))
+            await journal(ErrorEvent(code=error.code, message=str(error)))
+            await journal(AgentEnd(reason="error", message=str(error)))
         return JobOutcome(state="failed", reason=str(error))
 
 
 def outcome(end: AgentEnd) -> JobOutcome:
-    """How a run's last event leaves its job."""
+    """The outcome of a job whose run ended so."""
     return JobOutcome(state="failed" if end.reason == "error" else "done", reason=end.message)
 
 
 async def _answer(
-    agent: CodingAgent,
-    conversation: ChatSession,
-    params: TurnParams,
-    record: Callable[[AgentEvent], Awaitable[None]],
+    agent: CodingAgent, chat: ChatSession, params: TurnParams, journal: JournalWriter
 ) -> AgentEnd:
     message = params.message
     tree = {entry.message.id: entry for entry in agent.session.get_tree()}
-    if conversation.stop_asked:
-        is_new = message is not None and message.id not in tree
-        if is_new and message is not None:
+    is_new = message is not None and message.id not in tree
+    if chat.stop_requested:
+        if message is not None and is_new:
             await agent.append_message(message)
         end = AgentEnd(reason="stopped", message=STOPPED if is_new else STOPPED_MIDWAY)
-        await record(end)
+        await journal(end)
         return end
-    if message is None or message.id in tree:
+    if message is None or not is_new:
         if not is_settled(agent.get_messages()):
             return await agent.answer([])
         end = AgentEnd(reason="done")
-        await record(end)
+        await journal(end)
         return end
     if params.before in tree:
-        conversation.branch(tree[params.before].parent_id)
+        chat.branch(tree[params.before].parent_id)
     end = await agent.answer([message])
-    if message.id not in conversation.taken:  # it was stopped sooner
+    if message.id not in chat.delivered:  # the run was stopped before it took the message
         await agent.append_message(message)
     return end
+
+
+async def find_unsaved(engine: Engine, tab: str, session: str) -> list[AppMessage]:
+    """The messages of a conversation's runs that failed since its last good one, in their order. Its session may lack some,
+    if it could not be opened or written then: another program had it, or the disk was full.
+    """
+    messages: list[AppMessage] = []
+    for job in reversed(await _failed_runs(engine, tab)):
+        params = msgspec.json.decode(job.params, type=TurnParams)
+        if params.session == session:
+            recorded = [
+                event.message for event in await read_events(engine, job.id) if isinstance(event, MessageEnd)
+            ]
+            if params.message is not None and all(each.id != params.message.id for each in recorded):
+                recorded.insert(0, params.message)
+            messages += recorded
+    return messages
+
+
+async def _failed_runs(engine: Engine, tab: str) -> list[Job]:
+    """The runs that failed since the last good one, the latest first."""
+    latest = await engine.find(queue=tab, kind=TURN, states=["done", "failed"], limit=1)
+    if not latest or latest[0].state == "done":
+        return []
+    ended = await engine.find(queue=tab, kind=TURN, states=["done", "failed"], limit=MAX_FAILED_RUNS)
+    return list(takewhile(lambda job: job.state == "failed", ended))

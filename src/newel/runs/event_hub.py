@@ -1,12 +1,12 @@
-"""Runs, read as they happen: what the journal says, then what comes, for any number of readers.
+"""The event hub: the journal of a run, then its live events, for any number of subscribers.
 
-    async with Feed(engine) as feed:
-        async with aclosing(feed.follow(run, after_seq=17)) as items:
+    async with EventHub(engine) as hub:
+        async with aclosing(hub.follow(run, after_seq=17)) as items:
             async for item in items:
                 …
 
-Every lasting event is given once and in order. Fleeting ones are given as far as a reader keeps up; one that came late
-or fell behind gets ``LiveSnapshot`` in their place, which replaces what it had of them.
+Every lasting event is delivered once and in order. Ephemeral ones are delivered as long as a subscriber keeps up; one that
+came late or overflowed gets a ``LiveSnapshot`` instead, which replaces what it had of them.
 """
 
 from __future__ import annotations
@@ -24,39 +24,37 @@ from newel.agent.events import AgentEnd
 from newel.concurrency import background_tasks
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.runs.live_state import LiveState
-from newel.runs.models import LiveSnapshot
+from newel.runs.models import SequencedEvent
 from newel.runs.run_events import RunEvent, decode, encode, is_lasting
-from newel.runs.subscriber_queue import PublishedEvent, SequencedEvent, SubscriberQueue
+from newel.runs.subscriber_queue import SubscriberQueue, delta_of
 
-Item = SequencedEvent | LiveSnapshot
-
-ROOM = 512
+CAPACITY = 512
+"""Events pending for one subscriber before it counts as overflowed."""
 _PAGE = 1000
-_LONG = 3600.0
-"""Seconds after which a run is looked at again, although nothing was heard of its end."""
+_RECHECK_S = 3600.0
+"""After so many seconds without an event a run is looked up again."""
 
 
 class _LiveRun:
-    """A run that is published or read here. ``seq`` is the number of the last lasting event published, -1 before."""
+    """A run that is published or followed here. ``seq`` is the number of the last lasting event published, -1 before."""
 
     def __init__(self) -> None:
         self.seq = -1
-        self.under_way = LiveState()
-        self.readers: set[SubscriberQueue] = set()
+        self.live = LiveState()
+        self.subscribers: set[SubscriberQueue] = set()
         self.ended = False
         self.failure: EngineError | None = None
         self.watching = anyio.CancelScope()
 
 
 class EventHub(anyio.AsyncContextManagerMixin):
-    """What runs do, as it happens. Works within ``async with``; the readers must be gone before that ends.
+    """Publishes the events of runs. Works within ``async with``; its subscribers must be gone before that ends.
 
-    Of each run that is published or read, it keeps what is under way, until the run ends and nobody reads. ``room`` is
-    how many events may wait for one reader before it counts as fallen behind.
+    The live state of a run is kept from its first event or subscriber until it has ended and nobody follows it.
     """
 
-    def __init__(self, engine: Engine, *, room: int = ROOM) -> None:
-        self._room = room
+    def __init__(self, engine: Engine, *, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
         self._engine = engine
         self._runs: dict[str, _LiveRun] = {}
         self._tasks: TaskGroup | None = None
@@ -67,30 +65,32 @@ class EventHub(anyio.AsyncContextManagerMixin):
             yield self
 
     def publish(self, run: str, seq: int, event: RunEvent) -> None:
-        """Tell the readers. A lasting event comes when it stands in the journal as ``seq``, and none is left out;
-        a fleeting one comes at once, with the ``seq`` of the last lasting one.
+        """Deliver an event to the subscribers. Publish every lasting event once the journal has it as ``seq``; an ephemeral one
+        at once, with the ``seq`` of the last lasting one.
         """
         state = self._state(run)
         state.seq = seq
-        state.under_way.fold(event)
-        published = PublishedEvent(seq, event)
-        for reader in state.readers:
-            reader.put(published)
+        state.live.apply(event)
+        item, (text, piece) = SequencedEvent(run, seq, event), delta_of(event)
+        for subscriber in state.subscribers:
+            subscriber.put(item, text, piece)
 
-    async def follow(self, run: str, after_seq: int = 0) -> AsyncGenerator[Item]:
-        """What happens in a run after an event that the reader has; ends when the job has ended and all is read.
+    async def follow(self, run: str, after_seq: int = 0) -> AsyncGenerator[SequencedEvent]:
+        """The events of a run after number ``after_seq``; ends when the job has ended and all of them were delivered.
 
         Close it when you leave early (``contextlib.aclosing``). Raises ``EngineError``.
         """
-        state, reader = self._state(run), SubscriberQueue(self._room)
-        state.readers.add(reader)
+        state, queue = self._state(run), SubscriberQueue(self._capacity)
+        state.subscribers.add(queue)
         try:
             while True:
-                await anyio.lowlevel.checkpoint()  # one who comes back again and again holds up nobody
-                # Nothing may be awaited here: the journal is read up to where what follows and what is under way begin.
-                reader.begin()
-                last, ended, so_far = state.seq, state.ended, state.under_way.so_far()
-                # A journal that is ahead of what was published here is read to its end; what comes brings us back.
+                await (
+                    anyio.lowlevel.checkpoint()
+                )  # a subscriber that keeps overflowing must not block the others
+                # Nothing may be awaited here: the journal is read up to where the queue and the snapshot begin.
+                queue.restart()
+                last, ended, snapshot = state.seq, state.ended, state.live.snapshot()
+                # A journal that is ahead of what was published here is read to its end; the next event brings us back.
                 live = last >= after_seq and not ended
                 while page := await self._page(run, after_seq, last if live else None):
                     for entry in page:
@@ -98,15 +98,15 @@ class EventHub(anyio.AsyncContextManagerMixin):
                         yield entry
                 if ended:
                     break
-                if live and so_far is not None:
-                    yield so_far
-                while live and (item := await _next(state, reader)) is not None:
+                if live and snapshot is not None:
+                    yield SequencedEvent(run, after_seq, snapshot)
+                while live and (item := await _next(state, queue)) is not None:
                     after_seq = item.seq
                     yield item
                 if not live and not state.ended:
-                    await reader.changed()
+                    await queue.changed()
         finally:
-            self._leave(run, state, reader)
+            self._leave(run, state, queue)
         if state.failure is not None:
             raise state.failure
 
@@ -116,14 +116,14 @@ class EventHub(anyio.AsyncContextManagerMixin):
         if limit <= 0:
             return []
         return [
-            SequencedEvent(entry.seq, decode(entry.data))
+            SequencedEvent(run, entry.seq, decode(entry.data))
             for entry in await self._engine.read(run, after_seq, limit=limit)
         ]
 
     def _state(self, run: str) -> _LiveRun:
         if run not in self._runs:
             if self._tasks is None:
-                raise RuntimeError("A feed works within `async with Feed(engine) as feed`.")
+                raise RuntimeError("An event hub works within `async with EventHub(engine) as hub`.")
             state = self._runs[run] = _LiveRun()
             self._tasks.start_soon(self._watch, run, state)
         return self._runs[run]
@@ -133,19 +133,19 @@ class EventHub(anyio.AsyncContextManagerMixin):
         with state.watching:
             try:
                 while (job := await self._engine.get(run)) is not None and job.state not in FINAL:
-                    # No event will have such a number: this returns when there will be none at all.
-                    await self._engine.read(run, sys.maxsize, wait=_LONG)
+                    # No event will have such a number: this returns when the job has ended.
+                    await self._engine.read(run, sys.maxsize, wait=_RECHECK_S)
             except EngineError as error:
                 state.failure = error
             state.ended = True
-            for reader in state.readers:
-                reader.wake()
-            if not state.readers:
+            for subscriber in state.subscribers:
+                subscriber.wake()
+            if not state.subscribers:
                 self._drop(run, state)
 
-    def _leave(self, run: str, state: _LiveRun, reader: SubscriberQueue) -> None:
-        state.readers.discard(reader)
-        if not state.readers and (state.ended or state.seq < 0):
+    def _leave(self, run: str, state: _LiveRun, queue: SubscriberQueue) -> None:
+        state.subscribers.discard(queue)
+        if not state.subscribers and (state.ended or state.seq < 0):
             self._drop(run, state)
 
     def _drop(self, run: str, state: _LiveRun) -> None:
@@ -154,23 +154,23 @@ class EventHub(anyio.AsyncContextManagerMixin):
             state.watching.cancel()
 
 
-async def _next(state: _LiveRun, reader: SubscriberQueue) -> SequencedEvent | None:
-    """What comes next; None if the reader has fallen behind, or nothing comes any more."""
-    while (item := reader.take()) is None and not reader.behind and not state.ended:
-        await reader.changed()
+async def _next(state: _LiveRun, queue: SubscriberQueue) -> SequencedEvent | None:
+    """The next event; None if the subscriber overflowed or the run has ended."""
+    while (item := queue.pop()) is None and not queue.overflowed and not state.ended:
+        await queue.changed()
     return item
 
 
 class JournalWriter:
-    """What happens in a run of ours: into the journal first, then to the readers. One event at a time, in the order
-    they come. Use it for all events of the lease; raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
+    """Writes the events of a lease to the journal, then publishes them: one at a time, in their order. Use it for all events
+    of the lease. Raises ``LeaseLost``, ``JobCancelled`` and ``EngineError``.
     """
 
-    def __init__(self, engine: Engine, lease: Lease, feed: EventHub) -> None:
+    def __init__(self, engine: Engine, lease: Lease, hub: EventHub) -> None:
         self._engine = engine
         self._lease = lease
-        self._feed = feed
-        self._turn = anyio.Lock()
+        self._hub = hub
+        self._lock = anyio.Lock()
         self.run = lease.job
         self.seq = lease.seq
         """The number of the last event in the journal."""
@@ -179,11 +179,11 @@ class JournalWriter:
 
     async def __call__(self, event: RunEvent) -> None:
         if not is_lasting(event):
-            self._feed.publish(self.run, self.seq, event)
+            self._hub.publish(self.run, self.seq, event)
             return
-        async with self._turn:
-            # An engine may leave open whether a write came to pass when its caller is cancelled; here it must be known.
+        async with self._lock:
+            # An engine may leave open whether a cancelled write happened; here it must be known.
             with anyio.CancelScope(shield=True):
                 self.seq = await self._engine.append(self._lease, [encode(event)], expect_seq=self.seq)
-            self._feed.publish(self.run, self.seq, event)
+            self._hub.publish(self.run, self.seq, event)
             self.ended |= isinstance(event, AgentEnd)

@@ -1,4 +1,4 @@
-"""What is under way in a run and stands in no journal: the message being written, the output of tools that run."""
+"""The live state of a run, which no journal has: the message being written and the output of running tools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import RunEvent
 
 TAIL = 64 * 1024
-"""Characters of a running tool's output that are kept for readers who come late."""
+"""Characters of a running tool's output that are kept for late subscribers."""
 _MAX_PIECES = 1024
 
 
 class OutputTail:
-    """The end of a text that grows."""
+    """The last characters of a growing text."""
 
     def __init__(self, limit: int = TAIL) -> None:
         self._limit = limit
@@ -41,15 +41,15 @@ class OutputTail:
 
 
 class LiveState:
-    """The fold of a run's events, as far as it is needed to begin reading in the midst of them."""
+    """The part of a run's events that a subscriber needs to begin in their midst."""
 
     def __init__(self) -> None:
         self._partial = MessageAccumulator()
         self._outputs: dict[str, OutputTail] = {}
-        self._told: LiveSnapshot | None = None
+        self._snapshot: LiveSnapshot | None = None
 
-    def fold(self, event: RunEvent) -> None:
-        self._told = None
+    def apply(self, event: RunEvent) -> None:
+        self._snapshot = None
         self._partial.fold(event)
         match event:
             case ToolExecutionStart():
@@ -64,9 +64,9 @@ class LiveState:
             case _:
                 pass
 
-    def so_far(self) -> LiveSnapshot | None:
-        """What a reader who knows the journal does not know; None if there is nothing. Readers share it."""
-        if self._told is None and ((message := self._partial.message()) or self._outputs):
+    def snapshot(self) -> LiveSnapshot | None:
+        """What the journal lacks; None if it has everything. Subscribers share it."""
+        if self._snapshot is None and ((message := self._partial.message()) or self._outputs):
             outputs = {call: tail.text() for call, tail in self._outputs.items()}
-            self._told = LiveSnapshot(message=message, outputs=outputs)
-        return self._told
+            self._snapshot = LiveSnapshot(message=message, outputs=outputs)
+        return self._snapshot

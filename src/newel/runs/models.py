@@ -1,4 +1,4 @@
-"""What a workbench shows: its tabs, and what a reader needs to begin reading one."""
+"""Types of the workbench: tabs, contracts, questions, and the snapshots and events that readers get."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 
 ChatStatus = Literal["idle", "running", "waiting"]
-"""``waiting``: a question waits for a person. An agent that runs may have that state, too."""
+"""``waiting``: a question waits for the user. A running agent may have that status, too."""
 
 
 class Contract(Wire, frozen=True, kw_only=True):
-    """What an agent is to achieve, and what it may use. ``accept`` is a shell command that must succeed before the
-    contract counts as fulfilled. ``worktree`` gives the agent a git worktree of its own to work in.
+    """An agent's task and its limits. ``accept`` is a shell command that must succeed before the contract counts as fulfilled.
+    ``worktree`` gives the agent a git worktree of its own.
     """
 
     text: Annotated[str, msgspec.Meta(max_length=100_000, pattern=r"\S")]
@@ -28,13 +28,13 @@ class Contract(Wire, frozen=True, kw_only=True):
     max_tokens: Positive | None = None
     max_cost: Amount | None = None
     small_model: bool = False
-    """Whether the small model judges the work."""
+    """Whether the small model is the judge."""
     worktree: bool = False
 
 
 class Tab(Wire, frozen=True, kw_only=True):
-    """One tab. ``session`` is the conversation's id. ``run`` is the latest run, ``reason`` says in words why an agent
-    stopped or failed. ``activity`` grows with everything said in it, so that a reader can mark what is new.
+    """One tab. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
+    ``activity`` grows with every message, so that a reader can mark unread ones.
     """
 
     id: str
@@ -51,23 +51,31 @@ class Tab(Wire, frozen=True, kw_only=True):
     folder: str = ""
     activity: int = 0
     queued: int = 0
-    """Messages that wait for the run to take them."""
+    """The number of messages that wait for the run to take them."""
 
 
 class LiveSnapshot(Wire, frozen=True, kw_only=True):
-    """What a reader that comes late has missed of what is not journalled: the message being written and the output
-    of the tools that run, by call id. It replaces what the reader had of them.
+    """The live state that is not journalled: the message being written, and the output of running tools by call id. It replaces
+    what the reader has of them.
     """
 
     message: AssistantMessage | None = None
     outputs: dict[str, str] = {}
 
 
-class TabQuestion(Wire, frozen=True, kw_only=True):
-    """Something that waits for a person.
+class SequencedEvent(msgspec.Struct, frozen=True):
+    """An event of a run and its number; an ephemeral event, and a snapshot, have the number of the lasting event before."""
 
-    ``approval``: ``title`` names the tool, ``preview`` is exactly what would be done, in ``folder``; the answer is
-    ``{"decision": "once"|"always"|"no", "word": …}``. ``form``: ``schema`` is a flat JSON Schema to be filled in; the
+    run: str
+    seq: int
+    event: RunEvent | LiveSnapshot
+
+
+class TabQuestion(Wire, frozen=True, kw_only=True):
+    """A question to the user.
+
+    ``approval``: ``title`` names the tool, ``preview`` is exactly the action to approve, in ``folder``; the answer is
+    ``{"decision": "once"|"always"|"no", "word": …}``. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
     answer is ``{"action": "accept"|"decline"|"cancel", "content": {…}}``. ``link``: as ``form``, with a URL to visit.
     """
 
@@ -81,8 +89,8 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
 
 
 class TabTotals(Wire, frozen=True, kw_only=True):
-    """Tokens and US dollars of a conversation so far; ``cost`` is None where no price is known, ``window`` where the
-    model's context is not.
+    """Tokens and US dollars of a conversation so far; ``cost`` is None without a known price, ``window`` without a known context
+    size.
     """
 
     input: int = 0
@@ -93,8 +101,8 @@ class TabTotals(Wire, frozen=True, kw_only=True):
 
 
 class ModelStatus(Wire, frozen=True, kw_only=True):
-    """The model that answers where a tab has chosen none. ``where`` describes its location if that was not configured,
-    ``problem`` says why it does not answer; it is empty as far as is known.
+    """The model of tabs that have not chosen one. ``where`` describes its location if that was not configured, ``problem`` says
+    why it is unavailable.
     """
 
     name: str
@@ -103,26 +111,24 @@ class ModelStatus(Wire, frozen=True, kw_only=True):
 
 
 class QueuedMessage(Wire, frozen=True, kw_only=True):
-    """A message that no run has taken yet. A ``held`` one is sent only when the user says so: the run before it was
-    stopped.
-    """
+    """A message that no run has taken yet. A ``held`` one waits until the user sends it, because the run before was stopped."""
 
     message: UserMessage
     held: bool = False
 
 
 class RunReport(Wire, frozen=True, kw_only=True):
-    """An event of the latest run that is no message, and the message ``after`` which it happened; empty for none."""
+    """An event of the latest run other than a message. It followed the message ``after``, or no message if that is empty."""
 
     after: str
     event: RunEvent
 
 
 class Snapshot(Wire, frozen=True, kw_only=True):
-    """Where a reader begins: the conversation up to event ``seq`` of ``run``. ``more`` says that earlier messages exist.
-    ``working`` is the set of calls that run now, ``queue`` the messages that wait for a run, the oldest first. ``told`` is what
-    else the latest run tells: tries that failed, notices, its end. Of an agent no messages are given: its run is read from
-    its first event, which says more than they do.
+    """The state from which a reader starts: the conversation up to event ``seq`` of ``run``. ``more`` means that earlier messages
+    exist. ``working`` are the running calls, ``queue`` the messages that wait for a run, the oldest first. ``told`` are the
+    other reports of the latest run: retries, notices, its end. An agent's snapshot has no messages: its run is read from
+    the first event, which has more details.
     """
 
     messages: list[AppMessage]

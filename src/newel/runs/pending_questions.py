@@ -1,4 +1,4 @@
-"""Questions that a run has for a person, and their answers."""
+"""Questions that a run asks the user, and their answers."""
 
 from __future__ import annotations
 
@@ -13,52 +13,58 @@ from newel.agent.messages import new_id
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.models import TabQuestion
 
-PutQuestion = Callable[[TabQuestion], Awaitable[dict[str, Any]]]
+AskUser = Callable[[TabQuestion], Awaitable[dict[str, Any]]]
 """Shows a question and waits for its answer, whose shape ``TabQuestion`` describes."""
 
 
 class NoSuchQuestion(NewelError):
-    """The question was answered already, or its run is over."""
+    """The question was already answered, or its run has ended."""
+
+
+class _AskedQuestion:
+    def __init__(self, question: TabQuestion) -> None:
+        self.question = question
+        self.answered = anyio.Event()
+        self.answer: dict[str, Any] = {}
 
 
 class PendingQuestions:
-    """The questions of one conversation. ``changed`` is called when one comes or goes."""
+    """The unanswered questions of one conversation. ``on_change`` is called when one is asked or goes away."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self._open: dict[str, tuple[TabQuestion, anyio.Event, list[dict[str, Any]]]] = {}
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._pending: dict[str, _AskedQuestion] = {}
 
     @property
-    def waiting(self) -> list[TabQuestion]:
-        return [question for question, _, _ in self._open.values()]
+    def pending(self) -> list[TabQuestion]:
+        return [each.question for each in self._pending.values()]
 
-    async def put(self, question: TabQuestion) -> dict[str, Any]:
-        """Show it and wait; a run that is cancelled takes its question away."""
-        question = msgspec.structs.replace(question, id=new_id())
-        answered, answers = anyio.Event(), list[dict[str, Any]]()
-        self._open[question.id] = question, answered, answers
-        self._changed()
+    async def ask(self, question: TabQuestion) -> dict[str, Any]:
+        """Show a question and wait for the answer; cancelled, it withdraws the question."""
+        asked = _AskedQuestion(msgspec.structs.replace(question, id=new_id()))
+        self._pending[asked.question.id] = asked
+        self._on_change()
         try:
-            await answered.wait()
+            await asked.answered.wait()
         finally:
-            del self._open[question.id]
-            self._changed()
-        return answers[0]
+            del self._pending[asked.question.id]
+            self._on_change()
+        return asked.answer
 
     def answer(self, question_id: str, answer: dict[str, Any]) -> None:
         """Raises ``NoSuchQuestion``; the first answer counts."""
-        if question_id not in self._open or self._open[question_id][2]:
-            raise NoSuchQuestion("This question was answered already, or its run is over.")
-        _, answered, answers = self._open[question_id]
-        answers.append(answer)
-        answered.set()
+        asked = self._pending.get(question_id)
+        if asked is None or asked.answered.is_set():
+            raise NoSuchQuestion("This question was already answered, or its run has ended.")
+        asked.answer = answer
+        asked.answered.set()
 
 
-def approval_by(put: PutQuestion) -> Callable[[ApprovalRequest], Awaitable[Approval]]:
-    """The policy's way to ask, by putting a question. Whatever is not plainly a yes is a no."""
+def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Approval]]:
+    """Asks the user to approve a call. Anything but a clear yes is a no."""
 
-    async def ask(request: ApprovalRequest) -> Approval:
-        answer = await put(
+    async def approve(request: ApprovalRequest) -> Approval:
+        answer = await ask(
             TabQuestion(
                 id="", kind="approval", title=request.label, preview=request.preview, folder=request.folder
             )
@@ -68,4 +74,4 @@ def approval_by(put: PutQuestion) -> Callable[[ApprovalRequest], Awaitable[Appro
         except msgspec.ValidationError:
             return Approval("no")
 
-    return ask
+    return approve

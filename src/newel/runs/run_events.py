@@ -1,7 +1,7 @@
-"""What a run's journal may say: the events of the agent, and those of the work around it.
+"""The events of a run: those of its agent, and those of the work around it.
 
-Every entry is a JSON object told apart by ``type``; ``decode`` and ``encode`` are exact. What only moves a screen
-(pieces of text, the output of a tool that still runs) is not journalled: ``is_lasting`` tells.
+A journal entry is a JSON object distinguished by ``type``; ``encode`` and ``decode`` lose nothing. Events that only update a
+screen (pieces of text, the output of a running tool) are not journalled; see ``is_lasting``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ContractStatus = Literal["ready", "running", "stopped", "completed", "failed"]
 
 
 class Evaluation(Event, frozen=True, tag="evaluation"):
-    """The model's own verdict on its contract, after a cycle of work. ``missing`` says what is left to do."""
+    """The judge's verdict on a contract after a cycle of work. ``missing`` lists the remaining work."""
 
     satisfied: bool
     why: str
@@ -36,13 +36,13 @@ class Evaluation(Event, frozen=True, tag="evaluation"):
 
 
 class AcceptanceStart(Event, frozen=True, tag="acceptance_start"):
-    """Newel itself runs the contract's acceptance command."""
+    """Newel starts the contract's acceptance command."""
 
     command: str
 
 
 class AcceptanceEnd(Event, frozen=True, tag="acceptance_end"):
-    """``output`` is the command's, shortened as a tool's would be; ``duration`` is in milliseconds."""
+    """``output`` is the command's, shortened like a tool's; ``duration`` is in milliseconds."""
 
     command: str
     passed: bool
@@ -51,14 +51,14 @@ class AcceptanceEnd(Event, frozen=True, tag="acceptance_end"):
 
 
 class Notice(Event, frozen=True, tag="notice"):
-    """Something the reader should know and nothing depends on: the log file cannot be written, a worktree was made."""
+    """Information for the reader, such as a new worktree or a log that cannot be written."""
 
     level: Literal["info", "warning"]
     message: str
 
 
 class ContractState(Event, frozen=True, tag="contract_state"):
-    """The agent's state changed; ``reason`` says why, in words."""
+    """The agent's state changed; ``reason`` explains why."""
 
     state: ContractStatus
     reason: str = ""
@@ -66,13 +66,13 @@ class ContractState(Event, frozen=True, tag="contract_state"):
 
 RunEvent = AgentEvent | Evaluation | AcceptanceStart | AcceptanceEnd | Notice | ContractState
 
-_FLEETING = (MessageStart, MessageUpdate, ToolExecutionUpdate, QueueUpdate, StateUpdate)
+_EPHEMERAL = (MessageStart, MessageUpdate, ToolExecutionUpdate, QueueUpdate, StateUpdate)
 _decoder = msgspec.json.Decoder(RunEvent)
 
 
 def is_lasting(event: RunEvent) -> bool:
-    """Whether an event belongs into the journal."""
-    return not isinstance(event, _FLEETING)
+    """Whether an event belongs in the journal."""
+    return not isinstance(event, _EPHEMERAL)
 
 
 def encode(event: RunEvent) -> bytes:
@@ -80,5 +80,5 @@ def encode(event: RunEvent) -> bytes:
 
 
 def decode(data: bytes) -> RunEvent:
-    """Raises ``msgspec.DecodeError`` on what is no event."""
+    """Raises ``msgspec.DecodeError`` if the data is not an event."""
     return _decoder.decode(data)

@@ -1,4 +1,4 @@
-"""What waits for one reader of a run: a bounded buffer of events, adjacent deltas of the same thing as one."""
+"""A subscriber's bounded queue of events, which joins adjacent deltas of the same text."""
 
 from __future__ import annotations
 
@@ -8,91 +8,61 @@ from collections.abc import Hashable
 import anyio
 import msgspec
 
-from newel.agent.events import MessageUpdate, TextDelta, ThinkingDelta, ToolCallDelta, ToolExecutionUpdate
+from newel.agent.events import MessageUpdate, ToolCallDelta, ToolExecutionUpdate
+from newel.runs.models import LiveSnapshot, SequencedEvent
 from newel.runs.run_events import RunEvent
 
 
-class SequencedEvent(msgspec.Struct, frozen=True):
-    """An event and its number; a fleeting event has the number of the lasting one before it."""
-
-    seq: int
-    event: RunEvent
-
-
-class PublishedEvent:
-    """An event as it goes to all readers: ``key`` names what it adds ``piece`` to, None if it is no delta."""
-
-    __slots__ = ("event", "key", "piece", "seq")
-
-    def __init__(self, seq: int, event: RunEvent) -> None:
-        self.seq = seq
-        self.event = event
-        self.key: Hashable = None
-        self.piece = ""
-        match event:
-            case MessageUpdate(message_id=message, assistant_message_event=delta):
-                self.piece = delta.delta
-                match delta:
-                    case TextDelta() | ThinkingDelta():
-                        self.key = (message, type(delta))
-                    case ToolCallDelta(index=index):
-                        self.key = (message, index)
-            case ToolExecutionUpdate(tool_call_id=call, delta=piece):
-                self.key, self.piece = (call, type(event)), piece
-            case _:
-                pass
-
-    def extended(self, pieces: list[str]) -> SequencedEvent:
-        """With these pieces in place of its own."""
-        event = self.event
-        match event:
-            case MessageUpdate(assistant_message_event=delta) if len(pieces) > 1:
-                delta = msgspec.structs.replace(delta, delta="".join(pieces))
-                event = msgspec.structs.replace(event, assistant_message_event=delta)
-            case ToolExecutionUpdate() if len(pieces) > 1:
-                event = msgspec.structs.replace(event, delta="".join(pieces))
-            case _:
-                pass
-        return SequencedEvent(self.seq, event)
+def delta_of(event: RunEvent) -> tuple[Hashable, str]:
+    """The text that an event extends, and by which characters; None and empty for an event that is no delta."""
+    match event:
+        case MessageUpdate(message_id=message, assistant_message_event=delta):
+            part = delta.index if isinstance(delta, ToolCallDelta) else type(delta)
+            return (message, part), delta.delta
+        case ToolExecutionUpdate(tool_call_id=call, delta=piece):
+            return (call, ToolExecutionUpdate), piece
+        case _:
+            return None, ""
 
 
 class SubscriberQueue:
-    """Events on their way to one reader. One that is too slow is ``behind``: the buffer is empty then, and takes
-    nothing until it is told to begin again. ``room`` is for that many events, those that were merged counted too.
+    """Events on their way to one subscriber. One that is too slow ``overflowed``: its queue is empty, and takes nothing until
+    it is restarted. ``capacity`` counts events, joined ones included.
     """
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self.behind = True
-        self._waiting: deque[tuple[PublishedEvent, list[str]]] = deque()
-        self._held = 0
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.overflowed = True
+        self._pending: deque[tuple[SequencedEvent, Hashable, list[str]]] = deque()
+        self._size = 0
         self._changed = anyio.Event()
 
-    def begin(self) -> None:
-        """Take what comes from now on, and nothing of before."""
+    def restart(self) -> None:
+        """Drop what is pending, and take events again."""
         self._clear()
-        self.behind = False
+        self.overflowed = False
 
-    def put(self, published: PublishedEvent) -> None:
-        if self.behind:
+    def put(self, item: SequencedEvent, text: Hashable, piece: str) -> None:
+        """Add an event; ``text`` and ``piece`` are its ``delta_of``."""
+        if self.overflowed:
             return
-        self._held += 1
-        if self._held > self._room:
+        self._size += 1
+        if self._size > self._capacity:
             self._clear()
-            self.behind = True
-        elif published.key is not None and self._waiting and self._waiting[-1][0].key == published.key:
-            self._waiting[-1][1].append(published.piece)
+            self.overflowed = True
+        elif text is not None and self._pending and self._pending[-1][1] == text:
+            self._pending[-1][2].append(piece)
         else:
-            self._waiting.append((published, [published.piece]))
+            self._pending.append((item, text, [piece]))
         self._changed.set()
 
-    def take(self) -> SequencedEvent | None:
-        """The next event, None if there is none yet."""
-        if not self._waiting:
+    def pop(self) -> SequencedEvent | None:
+        """The next event, None if none is pending."""
+        if not self._pending:
             return None
-        published, pieces = self._waiting.popleft()
-        self._held -= len(pieces)
-        return published.extended(pieces)
+        item, _, pieces = self._pending.popleft()
+        self._size -= len(pieces)
+        return item if len(pieces) == 1 else _joined(item, "".join(pieces))
 
     def wake(self) -> None:
         self._changed.set()
@@ -103,5 +73,19 @@ class SubscriberQueue:
         self._changed = anyio.Event()
 
     def _clear(self) -> None:
-        self._waiting.clear()
-        self._held = 0
+        self._pending.clear()
+        self._size = 0
+
+
+def _joined(item: SequencedEvent, text: str) -> SequencedEvent:
+    """A delta with the text of all those that it was joined with."""
+    event: RunEvent | LiveSnapshot = item.event
+    match event:
+        case MessageUpdate(assistant_message_event=delta):
+            delta = msgspec.structs.replace(delta, delta=text)
+            event = msgspec.structs.replace(event, assistant_message_event=delta)
+        case ToolExecutionUpdate():
+            event = msgspec.structs.replace(event, delta=text)
+        case _:
+            pass
+    return msgspec.structs.replace(item, event=event)

@@ -110,10 +110,12 @@ class CodingAgent(Agent):
     def get_messages(self) -> list[AppMessage]:
         return list(self.state.messages)
 
-    async def answer(self, prompts: Sequence[AppMessage]) -> AgentEnd:
+    async def answer(
+        self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
+    ) -> AgentEnd:
         if prompts and self.news is not None and (message := await self.news()):
             await self.append_message(message)
-        return await super().answer(prompts)
+        return await super().answer(prompts, transport=transport)
 
     def set_model(self, model: Model | str) -> None:
         """Use another model of the same server from the next prompt on; a name is enough."""

@@ -1,4 +1,4 @@
-"""Where the server listens, and who may come in: the token, the names it answers to, the cookie."""
+"""The address of the server and access to it: its socket, host names, token and cookie."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from newel.agent.errors import ConfigError
 TOKEN_VARIABLE = "NEWEL_WEB_TOKEN"  # noqa: S105 — the variable's name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,256}")
 
-READER_GONE = 40_000
-"""Milliseconds after which the system drops a connection whose other end takes nothing any more."""
+ACK_TIMEOUT_MS = 40_000
+"""Milliseconds after which the kernel drops a connection whose other end does not acknowledge data."""
 
 
 def cookie_name(port: int) -> str:
-    """Browsers share cookies among the ports of a host, so the port is in the name."""
+    """Contains the port, as browsers share cookies among the ports of a host."""
     return f"newel-{port}"
 
 
 class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """``host`` is the name or address that was asked for, ``port`` the one that is really served."""
+    """``host`` is the requested name or address, ``port`` the bound port."""
 
     token: str
     host: str
@@ -40,22 +40,22 @@ class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """The whole address of the page. Browsers do not send what stands behind the ``#``."""
+        """The address of the page. Browsers do not send the token after the ``#``."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 — not bound here
         return f"http://{_authority(host, self.port)}/#token={self.token}"
 
-    def opens(self, tokens: Iterable[str]) -> bool:
-        """Whether one of these is the token; how long it takes says nothing of how wrong one is."""
+    def accepts(self, tokens: Iterable[str]) -> bool:
+        """Whether one of these is the token, compared in constant time."""
         expected = self.token.encode()
         return any(hmac.compare_digest(token.encode(errors="replace"), expected) for token in tokens)
 
     def hosts(self, address: str) -> frozenset[str]:
-        """The values of ``Host`` that mean this server on a connection to ``address``, one of this machine."""
+        """The accepted values of ``Host`` on a connection to ``address``, one of this machine."""
         names = {self.host, address}
         if is_loopback(address):
             names |= {"127.0.0.1", "localhost", "::1"}
-        found = {_authority(name, self.port) for name in names}
-        return frozenset(found | {name.removesuffix(":80") for name in found} if self.port == 80 else found)
+        hosts = {_authority(name, self.port) for name in names}
+        return frozenset(hosts | {host.removesuffix(":80") for host in hosts} if self.port == 80 else hosts)
 
 
 def _authority(host: str, port: int) -> str:
@@ -72,31 +72,31 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def is_token(words: str) -> bool:
+def is_token(text: str) -> bool:
     """Whether a text can be a token."""
-    return _TOKEN.fullmatch(words) is not None
+    return _TOKEN.fullmatch(text) is not None
 
 
-def choose_token(host: str, given: str | None, made: Callable[[], str] | None = None) -> str:
-    """The token of this start: the given one, else what ``made`` returns, else a new one of 192 bits. Raises
-    ``ConfigError`` where one must be given, or cannot be used.
+def choose_token(host: str, requested: str | None, load: Callable[[], str] | None = None) -> str:
+    """The token for this start: the requested one, else the result of ``load``, else a new one of 192 bits. Raises
+    ``ConfigError`` if the requested one is invalid, or is missing although other machines can connect.
     """
-    if not given:
+    if not requested:
         if is_loopback(host):
-            return made() if made is not None else secrets.token_urlsafe(24)
+            return load() if load is not None else secrets.token_urlsafe(24)
         raise ConfigError(
             f"Serving on {host} lets other machines in. Set {TOKEN_VARIABLE} to a secret of at least 32 "
             f"characters first, for example the output of: openssl rand -hex 24"
         )
-    if not is_token(given):
+    if not is_token(requested):
         raise ConfigError(
-            f"{TOKEN_VARIABLE} must have 32 to 256 letters, digits, '-' or '_'; it has {len(given)} characters."
+            f"{TOKEN_VARIABLE} must have 32 to 256 letters, digits, '-' or '_'; it has {len(requested)} characters."
         )
-    return given
+    return requested
 
 
 class ServerSocket(msgspec.Struct, frozen=True):
-    """A socket that takes connections, and where."""
+    """A listening socket and its address."""
 
     bound: socket.socket
     host: str
@@ -107,39 +107,39 @@ class ServerSocket(msgspec.Struct, frozen=True):
 
 
 def listen(host: str, port: int) -> ServerSocket:
-    """Take the port, 0 for any free one. Connections wait until they are served. Raises ``ConfigError``."""
+    """Listen on a port, 0 for any free one. Connections are queued until they are served. Raises ``ConfigError``."""
     if not 0 <= port <= 65535:
-        raise ConfigError(f"{port} is no port. Ports go from 1 to 65535; --port 0 takes any free one.")
+        raise ConfigError(f"{port} is not a port. Use 1 to 65535, or --port 0 for any free one.")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError, OverflowError) as error:
         raise ConfigError(
-            f"'{host}' is no host of this machine: {error}. Give another with --bind."
+            f"'{host}' is not an address of this machine: {error}. Choose another with --bind."
         ) from error
-    # With its protocol named, asyncio lets connections send at once: else every answer on one that is kept waits 40 ms.
-    taken = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # asyncio sets TCP_NODELAY only if the protocol is named: without it responses on a reused connection wait 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections inherit it
             with contextlib.suppress(OSError):
-                taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, READER_GONE)
-        taken.bind(address)
-        taken.listen(1024)
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, ACK_TIMEOUT_MS)
+        bound.bind(address)
+        bound.listen(1024)
     except OSError as error:
-        taken.close()
-        raise ConfigError(_why_not(error, host, port)) from error
-    taken.setblocking(False)
-    return ServerSocket(taken, host, taken.getsockname()[1])
+        bound.close()
+        raise ConfigError(_explain(error, host, port)) from error
+    bound.setblocking(False)
+    return ServerSocket(bound, host, bound.getsockname()[1])
 
 
-def _why_not(error: OSError, host: str, port: int) -> str:
-    another = "Choose another with --port N; --port 0 takes any free one."
+def _explain(error: OSError, host: str, port: int) -> str:
+    another = "Choose another with --port N, or any free one with --port 0."
     match error.errno:
         case errno.EADDRINUSE:
-            return f"Port {port} on {host} is taken, perhaps by another Newel. {another}"
+            return f"Port {port} on {host} is in use, perhaps by another Newel. {another}"
         case errno.EACCES:
-            return f"Port {port} on {host} may not be used by this account. {another}"
+            return f"Port {port} on {host} requires privileges. {another}"
         case errno.EADDRNOTAVAIL:
-            return f"{host} is no address of this machine. Give another with --bind."
+            return f"{host} is not an address of this machine. Choose another with --bind."
         case _:
             return f"Port {port} on {host} cannot be used: {error.strerror}. {another}"

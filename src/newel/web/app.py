@@ -1,14 +1,14 @@
-"""The application: the page, its socket, and the HTTP interface for everybody else.
+"""The web application: the page, its socket, and the HTTP API.
 
 GET  /                         the page; /static/… its files
-POST /api/login                the page's way in
+POST /api/login                changes the token for the page's cookie
 WS   /ws                       the page's socket (docs/protocol.md)
-POST /chat, /clear             a plain chat
-GET  /api/state, /health       how things stand
+POST /chat, /clear             the default chat
+GET  /api/state, /health       tabs and servers, the version
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
-POST /api/transport/run        the model, for who has no key
-GET  /docs, /openapi.json      all this
+POST /api/transport/run        the model, for programs without its key
+GET  /docs, /openapi.json      this API
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from newel.web.http_schema import (
     handle_failures,
     read_body,
 )
-from newel.web.ports import Desk, ServerInfo, WorkbenchPort
-from newel.web.security import PATIENCE, SecurityMiddleware
+from newel.web.ports import Desk, ServerInfo
+from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware
 from newel.web.static_files import STATIC, page_routes
 from newel.web.websocket import serve_socket
+from newel.workbench.workbench import Workbench
 
 DESCRIPTION = (
-    "A coding agent's workbench. Programs send the token that the server printed at its start as 'Authorization: "
-    "Bearer …'; bodies are JSON."
+    "A coding agent's workbench. Send the token that the server printed at its start as 'Authorization: Bearer …'. "
+    "Bodies are JSON."
 )
 WRONG_TOKEN_DELAY = 0.25
-"""Seconds that the answer to a wrong token takes."""
+"""Seconds before a wrong token is answered."""
 
 
 class Login(Wire, frozen=True):
@@ -71,32 +72,32 @@ class Health(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def create_app(
-    board: WorkbenchPort,
+    workbench: Workbench,
     *,
-    about: ServerInfo,
-    door: ServerAccess,
+    info: ServerInfo,
+    access: ServerAccess,
     closing: anyio.Event,
     relay: Provider | None = None,
-    desk: Desk | None = None,
+    open_review: Desk | None = None,
     static: Path = STATIC,
-    patience: float = PATIENCE,
+    send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:
-    """The ASGI application, its gate included. ``relay`` answers ``/api/transport/run``, ``desk`` whatever
-    begins with ``/api/agent/``; ``closing`` ends the streams; ``patience`` is for readers that take nothing, in seconds.
+    """The ASGI application and its security middleware. ``relay`` answers ``/api/transport/run``, the service of ``open_review``
+    ``/api/agent/…``; ``closing`` ends the streams; ``send_timeout`` is for readers that take nothing, in seconds.
     """
     app = FastAPI(
         title="Newel",
-        version=about.newel,
+        version=info.newel,
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.include_router(page_routes(app, static))
-    app.include_router(_login_routes(door))
-    app.include_router(_state_routes(board, about))
-    app.include_router(chat_routes(board, closing))
-    app.include_router(run_routes(board, closing))
+    app.include_router(_login_routes(access))
+    app.include_router(_state_routes(workbench, info))
+    app.include_router(chat_routes(workbench, closing))
+    app.include_router(run_routes(workbench, closing))
     app.include_router(relay_routes(relay, closing))
     kinds: list[type] = [
         Failed,
@@ -109,24 +110,24 @@ def create_app(
         EventPage,
         ModelRequest,
     ]
-    if desk is not None:
+    if open_review is not None:
         from newel.web.api import review
 
-        app.include_router(review.agent_routes(desk, closing))
+        app.include_router(review.agent_routes(open_review, closing))
         kinds += review.KINDS
     server = new_id()
 
     @app.websocket("/ws")
     async def socket(websocket: WebSocket) -> None:
-        await serve_socket(websocket, board, about, server, review=desk is not None)
+        await serve_socket(websocket, workbench, info, server, review=open_review is not None)
 
     handle_failures(app)
     describe(app, kinds)
-    app.add_middleware(SecurityMiddleware, door=door, patience=patience)
+    app.add_middleware(SecurityMiddleware, access=access, send_timeout=send_timeout)
     return app
 
 
-def _login_routes(door: ServerAccess) -> APIRouter:
+def _login_routes(access: ServerAccess) -> APIRouter:
     router = APIRouter()
 
     @router.post(
@@ -137,30 +138,33 @@ def _login_routes(door: ServerAccess) -> APIRouter:
         summary="Change the token for a cookie",
     )
     async def login(request: Request) -> Response:
-        """For the page, which finds the token in its URL."""
-        if not door.opens([(await read_body(request, Login)).token]):
+        """For the page, which has the token in its URL."""
+        if not access.accepts([(await read_body(request, Login)).token]):
             await anyio.sleep(WRONG_TOKEN_DELAY)
-            return failed(
-                401, "unauthorized", "This token is not the server's. Open the URL that it printed."
-            )
+            return failed(401, "unauthorized", "This token is wrong. Open the URL that the server printed.")
         answer = Json(ChatStatus())
-        answer.set_cookie(door.cookie, door.token, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
         return answer
 
     return router
 
 
-def _state_routes(board: WorkbenchPort, about: ServerInfo) -> APIRouter:
+def _state_routes(workbench: Workbench, info: ServerInfo) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/api/state", responses=answers(AppState), response_class=Response, summary="The tabs and the servers"
+        "/api/state",
+        responses=answers(AppState),
+        response_class=Response,
+        summary="Get the tabs and the MCP servers",
     )
     async def state() -> Response:
-        return Json(AppState(tabs=board.tabs, servers=board.statuses()))
+        return Json(AppState(tabs=workbench.tabs, servers=workbench.servers.statuses()))
 
-    @router.get("/health", responses=answers(Health), response_class=Response, summary="Whether it works")
+    @router.get(
+        "/health", responses=answers(Health), response_class=Response, summary="Check that the server works"
+    )
     async def health() -> Response:
-        return Json(Health(newel=about.newel))
+        return Json(Health(newel=info.newel))
 
     return router

@@ -1,4 +1,4 @@
-"""Server-sent events: an answer that is written while it happens."""
+"""Server-sent events."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from newel.concurrency import background_tasks
 from newel.text.json import to_json
 
 MAX_WAIT = 30.0
-"""Seconds that a page of events may be waited for."""
+"""For events in a JSON page, in seconds."""
 HEARTBEAT = 15.0
-"""Seconds after which a comment shows that the connection lives."""
+"""Between two comments that keep the connection alive, in seconds."""
 
 
 class Events:
-    """Writes events into one answer."""
+    """Writes events to one response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._lock = anyio.Lock()
 
     async def __call__(self, name: str, value: object, *, number: int | None = None) -> None:
-        """An event with ``value`` as JSON; ``number`` is where a reader that comes back goes on."""
+        """Write an event with ``value`` as JSON; a reader that reconnects resumes after ``number``."""
         head = f"event: {name}\n" if number is None else f"event: {name}\nid: {number}\n"
         await self.write(b"%sdata: %s\n\n" % (head.encode(), to_json(value)))
 
@@ -36,8 +36,8 @@ class Events:
 
 
 class EventStream(Response):
-    """``produce`` writes the events; when it returns the answer is over. It is cancelled when the reader goes away and
-    when ``closing`` is set.
+    """A response that ``produce`` writes; it ends when that returns, and cancels it when the client disconnects or ``closing`` is
+    set.
     """
 
     media_type = "text/event-stream"
@@ -57,14 +57,14 @@ class EventStream(Response):
 
 
 def resumed(last_event_id: str | None, otherwise: int) -> int:
-    """The number after which a reader that came back goes on; ``otherwise`` for one that says none."""
-    known = last_event_id or ""
-    return int(known) if known.isascii() and known.isdecimal() and len(known) < 17 else otherwise
+    """The number after which a reader resumes: its ``Last-Event-ID``, or ``otherwise``."""
+    number = last_event_id or ""
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 17 else otherwise
 
 
 @asynccontextmanager
 async def until(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
-    """Leave the block when one of these returns, if it is not done before. What the block raises leaves as itself."""
+    """Leave the block when one of these returns."""
     async with background_tasks() as tasks:
 
         async def leave(ended: Callable[[], Awaitable[object]]) -> None:

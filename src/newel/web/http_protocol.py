@@ -1,9 +1,8 @@
-"""One connection over HTTP, which may not take for ever to say what it wants.
+"""HTTP connections with a deadline for each request.
 
-uvicorn waits as long as a client likes for the rest of a request, so that a few thousand of them that send a letter now and
-then would keep everybody else out. Here whoever is not being answered must say its next request in time, and the rest
-of one that was answered before it was whole. How long a body may take that is read, and how long a reader may take
-nothing, is the boundary's to say; WebSockets have their pings.
+uvicorn waits indefinitely for the rest of a request, so a few thousand slow clients would block all others. Here a
+connection without a response in progress must send its next request in time, and so must one that was answered before its
+request was complete. The security middleware limits the time to send a body and to read a response; WebSockets have pings.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from newel.web.security import OF_CONNECTION, SECURITY_HEADERS, Refusal
 
 
 class DeadlineProtocol(H11Protocol):
-    """uvicorn's ``timeout_keep_alive`` is how many seconds a client has for a request, from when it is waited for."""
+    """``timeout_keep_alive`` is the number of seconds that a client has for its next request."""
 
     _deadline: asyncio.TimerHandle
 
@@ -42,39 +41,39 @@ class DeadlineProtocol(H11Protocol):
         self._await_request()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Leave out the cookies of other programs on this host, which the reader of WebSockets may find too long."""
+        """Remove the cookies of other servers on this machine, which may exceed the limit of the WebSocket parser."""
         port = self.transport.get_extra_info("sockname")[1]
         self.headers = [
             (name, _cookies(value, cookie_name(port)) if name == b"cookie" else value)
             for name, value in self.headers
         ]
-        self._deadline.cancel()  # nothing holds what HTTP needed
+        self._deadline.cancel()  # otherwise it would keep the HTTP connection alive
         super().handle_websocket_upgrade(event)
         socket = self.transport.get_protocol()
-        if isinstance(socket, SocketConnection) and not socket.handshake_initiated:  # and never will be
-            self._end(Refusal(400, "bad_request", "This is no WebSocket handshake."))
+        if isinstance(socket, SocketConnection) and not socket.handshake_initiated:  # and it never will be
+            self._end(Refusal(400, "bad_request", "This is not a WebSocket handshake."))
 
     def send_400_response(self, msg: str) -> None:
         self._end(Refusal(400, "bad_request", msg))
 
     def _await_request(self) -> None:
-        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._too_late)
+        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._on_deadline)
 
-    def _too_late(self) -> None:
+    def _on_deadline(self) -> None:
         is_answering = self.cycle and not self.cycle.response_complete
         became_a_socket = self.transport.get_protocol() is not self
         if is_answering or became_a_socket or self.transport.is_closing():
             return
         if self.conn.our_state is h11.IDLE and not self.conn.trailing_data[0]:
-            self.transport.close()  # nothing was asked
+            self.transport.close()  # no request was started
         else:
-            words = f"The request was not there after {self.timeout_keep_alive} seconds."
-            self._end(Refusal(408, "too_slow", words))
+            message = f"The request did not arrive within {self.timeout_keep_alive} seconds."
+            self._end(Refusal(408, "too_slow", message))
 
     def _end(self, refusal: Refusal) -> None:
-        """Close the connection; say why, unless an answer was begun already."""
+        """Close the connection, with the reason unless a response has started."""
         if self.cycle:
-            self.cycle.disconnected = True  # what the application answers now would come too late
+            self.cycle.disconnected = True  # the application must not answer any more
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             headers, body = refusal.encode()
             response = h11.Response(
@@ -88,15 +87,15 @@ class DeadlineProtocol(H11Protocol):
 
 
 def _cookies(header: bytes, name: str) -> bytes:
-    """What a ``Cookie`` header says of the cookies of a name."""
+    """The cookies of a name in a ``Cookie`` header."""
     return b";".join(pair for pair in header.split(b";") if pair.strip().startswith(f"{name}=".encode()))
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
-    """A WebSocket that uvicorn may close by itself: its page answered no ping, or said too much."""
+    """A WebSocket that reports when uvicorn has closed it, after an unanswered ping or a message that is too long."""
 
     async def send(self, message: Any) -> None:
-        """Raises ``OSError`` where the other end is gone; for a socket that it closed itself uvicorn knows no such word."""
+        """Raises ``OSError`` if the socket is closed; uvicorn alone does so only if the other end closed it."""
         await self.writable.wait()
         if self.close_sent:
             raise ClientDisconnected

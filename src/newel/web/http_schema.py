@@ -1,4 +1,4 @@
-"""The JSON that goes over HTTP: read, written and described in OpenAPI by the same structs."""
+"""JSON over HTTP: the same structs parse, encode and document it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 class Failure(Wire, frozen=True):
-    """``code`` is for programs, ``message`` for people."""
+    """``code`` is for programs, ``message`` for users."""
 
     code: str
     message: str
 
 
 class Failed(Wire, frozen=True):
-    """The body of every answer that is no success."""
+    """The body of every error response."""
 
     error: Failure
 
@@ -50,7 +50,7 @@ async def read_body(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body(), type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise HTTPException(422, f"The body cannot be read: {error}.") from error
+        raise HTTPException(422, f"The body is invalid: {error}.") from error
 
 
 # -- failures -----------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ CODES = {404: "not_found", 405: "method_not_allowed", 422: "malformed_request"}
 
 
 def handle_failures(app: FastAPI) -> None:
-    """Give every failure the same shape."""
+    """Give every error response the same shape."""
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 — registered for these
@@ -69,8 +69,8 @@ def handle_failures(app: FastAPI) -> None:
 
     async def malformed(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for these
-        words = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return failed(422, CODES[422], f"{words}.")
+        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return failed(422, CODES[422], f"{message}.")
 
     async def not_done(_: Request, error: Exception) -> Response:
         assert isinstance(error, NewelError)  # noqa: S101 — registered for these
@@ -85,15 +85,15 @@ def handle_failures(app: FastAPI) -> None:
 
 
 def body_of(kind: type) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route that reads one."""
+    """The ``openapi_extra`` of a route with such a body."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(kind)}}}}
 
 
 def answers(
     kind: type | None = None, *failures: int, stream: Sequence[str] = ()
 ) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: a struct, bytes, a stream of events with these names, or several; the gate's refusals, and
-    these.
+    """The ``responses`` of a route: a struct, bytes, or a stream of events with these names; the middleware's refusals, and
+    ``failures``.
     """
     good: dict[str, Any] = {}
     if kind is bytes:
@@ -102,13 +102,13 @@ def answers(
         good["application/json"] = {"schema": _reference(kind)}
     if stream:
         good["text/event-stream"] = {"schema": _event(stream)}
-    told: dict[int | str, dict[str, Any]] = {200: {"description": "Done.", "content": good}}
+    responses: dict[int | str, dict[str, Any]] = {200: {"description": "Done.", "content": good}}
     for status in (400, 401, 403, 421, *failures):
-        told[status] = {
+        responses[status] = {
             "description": _REFUSALS[status],
             "content": {"application/json": {"schema": _reference(Failed)}},
         }
-    return told
+    return responses
 
 
 def _event(names: Sequence[str]) -> dict[str, Any]:
@@ -125,22 +125,22 @@ def _event(names: Sequence[str]) -> dict[str, Any]:
 
 
 _REFUSALS = {
-    400: "The request is no proper HTTP.",
+    400: "The request is malformed.",
     401: "The token is missing or wrong.",
     403: "The request comes from another page.",
-    404: "There is no such thing.",
+    404: "Not found.",
     408: "The body did not arrive in time.",
-    409: "It cannot be done now.",
+    409: "The request is not possible in the current state.",
     413: "The body is too large.",
     415: "The body is not JSON.",
     421: "The Host header does not name this server.",
     422: "A value has the wrong shape.",
     500: "A file could not be written.",
-    502: "The model's server gave no answer.",
-    503: "There is no model to ask, no way to the host, or what Newel keeps cannot be used.",
+    502: "The model's server failed.",
+    503: "No model is available, the host is unreachable, or Newel's storage failed.",
 }
 WRITES = (408, 413, 415, 422)
-"""What every route that reads a body may answer, too."""
+"""Further responses of every route with a body."""
 
 
 def _reference(kind: type) -> dict[str, str]:
@@ -148,8 +148,8 @@ def _reference(kind: type) -> dict[str, str]:
 
 
 def schemas_of(kinds: Sequence[type], template: str) -> dict[str, dict[str, Any]]:
-    """The JSON Schemas of structs, and of those in them, by name. They are the same on every Python: from 3.13 on the compiler
-    takes the indentation out of docstrings.
+    """The JSON Schemas of structs and of those in them, by name. Descriptions are dedented, as Python 3.13 and later do it, so
+    that they are the same on every version.
     """
     _, schemas = msgspec.json.schema_components(kinds, ref_template=template)
     for schema in schemas.values():
@@ -159,12 +159,12 @@ def schemas_of(kinds: Sequence[type], template: str) -> dict[str, dict[str, Any]
 
 
 def describe(app: FastAPI, kinds: list[type]) -> None:
-    """Add the schemas of the structs that the routes name to the application's OpenAPI."""
-    made = app.openapi
+    """Add the schemas of these structs to the application's OpenAPI document."""
+    generate = app.openapi
 
     def openapi() -> dict[str, Any]:
-        whole = made()
-        whole.setdefault("components", {})["schemas"] = schemas_of(kinds, "#/components/schemas/{name}")
-        return whole
+        document = generate()
+        document.setdefault("components", {})["schemas"] = schemas_of(kinds, "#/components/schemas/{name}")
+        return document
 
     app.openapi = openapi

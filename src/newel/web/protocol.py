@@ -1,13 +1,13 @@
-"""The messages on the workbench's socket: JSON objects told apart by ``type``, their names in camelCase.
+"""The messages on the workbench's socket: JSON objects distinguished by ``type``, with field names in camelCase.
 
-One socket carries all tabs. What the page asks for has an ``id`` of its own choice; the server answers each request
-with one ``reply`` or one ``error`` that names it in ``re``. Everything else the server sends unasked. A ``tab`` is named
-wherever a message belongs to one; ``seq`` is the number of an event in its run's journal.
+One socket carries all tabs. A request has an ``id`` that the page chooses; the server answers each request with one
+``reply`` or one ``error`` with that id in ``re``. It sends all other messages unprompted. A ``tab`` is given wherever a
+message belongs to one; ``seq`` is the number of an event in its run's journal.
 
-**Reading a tab.** ``watch`` begins it: the server sends a ``snapshot``, or, if the reader names the run and the number
-up to which it has read and that run is still the latest, only what came since. Then every event of the tab follows as
-it happens. Lasting events have a ``seq``, each exactly once and in order. Pieces of text and of output have the ``seq``
-of the event before; a reader that lost some gets ``soFar``, which replaces what it had of them.
+**Reading a tab.** After ``watch`` the server sends a ``snapshot``; or, if the reader names the run and the last event that
+it has, and that run is still the latest, only the events since. Then it sends every event of the tab as it happens. Lasting
+events have a ``seq``, and each comes exactly once and in order. Pieces of text and output have the ``seq`` of the event
+before; a reader that missed some gets ``soFar``, which replaces the pieces that it has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
 from newel.mcp.types import ServerStatus
-from newel.runs.host_status import HostState
 from newel.runs.models import (
     Contract,
     LiveSnapshot,
@@ -30,9 +29,10 @@ from newel.runs.models import (
     TabTotals,
 )
 from newel.runs.run_events import RunEvent
+from newel.workspace.ssh.host_monitor import HostState
 
 VERSION = 1
-"""Of this protocol; it grows when a reader of the one before would misread."""
+"""Of this protocol; incremented when a reader of the version before would misread it."""
 
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -41,13 +41,13 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class SocketRequest(Wire, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
-    """Base of what the page asks for."""
+    """Base of the page's requests."""
 
     id: Id
 
 
 class WatchTab(SocketRequest, frozen=True, kw_only=True, tag="watch"):
-    """Read a tab, from the beginning or after event ``after`` of ``run``."""
+    """Read a tab, from a snapshot or after event ``after`` of ``run``."""
 
     tab: Id
     run: Id | None = None
@@ -59,8 +59,8 @@ class Unwatch(SocketRequest, frozen=True, kw_only=True, tag="unwatch"):
 
 
 class OpenChat(SocketRequest, frozen=True, kw_only=True, tag="openChat"):
-    """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is its id; the
-    list of tabs that has it may come later.
+    """Open a chat: a new conversation, or the session with this id. The reply's ``tab`` is the new tab's id; the updated list
+    of tabs may come later.
     """
 
     session: Name | None = None
@@ -68,11 +68,11 @@ class OpenChat(SocketRequest, frozen=True, kw_only=True, tag="openChat"):
 
 
 class OpenAgent(SocketRequest, frozen=True, kw_only=True, tag="openAgent"):
-    """Open an agent's tab. The reply's ``tab`` is its id."""
+    """Open an agent's tab. The reply's ``tab`` is the new tab's id."""
 
 
 class CloseTab(SocketRequest, frozen=True, kw_only=True, tag="closeTab"):
-    """Take a tab away; a run in it is aborted. The session stays."""
+    """Close a tab and abort its run. The session is kept."""
 
     tab: Id
 
@@ -83,16 +83,16 @@ class RenameTab(SocketRequest, frozen=True, kw_only=True, tag="renameTab"):
 
 
 class SetModel(SocketRequest, frozen=True, kw_only=True, tag="setModel"):
-    """Go on with another model, from the next message on."""
+    """Use another model from the next message on."""
 
     tab: Id
     model: Name
 
 
 class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
-    """Say something in a chat. ``messageId`` is the page's choice: the same one again is the same message, so a page
-    that lost the reply may ask again. While a run is under way the message waits for it. With ``before`` the
-    conversation first goes back to just before that message: it was edited, and is sent again.
+    """Send a message to a chat. The page chooses ``messageId``: a repeated id is the same message, so a page that lost the reply
+    can send it again. During a run the message is queued. With ``before`` the conversation first goes back to just before
+    that message: the user edited it and sends it again.
     """
 
     tab: Id
@@ -103,15 +103,15 @@ class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
 
 
 class Withdraw(SocketRequest, frozen=True, kw_only=True, tag="withdraw"):
-    """Take back a message that no run has taken yet. An error if one has."""
+    """Withdraw a queued message. An error if a run has taken it."""
 
     tab: Id
     message_id: Id
 
 
 class SendNow(SocketRequest, frozen=True, kw_only=True, tag="sendNow"):
-    """Send a message that is held. Where a message waits for a run, that run is ended at once instead, and the messages that
-    wait are answered in their order.
+    """Send a held message. If the message is queued instead, the run in progress is ended at once, and the queue is answered in
+    its order.
     """
 
     tab: Id
@@ -119,28 +119,28 @@ class SendNow(SocketRequest, frozen=True, kw_only=True, tag="sendNow"):
 
 
 class RetryMessage(SocketRequest, frozen=True, kw_only=True, tag="retry"):
-    """Go on with a chat from where it failed or was stopped; held messages are sent along."""
+    """Continue a chat from where it failed or was stopped; held messages are sent, too."""
 
     tab: Id
 
 
 class StopTab(SocketRequest, frozen=True, kw_only=True, tag="stop"):
-    """End a run before its next request to the model; ``now``: at once. Messages that wait for the run are held."""
+    """End a run before its next request to the model; ``now``: at once. Queued messages are held."""
 
     tab: Id
     now: bool = False
 
 
 class Start(SocketRequest, frozen=True, kw_only=True, tag="start"):
-    """Start an agent on a contract, or start it again."""
+    """Start an agent on a contract, also after an earlier one."""
 
     tab: Id
     contract: Contract
 
 
 class GetHistory(SocketRequest, frozen=True, kw_only=True, tag="getHistory"):
-    """Earlier messages of a tab: up to ``limit`` of them before message ``before``, as the reply's ``messages``, the
-    oldest first, and ``more``.
+    """Get up to ``limit`` messages of a tab before message ``before``. The reply has them as ``messages``, the oldest first, and
+    in ``more`` whether there are earlier ones.
     """
 
     tab: Id
@@ -149,7 +149,7 @@ class GetHistory(SocketRequest, frozen=True, kw_only=True, tag="getHistory"):
 
 
 class AnswerQuestion(SocketRequest, frozen=True, kw_only=True, tag="answer"):
-    """Answer a question; see ``TabQuestion`` for the shapes."""
+    """Answer a question; ``TabQuestion`` describes the shapes."""
 
     tab: Id
     question: Id
@@ -157,16 +157,16 @@ class AnswerQuestion(SocketRequest, frozen=True, kw_only=True, tag="answer"):
 
 
 class GetSessions(SocketRequest, frozen=True, kw_only=True, tag="getSessions"):
-    """The project's sessions, the latest first, as the reply's ``sessions``."""
+    """Get the project's sessions, the latest first, as the reply's ``sessions``."""
 
 
 class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
-    """The models that the server offers, as the reply's ``models``."""
+    """Get the names of the server's models, as the reply's ``models``."""
 
 
 class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
-    """Ask the model server at an address from now on, until this server ends. The key is sent to that server and nowhere
-    else, and is not kept. The reply's ``models`` are those of which one has to be chosen: then nothing has changed.
+    """Use the model server at an address until this server ends. The key is sent to that server only, and is not saved. If the
+    reply has several ``models``, nothing has changed: repeat the request with one of them.
     """
 
     base_url: Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
@@ -175,7 +175,7 @@ class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
 
 
 class SetServer(SocketRequest, frozen=True, kw_only=True, tag="setServer"):
-    """Switch an MCP server on or off, or decide whether its command is trusted; None leaves as it is."""
+    """Enable or disable an MCP server, or decide whether its command is trusted; null changes nothing."""
 
     server: Name
     enabled: bool | None = None
@@ -225,7 +225,7 @@ ClientMessage = (
 
 
 class SessionInfo(Wire, frozen=True, kw_only=True):
-    """A session as a list shows it; ``modified`` is in seconds since 1970."""
+    """A session in a list; ``modified`` is in seconds since 1970."""
 
     id: str
     title: str
@@ -234,7 +234,7 @@ class SessionInfo(Wire, frozen=True, kw_only=True):
 
 
 class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_defaults=False):
-    """Base of what the server sends. ``tab`` is empty where a message belongs to none, ``seq`` 0 where it stands in no
+    """Base of the server's messages. ``tab`` is empty for messages of no single tab, ``seq`` is 0 for messages that are not in a
     journal.
     """
 
@@ -243,7 +243,7 @@ class FromServer(Wire, frozen=True, kw_only=True, tag_field="type", omit_default
 
 
 class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
-    """The first message on every socket. ``server`` is another one after each start of the server."""
+    """The first message on every socket. ``server`` changes with each start of the server."""
 
     version: int
     newel: str
@@ -253,27 +253,27 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     approve: str
     ephemeral: bool
     review: bool
-    """Whether there are reviews: docs/review-api.md."""
+    """Whether the server has the review API (docs/review-api.md)."""
     tabs: list[Tab]
     servers: list[ServerStatus]
     host: HostState | None
-    """Where the agents work; null for the server's own machine."""
+    """The host on which the agents work; null for the server's own machine."""
     where: str
-    """Where the model is, in words, if that was not configured; else empty."""
+    """Describes the model's location if that was not configured; else empty."""
     problem: str
-    """Why the model does not answer, or that there is none; empty as far as is known."""
+    """Why the model is unavailable; empty if it is available, as far as is known."""
     notice: str = ""
-    """What the user should know of the start, such as a server that the project names and that is not trusted; else empty."""
+    """A message about the start, for example on a server that the project names and the user does not trust; else empty."""
 
 
 class Tabs(FromServer, frozen=True, kw_only=True, tag="tabs"):
-    """The tabs, in their order: one was opened, closed, or changed its state."""
+    """The tabs in their order, sent whenever one is opened, closed or changed."""
 
     tabs: list[Tab]
 
 
 class SnapshotMessage(FromServer, frozen=True, kw_only=True, tag="snapshot"):
-    """Begin reading here, and forget what was read before."""
+    """The state from which to read; it replaces everything read before."""
 
     snapshot: Snapshot
 
@@ -293,45 +293,45 @@ class TotalsMessage(FromServer, frozen=True, kw_only=True, tag="totals"):
 
 
 class QuestionsMessage(FromServer, frozen=True, kw_only=True, tag="questions"):
-    """The questions that wait in a tab now."""
+    """The pending questions of a tab, sent whenever they change."""
 
     questions: list[TabQuestion]
 
 
 class QueueMessage(FromServer, frozen=True, kw_only=True, tag="queue"):
-    """The messages of a chat that no run has taken yet, the oldest first, whenever they change."""
+    """The messages of a chat that no run has taken yet, the oldest first, sent whenever they change."""
 
     messages: list[QueuedMessage]
 
 
 class ModelMessage(FromServer, frozen=True, kw_only=True, tag="model"):
-    """The model that answers where a tab has chosen none, whenever it is another or its server falls silent or answers."""
+    """The model of tabs that have not chosen one, sent whenever it or its availability changes."""
 
     model: ModelStatus
 
 
 class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
-    """The MCP servers, whenever one changes."""
+    """The MCP servers, sent whenever one changes."""
 
     servers: list[ServerStatus]
 
 
 class HostMessage(FromServer, frozen=True, kw_only=True, tag="host"):
-    """The way to the host that is worked on, whenever it changes."""
+    """The host on which the agents work, sent whenever its state changes."""
 
     host: HostState
 
 
 class ReviewChanged(FromServer, frozen=True, kw_only=True, tag="review"):
-    """The reviews of files have changed, by whoever it was: read what waits anew, and those files that you do not have at the
-    revision that stands behind them. No files at all stand for any file, as they do where more than 200 changed at once.
+    """The reviews of files have changed. Read the pending files again, and those of which you have an older revision. An empty
+    object means that any file may have changed, for example more than 200 at once.
     """
 
     revs: dict[str, int]
 
 
 class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
-    """Request ``re`` is done, and as durable as it will ever be. What else is set depends on the request."""
+    """Request ``re`` was carried out durably. The other fields depend on the request."""
 
     re: str
     run: str | None = None
@@ -342,7 +342,7 @@ class ReplyMessage(FromServer, frozen=True, kw_only=True, tag="reply"):
 
 
 class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):
-    """Request ``re`` was not done; ``re`` is empty where it could not even be read. Nothing else happens to the socket."""
+    """Request ``re`` failed; ``re`` is empty if the request was unreadable. The socket stays open."""
 
     re: str = ""
     code: str

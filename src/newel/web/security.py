@@ -1,9 +1,8 @@
-"""The one gate in front of everything the server does, over HTTP and WebSocket alike.
+"""Access control for every HTTP request and WebSocket.
 
-A server that can run a shell is never open. What comes in must name this server exactly (``Host``), must come from its
-own page or from no page (``Origin``, ``Sec-Fetch-Site``), must know the token, must not come from an agent's command if it
-changes anything, and must say what it is (JSON) and how much (body caps). What goes out carries the headers that keep a page to itself, and does not wait for ever for a reader
-that takes nothing.
+A server that can run a shell must never be open. A request must name this server exactly (``Host``), come from its own page
+or from no page (``Origin``, ``Sec-Fetch-Site``), have the token, and, if it changes anything, not come from an agent's
+command. Its body must be JSON and within the limits. Responses have security headers and a send timeout.
 
     header  ``Authorization: Bearer <token>``                 programs
     cookie  ``newel-<port>``, HttpOnly, SameSite=Strict       the page, after ``POST /api/login``
@@ -24,22 +23,22 @@ from newel.web.access import ServerAccess
 from newel.workspace.process.callers import Callers
 
 OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")})
-"""What needs no token, besides the files under ``OPEN_FILES``: the page, which knows nothing yet, and the way in."""
+"""Requests without a token, besides the files under ``OPEN_FILES``: the page, and its login."""
 OPEN_FILES = "/static/"
 
 MAX_BODY = 8 * 2**20
 MAX_BODIES: Mapping[str, int] = {
     "/api/login": 4096,
     "/api/transport/run": 64 * 2**20,
-    # Their texts are bounded by themselves (``ReviewLimits``), and JSON may write six bytes for one.
+    # ``ReviewLimits`` bounds their texts; JSON may need six bytes for one.
     "/api/agent/run": 16 * 2**20,
     "/api/agent/edit": 16 * 2**20,
 }
-"""Bytes of a request's body, where not ``MAX_BODY``."""
-BODY_PATIENCE = 60.0
-"""Seconds that a body may take to arrive."""
-PATIENCE = 30.0
-"""Seconds that a reader may take nothing before it is given up."""
+"""Bytes of a request's body if not ``MAX_BODY``."""
+BODY_TIMEOUT_S = 60.0
+"""For a body to arrive."""
+SEND_TIMEOUT_S = 30.0
+"""For a client to take a piece of the response."""
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -58,11 +57,11 @@ SECURITY_HEADERS = (
 _READS = ("GET", "HEAD")
 
 OF_CONNECTION = "newel.connection"
-"""In a scope's ``state``: what is known of the connection and holds for its further requests."""
+"""In a scope's ``state``: facts about the connection that hold for its further requests."""
 
 
 class Refusal(Exception):
-    """A request that is not let in; said as ``{"error": {"code", "message"}}``."""
+    """A refused request; answered with ``{"error": {"code", "message"}}``."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -79,61 +78,61 @@ class Refusal(Exception):
 
 
 class SecurityMiddleware:
-    """ASGI middleware around the whole application. ``patience`` with readers and ``body_patience`` are in seconds."""
+    """ASGI middleware around the whole application. ``send_timeout`` and ``body_timeout`` are in seconds."""
 
     def __init__(
         self,
         app: ASGIApp,
-        door: ServerAccess,
+        access: ServerAccess,
         *,
-        patience: float = PATIENCE,
-        body_patience: float = BODY_PATIENCE,
+        send_timeout: float = SEND_TIMEOUT_S,
+        body_timeout: float = BODY_TIMEOUT_S,
     ) -> None:
         self._app = app
-        self._door = door
-        self._patience = patience
-        self._body_patience = body_patience
-        self._callers = Callers(door.port)
+        self._access = access
+        self._send_timeout = send_timeout
+        self._body_timeout = body_timeout
+        self._callers = Callers(access.port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in {"http", "websocket"}:
             await self._app(scope, receive, send)
             return
-        way_out = _TimedSend(send, self._patience)
+        way_out = _TimedSend(send, self._send_timeout)
         try:
             request = _RequestInfo(scope)
-            check(request, self._door)
+            check(request, self._access)
             await self._check_caller(request, scope)
             if request.writes:
-                receive = await _whole_body(request, receive, self._body_patience)
+                receive = await _whole_body(request, receive, self._body_timeout)
         except Refusal as refusal:
             await _refuse(scope, way_out, refusal)
             return
         try:
             await self._app(scope, receive, way_out)
         except Exception:
-            if not way_out.given_up:
+            if not way_out.timed_out:
                 raise
 
     async def _check_caller(self, request: _RequestInfo, scope: Scope) -> None:
-        """Raises ``Refusal`` for an agent's command that would decide something: the token is not hidden from it."""
+        """Raises ``Refusal`` for a write by an agent's command, which could know the token."""
         client: tuple[str, int] | None = scope.get("client")
         if client is None or request.is_open or not (request.socket or request.writes):
             return
-        known: dict[str, bool] = scope.get("state", {}).get(OF_CONNECTION, {})  # to find it out takes 20 ms
-        if "is_agent" not in known:
-            known["is_agent"] = await anyio.to_thread.run_sync(self._callers.is_agent, *client)
-        if known["is_agent"]:
+        facts: dict[str, bool] = scope.get("state", {}).get(OF_CONNECTION, {})  # finding it out takes 20 ms
+        if "is_agent" not in facts:
+            facts["is_agent"] = await anyio.to_thread.run_sync(self._callers.is_agent, *client)
+        if facts["is_agent"]:
             raise Refusal(
                 403,
                 "agent",
-                "This is for you to decide, so it does not work in a program that an agent's command has started, or in "
-                "one that closes its connection. Use a browser or a terminal of your own.",
+                "Only the user may do this. It does not work in a program that an agent's command has started, or in one that "
+                "closes its connection. Use a browser or a terminal of your own.",
             )
 
 
 class _RequestInfo:
-    """What the gate looks at."""
+    """The checked parts of a request."""
 
     def __init__(self, scope: Scope) -> None:
         self.socket = scope["type"] == "websocket"
@@ -145,14 +144,14 @@ class _RequestInfo:
             self._headers.setdefault(name, []).append(value.decode("latin-1"))
 
     def header(self, name: bytes) -> str | None:
-        """Raises ``Refusal`` where it is not clear which one counts."""
+        """Raises ``Refusal`` for an ambiguous header."""
         values = self._headers.get(name, [])
         if len(values) > 1:
-            raise Refusal(400, "bad_request", f"The header {name.decode()} stands there twice.")
+            raise Refusal(400, "bad_request", f"The header {name.decode()} is repeated.")
         return values[0] if values else None
 
     def cookies(self, name: str) -> list[str]:
-        """All cookies of a name; a neighbour on another port can add one of the same."""
+        """All cookies of a name; a server on another port can add one of the same."""
         pairs = (
             pair.strip().partition("=")
             for line in self._headers.get(b"cookie", [])
@@ -173,7 +172,7 @@ class _RequestInfo:
 
     @property
     def opens_the_page(self) -> bool:
-        """Somebody follows a link to the page, which gives away nothing."""
+        """Whether the user follows a link to the page, which reveals nothing."""
         navigates = (self.header(b"sec-fetch-mode"), self.header(b"sec-fetch-dest")) == (
             "navigate",
             "document",
@@ -192,20 +191,22 @@ def _address(scope: Scope) -> str:
     return str(mapped or address)
 
 
-def check(request: _RequestInfo, door: ServerAccess) -> None:
-    """Raises ``Refusal`` unless the request may go on."""
+def check(request: _RequestInfo, access: ServerAccess) -> None:
+    """Raises ``Refusal`` unless the request is allowed."""
     host = (request.header(b"host") or "").lower()
-    if host not in door.hosts(request.address):
+    if host not in access.hosts(request.address):
         raise Refusal(
             421, "wrong_host", "The Host header does not name this server. Use the URL that it printed."
         )
     origin = request.header(b"origin")
     if origin is not None and origin != f"http://{host}":
-        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+        raise Refusal(403, "wrong_origin", "Only the page of this server may send this request.")
     if request.header(b"sec-fetch-site") not in {None, "same-origin", "none"} and not request.opens_the_page:
-        raise Refusal(403, "wrong_origin", "Only the page of this server may ask this.")
+        raise Refusal(403, "wrong_origin", "Only the page of this server may send this request.")
     by_header = _bearer(request)
-    if not request.is_open and not door.opens([by_header] if by_header else request.cookies(door.cookie)):
+    if not request.is_open and not access.accepts(
+        [by_header] if by_header else request.cookies(access.cookie)
+    ):
         raise Refusal(
             401,
             "unauthorized",
@@ -214,7 +215,7 @@ def check(request: _RequestInfo, door: ServerAccess) -> None:
         )
     if origin is None and not by_header and (request.socket or request.writes):
         raise Refusal(
-            403, "wrong_origin", "A request of the page must say its Origin; programs send a bearer token."
+            403, "wrong_origin", "A request of the page needs an Origin header; programs send a bearer token."
         )
     if request.writes and _media_type(request) != "application/json":
         raise Refusal(415, "not_json", "Send JSON: 'Content-Type: application/json'.")
@@ -229,8 +230,8 @@ def _media_type(request: _RequestInfo) -> str:
     return (request.header(b"content-type") or "").partition(";")[0].strip().lower()
 
 
-async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) -> Receive:
-    """Read the body, at most as much as is allowed, and give it on in one piece. Raises ``Refusal``."""
+async def _whole_body(request: _RequestInfo, receive: Receive, body_timeout: float) -> Receive:
+    """Read the body up to its limit, and replay it in one piece. Raises ``Refusal``."""
     limit = MAX_BODIES.get(request.path, MAX_BODY)
     too_large = Refusal(413, "too_large", f"The body has more than {limit:,} bytes.")
     length = request.header(b"content-length") or ""
@@ -238,17 +239,17 @@ async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) 
         raise too_large
     body = bytearray()
     more = True
-    with anyio.move_on_after(patience):
+    with anyio.move_on_after(body_timeout):
         while more:
             message = await receive()
             if message["type"] != "http.request":
-                raise Refusal(400, "bad_request", "The body ended before it was whole.")
+                raise Refusal(400, "bad_request", "The body is incomplete.")
             body += message.get("body", b"")
             if len(body) > limit:
                 raise too_large
             more = message.get("more_body", False)
     if more:
-        raise Refusal(408, "too_slow", f"The body was not there after {patience:g} seconds.")
+        raise Refusal(408, "too_slow", f"The body did not arrive within {body_timeout:g} seconds.")
     whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
     async def replay() -> Message:
@@ -258,24 +259,24 @@ async def _whole_body(request: _RequestInfo, receive: Receive, patience: float) 
 
 
 class _TimedSend:
-    """``send`` with the security headers, and an end to waiting."""
+    """``send`` with security headers and a timeout."""
 
-    def __init__(self, send: Send, patience: float) -> None:
+    def __init__(self, send: Send, send_timeout: float) -> None:
         self._send = send
-        self._patience = patience
-        self.given_up = False
+        self._send_timeout = send_timeout
+        self.timed_out = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] in {"http.response.start", "websocket.http.response.start"}:
             headers = list(message.get("headers", []))
             present = {name.lower() for name, _ in headers}
             message["headers"] = [*headers, *(pair for pair in SECURITY_HEADERS if pair[0] not in present)]
-        with anyio.move_on_after(self._patience) as scope:
+        with anyio.move_on_after(self._send_timeout) as scope:
             await self._send(message)
         if scope.cancelled_caught:
-            self.given_up = True
-        if self.given_up:
-            raise OSError("the reader takes nothing any more")
+            self.timed_out = True
+        if self.timed_out:
+            raise OSError("the client stopped reading")
 
 
 async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
@@ -291,5 +292,5 @@ async def _refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
     await send({"type": f"{kind}.response.start", "status": refusal.status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body, "more_body": False})
     if scope["type"] == "websocket":
-        # Until the connection is gone uvicorn would log a handshake that was not completed.
+        # Without this uvicorn logs an incomplete handshake.
         await anyio.lowlevel.checkpoint()

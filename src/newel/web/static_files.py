@@ -1,4 +1,4 @@
-"""The files of the page, and a page about the HTTP interface that needs no other server."""
+"""The files of the page, and a self-contained page about the HTTP API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 class AssetFiles(StaticFiles):
-    """Static files that a browser asks for again each time, and mostly gets a 304 for."""
+    """Static files that a browser revalidates each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -44,7 +44,7 @@ def page_routes(app: FastAPI, folder: Path = STATIC) -> APIRouter:
 
 
 def documentation(openapi: dict[str, Any]) -> str:
-    """The routes of an OpenAPI document as a page without scripts and styles, so that it works under any policy."""
+    """An OpenAPI document as a page without scripts and styles, which works under any content security policy."""
     info = openapi["info"]
     routes = [
         _route(method, path, operation)
@@ -56,10 +56,10 @@ def documentation(openapi: dict[str, Any]) -> str:
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             '<meta name="color-scheme" content="light dark">',
             '<meta name="viewport" content="width=device-width">',
-            f"<title>{escape(info['title'])}: HTTP interface</title></head><body><main>",
+            f"<title>{escape(info['title'])}: HTTP API</title></head><body><main>",
             f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
             f"<p>{escape(info['description'])}</p>",
-            '<p>The whole as <a href="/openapi.json">OpenAPI</a>.</p>',
+            '<p>Also available as <a href="/openapi.json">OpenAPI</a>.</p>',
             *routes,
             "</main></body></html>",
         )

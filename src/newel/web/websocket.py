@@ -1,7 +1,7 @@
-"""One page's socket: what it asks for goes to the workbench, and what happens in the tabs that it watches comes back.
+"""The page's socket: its requests go to the workbench, and the events of the tabs that it watches come back.
 
-Nothing here is kept for a reader: each watched tab is read from the log as fast as the socket takes it, and changes that
-come meanwhile are told once. A reader that stands still is given up by the boundary.
+Nothing is buffered here: each watched tab is read from the journal as fast as the socket takes it, and changes that come
+meanwhile are sent once. The security middleware drops a reader that takes nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
-from newel.agent.events import MessageUpdate, ToolExecutionUpdate
 from newel.concurrency import background_tasks
-from newel.runs.models import Snapshot
-from newel.runs.run_events import RunEvent
+from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
+from newel.runs.subscriber_queue import delta_of
 from newel.text.json import to_json
-from newel.web.ports import ServerInfo, WorkbenchPort
+from newel.web.ports import ServerInfo
 from newel.web.protocol import (
     VERSION,
     ClientMessage,
@@ -36,7 +35,6 @@ from newel.web.protocol import (
     ReviewChanged,
     Servers,
     SnapshotMessage,
-    SocketRequest,
     SoFarMessage,
     Tabs,
     TotalsMessage,
@@ -44,57 +42,56 @@ from newel.web.protocol import (
     WatchTab,
     Welcome,
 )
-from newel.web.socket_handlers import COMMANDS, QUESTIONS, subject
-from newel.workbench.board import EventFrame, Frame, SoFarFrame, TabChange
+from newel.web.socket_handlers import Query, run_command, run_query, subject
+from newel.workbench.tab_reader import Frame, follow
+from newel.workbench.workbench import TabChange, Workbench
 
-AT_ONCE = 32
-"""Requests of one socket under way; the next one is read when one of them is done."""
-COMMAND_TIME = 30.0
-"""Seconds that a command may take, for it goes on when its page is gone."""
-PAUSE = 0.05
-"""Seconds between two tellings of changes, each of which names all tabs."""
-MOST_PATHS = 200
-"""Files whose reviews changed that are told by name."""
+MAX_REQUESTS = 32
+"""Requests of one socket in progress; the next one is read when one of them is done."""
+COMMAND_TIMEOUT_S = 30.0
+"""Of a command, which continues when its page is gone."""
+CHANGES_INTERVAL_S = 0.05
+"""Between two reports of changes, each of which lists all tabs."""
+MAX_PATHS = 200
+"""Changed reviews that are listed by path."""
 
-BREATH, LONG_BREATH = 0.008, 0.064
-"""Seconds between two pieces of text: what comes faster than that is joined, as no eye follows it and each costs."""
-FLOOD = 16
-"""Characters of a joined piece from which on a text comes faster than anybody reads, and the longer breath is taken."""
+DELTA_INTERVAL_S, FAST_DELTA_INTERVAL_S = 0.008, 0.064
+"""Between two pieces of text: faster ones are joined, as nobody can read them and each has its cost."""
+FAST_DELTA = 16
+"""Characters of a joined piece that show that a text comes faster than anybody reads."""
 
 log = logging.getLogger(__name__)
 
 
-class _Named(msgspec.Struct):
-    """As much of a message that cannot be read as is needed to answer it."""
+class _RequestId(msgspec.Struct):
+    """The part of a malformed message that is needed to answer it."""
 
     id: str
 
 
 _decoder = msgspec.json.Decoder(ClientMessage)
-_named = msgspec.json.Decoder(_Named)
+_id_decoder = msgspec.json.Decoder(_RequestId)
 
 
 async def serve_socket(
-    websocket: WebSocket, board: WorkbenchPort, about: ServerInfo, server: str, *, review: bool
+    websocket: WebSocket, workbench: Workbench, info: ServerInfo, server: str, *, review: bool
 ) -> None:
-    """Accept a socket and serve it until it is closed. ``server`` names this start of the server; ``review``: there are
-    reviews.
+    """Accept a socket and serve it until it is closed. ``server`` identifies this start of the server; ``review`` says whether
+    it has the review API.
     """
     await websocket.accept()
     with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
-        await _Socket(websocket, board).run(about, server, review=review)
+        await _Socket(websocket, workbench).run(info, server, review=review)
 
 
-class _Watching:
-    """One tab that is being read."""
-
+class _WatchedTab:
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
         self.ended = anyio.Event()
 
 
-class _Reviewed:
-    """The files whose reviews have changed and that were not told yet; when they are too many, any file."""
+class _ChangedReviews:
+    """The files whose reviews have changed since the last report; any file, if there are too many."""
 
     def __init__(self) -> None:
         self._revs: dict[str, int] = {}
@@ -102,11 +99,11 @@ class _Reviewed:
 
     def add(self, revs: tuple[tuple[str, int], ...]) -> None:
         self._revs.update(revs)
-        if not revs or len(self._revs) > MOST_PATHS:
+        if not revs or len(self._revs) > MAX_PATHS:
             self._is_any = True
             self._revs = {}
 
-    def take(self) -> ReviewChanged | None:
+    def pop(self) -> ReviewChanged | None:
         if not self._is_any and not self._revs:
             return None
         revs, is_any = self._revs, self._is_any
@@ -115,46 +112,46 @@ class _Reviewed:
 
 
 class _Socket:
-    def __init__(self, websocket: WebSocket, board: WorkbenchPort) -> None:
+    def __init__(self, websocket: WebSocket, workbench: Workbench) -> None:
         self._websocket = websocket
-        self._board = board
+        self._workbench = workbench
         self._writing = anyio.Lock()
-        self._slots = anyio.Semaphore(AT_ONCE)
+        self._slots = anyio.Semaphore(MAX_REQUESTS)
         self._orders: dict[str, tuple[anyio.Lock, int]] = {}
-        self._watched: dict[str, _Watching] = {}
+        self._watched: dict[str, _WatchedTab] = {}
         self._changes: set[TabChange] = set()
-        self._reviewed = _Reviewed()
+        self._reviewed = _ChangedReviews()
         self._changed = anyio.Event()
 
-    async def run(self, about: ServerInfo, server: str, *, review: bool) -> None:
+    async def run(self, info: ServerInfo, server: str, *, review: bool) -> None:
         """Welcome the page, then serve it."""
-        unsubscribe = self._board.watch(self._note)
-        model = self._board.model
+        unsubscribe = self._workbench.watch(self._on_change)
+        model = self._workbench.model
         try:
-            await self._say(
+            await self._send(
                 Welcome(
                     version=VERSION,
-                    newel=about.newel,
+                    newel=info.newel,
                     server=server,
-                    project=about.project,
+                    project=info.project,
                     model=model.name,
-                    approve=about.approve,
-                    ephemeral=about.ephemeral,
+                    approve=info.approve,
+                    ephemeral=info.ephemeral,
                     review=review,
-                    tabs=self._board.tabs,
-                    servers=self._board.statuses(),
-                    host=self._board.host,
+                    tabs=self._workbench.tabs,
+                    servers=self._workbench.servers.statuses(),
+                    host=self._workbench.host,
                     where=model.where,
                     problem=model.problem,
-                    notice=about.notice,
+                    notice=info.notice,
                 )
             )
-            async with background_tasks(self._tell_changes) as tasks:
+            async with background_tasks(self._send_changes) as tasks:
                 await self._read(tasks)
         finally:
             unsubscribe()
 
-    async def _say(self, message: FromServer) -> None:
+    async def _send(self, message: FromServer) -> None:
         """Raises ``WebSocketDisconnect``."""
         text = to_json(message).decode()
         async with self._writing:
@@ -168,23 +165,23 @@ class _Socket:
             try:
                 request = _decoder.decode(data)
             except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-                await self._say(_malformed(data, error))
+                await self._send(_malformed(data, error))
                 continue
             await self._slots.acquire()
             tasks.start_soon(self._answer, request, tasks)
 
-    async def _answer(self, request: SocketRequest, tasks: TaskGroup) -> None:
+    async def _answer(self, request: ClientMessage, tasks: TaskGroup) -> None:
         try:
-            answer = await self._carry_out(request, tasks)
-        except Exception as error:  # noqa: BLE001 — whatever it is, the page learns of it and the socket stays
+            answer = await self._execute(request, tasks)
+        except Exception as error:  # noqa: BLE001 — any failure is reported to the page, and the socket stays open
             answer = _failure(error, tab=getattr(request, "tab", ""), re=request.id)
-        await self._say(answer)
+        await self._send(answer)
         self._slots.release()
 
-    async def _carry_out(self, request: SocketRequest, tasks: TaskGroup) -> ReplyMessage:
-        if handler := QUESTIONS.get(type(request)):
-            return await handler(self._board, request)
-        async with self._in_order(subject(request)):
+    async def _execute(self, request: ClientMessage, tasks: TaskGroup) -> ReplyMessage:
+        if isinstance(request, Query):
+            return await run_query(self._workbench, request)
+        async with self._ordered(subject(request)):
             match request:
                 case WatchTab():
                     return await self._watch(request, tasks)
@@ -192,13 +189,13 @@ class _Socket:
                     await self._unwatch(request.tab)
                     return ReplyMessage(re=request.id, tab=request.tab)
                 case _:
-                    with anyio.move_on_after(COMMAND_TIME, shield=True):
-                        return await COMMANDS[type(request)](self._board, request)
-        raise NewelError(f"This was given up after {COMMAND_TIME:.0f} seconds.")
+                    with anyio.move_on_after(COMMAND_TIMEOUT_S, shield=True):
+                        return await run_command(self._workbench, request)
+        raise NewelError(f"The request timed out after {COMMAND_TIMEOUT_S:.0f} seconds.")
 
     @asynccontextmanager
-    async def _in_order(self, name: str) -> AsyncGenerator[None]:
-        """One at a time for each name, first come first served."""
+    async def _ordered(self, name: str) -> AsyncGenerator[None]:
+        """Requests with the same name one at a time, in their order."""
         lock, users = self._orders.get(name, (anyio.Lock(), 0))
         self._orders[name] = lock, users + 1
         try:
@@ -209,13 +206,12 @@ class _Socket:
             if users > 1:
                 self._orders[name] = lock, users - 1
 
-    # -- tabs that are read -----------------------------------------------------------------------
+    # -- watched tabs -----------------------------------------------------------------------------
 
     async def _watch(self, request: WatchTab, tasks: TaskGroup) -> ReplyMessage:
-        self._board.tab(request.tab)  # raises if there is none
+        frames = follow(self._workbench.tab(request.tab), request.run, request.after)
         await self._unwatch(request.tab)
-        frames = self._board.follow(request.tab, request.run, request.after)
-        watching = self._watched[request.tab] = _Watching()
+        watching = self._watched[request.tab] = _WatchedTab()
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return ReplyMessage(re=request.id, tab=request.tab)
 
@@ -224,18 +220,19 @@ class _Socket:
             watching.scope.cancel()
             await watching.ended.wait()
 
-    async def _follow(self, tab: str, frames: AsyncGenerator[Frame], watching: _Watching) -> None:
+    async def _follow(self, tab: str, frames: AsyncGenerator[Frame], watching: _WatchedTab) -> None:
         try:
             with watching.scope:
                 async with aclosing(frames):
                     async for frame in frames:
-                        await self._say(_as_message(tab, frame))
-                        if isinstance(frame, EventFrame) and (piece := _piece(frame.event)):
-                            await anyio.sleep(LONG_BREATH if len(piece) > FLOOD else BREATH)
+                        await self._send(_as_message(tab, frame))
+                        if isinstance(frame, SequencedEvent) and (piece := _delta(frame)):
+                            is_fast = len(piece) > FAST_DELTA
+                            await anyio.sleep(FAST_DELTA_INTERVAL_S if is_fast else DELTA_INTERVAL_S)
         except WebSocketDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 — as above
-            await self._say(_failure(error, tab=tab))
+            await self._send(_failure(error, tab=tab))
         finally:
             if self._watched.get(tab) is watching:
                 del self._watched[tab]
@@ -243,81 +240,74 @@ class _Socket:
 
     # -- changes ----------------------------------------------------------------------------------
 
-    def _note(self, change: TabChange) -> None:
+    def _on_change(self, change: TabChange) -> None:
         if change.kind == "review":
             self._reviewed.add(change.revs)
         else:
             self._changes.add(change)
         self._changed.set()
 
-    async def _tell_changes(self) -> None:
+    async def _send_changes(self) -> None:
         while True:
             await self._changed.wait()
             changes, self._changes, self._changed = self._changes, set(), anyio.Event()
-            if (reviewed := self._reviewed.take()) is not None:
-                await self._say(reviewed)
+            if (reviewed := self._reviewed.pop()) is not None:
+                await self._send(reviewed)
             for change in changes:
-                if (message := await self._news(change)) is not None:
-                    await self._say(message)
-            await anyio.sleep(PAUSE)
+                if (message := await self._message_for(change)) is not None:
+                    await self._send(message)
+            await anyio.sleep(CHANGES_INTERVAL_S)
 
-    async def _news(self, change: TabChange) -> FromServer | None:
+    async def _message_for(self, change: TabChange) -> FromServer | None:
         if change.kind == "tabs":
-            return Tabs(tabs=self._board.tabs)
+            return Tabs(tabs=self._workbench.tabs)
         if change.kind == "model":
-            return ModelMessage(model=self._board.model)
+            return ModelMessage(model=self._workbench.model)
         if change.kind == "servers":
-            return Servers(servers=self._board.statuses())
+            return Servers(servers=self._workbench.servers.statuses())
         if change.kind == "host":
-            return HostMessage(host=host) if (host := self._board.host) is not None else None
+            return HostMessage(host=host) if (host := self._workbench.host) is not None else None
         if change.tab not in self._watched:
             return None
         try:
+            tab = self._workbench.tab(change.tab)
             if change.kind == "questions":
-                return QuestionsMessage(tab=change.tab, questions=self._board.questions(change.tab))
+                return QuestionsMessage(tab=change.tab, questions=tab.chat.questions.pending)
             if change.kind == "queue":
-                return QueueMessage(tab=change.tab, messages=await self._board.queue(change.tab))
-            return TotalsMessage(tab=change.tab, totals=await self._board.totals(change.tab))
+                return QueueMessage(tab=change.tab, messages=await tab.queue.messages())
+            return TotalsMessage(tab=change.tab, totals=await tab.totals())
         except NewelError:
-            return None  # the tab was closed meanwhile; the list of tabs says so
+            return None  # the tab was closed meanwhile, and the list of tabs says so
 
 
 def _failure(error: Exception, *, tab: str, re: str = "") -> ErrorMessage:
     if isinstance(error, NewelError):
         return ErrorMessage(re=re, tab=tab, code=error.code, message=str(error))
     log.error("a request of the page failed", exc_info=error)
-    words = "Newel failed while doing this. What happened stands where the server writes its errors."
-    return ErrorMessage(re=re, tab=tab, code="internal_error", message=words)
+    message = "This request failed because of an error in Newel. The server's error output has the details."
+    return ErrorMessage(re=re, tab=tab, code="internal_error", message=message)
 
 
 def _malformed(data: str | bytes, error: Exception) -> ErrorMessage:
     try:
-        name = _named.decode(data).id[:64]
+        request_id = _id_decoder.decode(data).id[:64]
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        name = ""
+        request_id = ""
     return ErrorMessage(
-        re=name,
+        re=request_id,
         code="malformed_message",
         message=f"This message cannot be read: {error}. See docs/protocol.md.",
     )
 
 
 def _as_message(tab: str, frame: Frame) -> FromServer:
-    match frame:
-        case Snapshot():
-            return SnapshotMessage(tab=tab, seq=frame.seq, snapshot=frame)
-        case EventFrame(run, seq, event):
-            return EventMessage(tab=tab, seq=seq, run=run, event=event)
-        case SoFarFrame(run, seq, so_far):
-            return SoFarMessage(tab=tab, seq=seq, run=run, so_far=so_far)
+    if isinstance(frame, Snapshot):
+        return SnapshotMessage(tab=tab, seq=frame.seq, snapshot=frame)
+    if isinstance(frame.event, LiveSnapshot):
+        return SoFarMessage(tab=tab, seq=frame.seq, run=frame.run, so_far=frame.event)
+    return EventMessage(tab=tab, seq=frame.seq, run=frame.run, event=frame.event)
 
 
-def _piece(event: RunEvent) -> str:
-    """What an event adds to a text that grows."""
-    match event:
-        case MessageUpdate(assistant_message_event=delta):
-            return delta.delta
-        case ToolExecutionUpdate():
-            return event.delta
-        case _:
-            return ""
+def _delta(item: SequencedEvent) -> str:
+    """The text that an event adds to a growing one."""
+    return "" if isinstance(item.event, LiveSnapshot) else delta_of(item.event)[1]

@@ -1,41 +1,61 @@
-"""The whole workbench behind a front end: the board, the tool servers of its agents, and the desk where changes are
-reviewed.
+"""``Workbench``: the tabs of one folder, the runs that answer in them, and the services that its front end shows.
+
+async with create_task_group() as tasks:
+    workbench = await Workbench.open(engine, hub, factory, servers, folder=…, home=…)
+    tasks.start_soon(workbench.run)
+    tab = await workbench.open_chat()
+    run = await tab.send(UserMessage(content="Fix the bug in server.py"))
+    async for frame in follow(tab):
+        …
+
+front end ──command──► Workbench ──► TabSession ──job──► Engine ──lease──► TabSession ──► agent
+front end ◄──TabChange── Workbench ◄──notify── TabSession
+front end ◄──Snapshot, SequencedEvent── tab_reader ◄── EventHub ◄── JournalWriter ◄── agent
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import anyio
+import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import ConnectionFailed, NewelError
+from newel.agent.messages import new_id
 from newel.agent.ports import Model
-from newel.concurrency import background_tasks
-from newel.jobs.engine import Engine
+from newel.concurrency import task_group
+from newel.contracts.contract_job import CONTRACT, ContractParams
+from newel.jobs.engine import Engine, JobOutcome, Lease
+from newel.jobs.worker import Handler, Worker
 from newel.mcp.types import ServerStatus
 from newel.runs.chat_session import AgentFactory
+from newel.runs.chat_turn import TURN, TurnParams
 from newel.runs.event_hub import EventHub
-from newel.runs.host_status import HostMonitor, HostState
-from newel.runs.models import ModelStatus
+from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
-from newel.workbench.board import TabService
+from newel.session.listing import SessionSummary
+from newel.text.sanitize import plain_line
+from newel.workbench.tab_log import SavedTabs, TabLog
+from newel.workbench.tab_session import CLOSED, NEW_CHAT, ChangeKind, TabServiceError, TabServices, TabSession
 
 if TYPE_CHECKING:
     from newel.review_jobs.service import ReviewService
+    from newel.workspace.ssh.host_monitor import HostMonitor, HostState
 
-PROBE_TIME = 5.0
-PROBE_EVERY = 10.0
-"""Seconds for the answer to a probe of the model's server, and between two of them while it is silent."""
+PROBE_TIMEOUT_S = 5.0
+PROBE_INTERVAL_S = 10.0
+"""Until the model's server has answered once."""
 
-OpenDesk = Callable[[], Awaitable["ReviewService"]]
+OpenReview = Callable[[], Awaitable["ReviewService"]]
 
 
 class ToolServers(Protocol):
-    """The MCP servers (``newel.mcp.manager``). Methods raise ``NewelError`` for names that are not there."""
+    """The MCP servers (``newel.mcp.manager``). Methods raise ``NewelError`` for unknown names."""
 
     def statuses(self) -> list[ServerStatus]: ...
 
@@ -48,144 +68,259 @@ class ToolServers(Protocol):
     async def set_trusted(self, name: str, trusted: bool, /) -> None: ...
 
 
-class Workbench(TabService):
-    """A board whose agents have tool servers, too, and which may have a review desk."""
+class TabChange(msgspec.Struct, frozen=True):
+    """A reason to read something again. ``tab`` is empty for changes of no single tab. ``revs`` are the revisions of files whose
+    reviews changed; none means that any may have.
+    """
 
-    servers: ToolServers
-    open_desk: OpenDesk | None
-    """Is called as soon as the workbench runs."""
-    line: HostMonitor | None
-    """The way to the host that is worked on; None on this machine."""
-    _desk: ReviewService
-    _silence = ""
-    """Why the model's server does not answer, as it was found last."""
+    kind: ChangeKind | Literal["review"]
+    tab: str = ""
+    revs: tuple[tuple[str, int], ...] = ()
+
+
+class Workbench:
+    """Use ``open``. Logs are written to ``home``. ``servers`` are the agents' tool servers, ``monitor`` watches the host that
+    they work on, and ``open_review`` is called as soon as the workbench runs.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: EventHub,
+        factory: AgentFactory,
+        servers: ToolServers,
+        *,
+        log: TabLog,
+        saved: SavedTabs,
+        folder: str,
+        home: Path,
+        open_review: OpenReview | None,
+        monitor: HostMonitor | None,
+    ) -> None:
+        self.engine, self.hub, self.factory, self.servers = engine, hub, factory, servers
+        self.folder = folder
+        self._log = log
+        self._services = TabServices(engine, hub, factory, log, self.notify, folder, home)
+        self._tabs = {
+            tab.id: TabSession(tab, self._services, saved.stopped_runs.get(tab.id))
+            for tab in saved.tabs.values()
+        }
+        self._default_chat = saved.default_chat
+        self._subscribers: list[Callable[[TabChange], None]] = []
+        self._open_review = open_review
+        self._review: ReviewService
+        self._review_opened = anyio.Event()
+        self._monitor = monitor
+        self._model_silence = ""
+        """Why the model's server did not answer the last probe."""
 
     @classmethod
-    async def open_with(
+    async def open(
         cls,
         engine: Engine,
-        feed: EventHub,
-        crew: AgentFactory,
+        hub: EventHub,
+        factory: AgentFactory,
         servers: ToolServers,
         *,
         folder: str,
         home: Path,
-        open_desk: OpenDesk | None = None,
-        line: HostMonitor | None = None,
+        open_review: OpenReview | None = None,
+        monitor: HostMonitor | None = None,
     ) -> Self:
-        """Raises ``EngineError``."""
-        workbench = await cls.open(engine, feed, crew, folder=folder, home=home)
-        workbench.servers = servers
-        workbench.open_desk = open_desk
-        workbench.line = line
+        """The workbench that an engine has. Raises ``EngineError``."""
+        log, saved = await TabLog.open(engine)
+        workbench = cls(
+            engine,
+            hub,
+            factory,
+            servers,
+            log=log,
+            saved=saved,
+            folder=folder,
+            home=home,
+            open_review=open_review,
+            monitor=monitor,
+        )
+        for tab in workbench._tabs.values():
+            await tab.load()
         return workbench
 
+    # -- changes ----------------------------------------------------------------------------------
+
+    def watch(self, callback: Callable[[TabChange], None]) -> Callable[[], None]:
+        """Call ``callback`` with every change from now on; the returned function ends that."""
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback) if callback in self._subscribers else None
+
+    def notify(self, kind: ChangeKind, tab: str = "") -> None:
+        """Report a change to the subscribers."""
+        self._publish(TabChange(kind, tab))
+
+    def notify_reviewed(self, revs: Mapping[str, int]) -> None:
+        """Report that the reviews of files have changed."""
+        self._publish(TabChange("review", revs=tuple(revs.items())))
+
+    def _publish(self, change: TabChange) -> None:
+        for callback in tuple(self._subscribers):
+            callback(change)
+
+    async def record_notice(self, message: str) -> None:
+        """Add a warning to the transcript of each run in progress."""
+        for tab in list(self._tabs.values()):
+            with suppress(NewelError):  # the run reports that itself
+                await tab.chat.record(Notice(level="warning", message=message))
+
+    # -- tabs -------------------------------------------------------------------------------------
+
+    @property
+    def tabs(self) -> list[Tab]:
+        """In the order in which they were opened."""
+        return [tab.state for tab in self._tabs.values()]
+
+    def tab(self, tab: str) -> TabSession:
+        """The tab with an id. Raises ``TabServiceError``."""
+        if tab not in self._tabs:
+            raise TabServiceError(CLOSED)
+        return self._tabs[tab]
+
+    async def list_sessions(self) -> list[SessionSummary]:
+        """The folder's sessions, the latest first."""
+        return await anyio.to_thread.run_sync(self.factory.list_sessions)
+
+    async def open_chat(self, *, session: str | None = None, model: str | None = None) -> TabSession:
+        """A new conversation, or an earlier one from wherever it was started."""
+        title = NEW_CHAT
+        if session is not None:
+            summary = next((each for each in await self.list_sessions() if each.id == session), None)
+            if summary is None:
+                raise TabServiceError(f"There is no session {session} of this folder.")
+            title = summary.name or plain_line(summary.first_text, 40) or NEW_CHAT
+        for tab in self._tabs.values():
+            if session == tab.state.session and tab.state.kind == "chat":
+                return tab
+        return await self._add(
+            kind="chat", title=title, session=session or new_id(), status="idle", model=model
+        )
+
+    async def open_agent(self) -> TabSession:
+        """An agent without a contract yet."""
+        titles = {tab.title for tab in self.tabs}
+        title = next(name for n in range(1, len(titles) + 2) if (name := f"Agent-{n}") not in titles)
+        return await self._add(kind="agent", title=title, session=new_id(), status="ready")
+
+    async def _add(self, **fields: Any) -> TabSession:
+        tab = Tab(id=new_id(), folder=self.folder, **fields)
+        await self._log.save(tab)
+        session = self._tabs[tab.id] = TabSession(tab, self._services)
+        self.notify("tabs")
+        return session
+
+    async def close(self, tab: str) -> None:
+        """Remove a tab; its run is aborted and its queue cancelled. The session is kept."""
+        await self.tab(tab).close()
+        self._tabs.pop(tab, None)
+        self.notify("tabs")
+
+    async def default_chat(self) -> TabSession:
+        """The chat of programs that know no tabs."""
+        if self._default_chat not in self._tabs:
+            tab = await self.open_chat()
+            await self._log.save_default_chat(tab.state.id)
+            self._default_chat = tab.state.id
+        return self.tab(self._default_chat or "")
+
+    # -- runs -------------------------------------------------------------------------------------
+
     async def run(self, *, slots: int = 300) -> None:
-        """As ``TabService.run``. Raises what opening the desk does."""
-        if self.open_desk is None:
-            await super().run(slots=slots)
-            return
-        from newel.review_jobs.ledger_watch import watch
+        """Run the engine's jobs, those that an earlier process left included, until cancelled. Raises what opening the review
+        does.
+        """
+        handlers: dict[str, Handler] = {TURN: self._run_turn, CONTRACT: self._run_contract}
+        async with task_group() as tasks:
+            if self._open_review is not None:
+                from newel.review_jobs.ledger_watch import watch
 
-        self._desk = await self.open_desk()
-        self.handlers |= self._desk.handlers
-        self._is_desk_open.set()
-        async with background_tasks(self._watch_model) as tasks:
-            tasks.start_soon(watch, self._desk, self.tell_reviewed)
-            if self.line is not None:
-                tasks.start_soon(self.line.keep, partial(self.tell, "host"), lambda: bool(self._watchers))
-            await super().run(slots=slots)
+                self._review = await self._open_review()
+                handlers |= self._review.handlers
+                self._review_opened.set()
+                tasks.start_soon(watch, self._review, self.notify_reviewed)
+                tasks.start_soon(self._watch_model)
+            if self._monitor is not None:
+                tasks.start_soon(
+                    self._monitor.run, partial(self.notify, "host"), lambda: bool(self._subscribers)
+                )
+            await Worker(self.engine, handlers, slots=slots, failed=self._on_failure).run()
 
-    @cached_property
-    def _is_desk_open(self) -> anyio.Event:
-        return anyio.Event()
+    async def _run_turn(self, lease: Lease) -> JobOutcome:
+        params = msgspec.json.decode(lease.params, type=TurnParams)
+        tab = self._tabs.get(params.tab)
+        return await tab.run_turn(lease, params) if tab else JobOutcome(state="done", reason=CLOSED)
+
+    async def _run_contract(self, lease: Lease) -> JobOutcome:
+        params = msgspec.json.decode(lease.params, type=ContractParams)
+        tab = self._tabs.get(params.tab)
+        return await tab.run_contract(lease, params) if tab else JobOutcome(state="done", reason=CLOSED)
+
+    def _on_failure(self, lease: Lease, reason: str) -> None:
+        if tab := self._tabs.get(lease.queue):
+            tab.fail_run(lease.job, reason)
+
+    # -- review, host, model ----------------------------------------------------------------------
 
     @asynccontextmanager
-    async def desk(self) -> AsyncGenerator[ReviewService]:
-        """The review desk for a person's request, as soon as it is open. Raises ``HostUnreachable`` where that request would
-        have to wait for the host.
+    async def review(self) -> AsyncGenerator[ReviewService]:
+        """The review service for a user's request, as soon as it is open. Raises ``HostUnreachable`` if that request would have
+        to wait for the host.
         """
-        await self._is_desk_open.wait()
-        with self.line.patience() if self.line is not None else nullcontext():
-            yield self._desk
-
-    # -- the host -----------------------------------------------------------------------------------
+        await self._review_opened.wait()
+        with self._monitor.request_deadline() if self._monitor is not None else nullcontext():
+            yield self._review
 
     @property
     def host(self) -> HostState | None:
-        """The host that is worked on, and the way there; None on this machine."""
-        return self.line.state if self.line is not None else None
-
-    async def note(self, words: str) -> None:
-        """Tell in the transcript of each run under way what concerns them all."""
-        for each in list(self._open.values()):
-            with suppress(NewelError):  # the run learns of that by itself
-                await each.conversation.record(Notice(level="warning", message=words))
-
-    # -- the model ------------------------------------------------------------------------------------
+        """The host that the agents work on; None for this machine."""
+        return self._monitor.state if self._monitor is not None else None
 
     @property
     def model(self) -> ModelStatus:
         return ModelStatus(
-            name=self.crew.model, where=self.crew.where, problem=self.crew.problem or self._silence
+            name=self.factory.model,
+            where=self.factory.model_location,
+            problem=self.factory.model_problem or self._model_silence,
         )
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
-        """See ``AgentFactory.use_server``. What is under way goes on with the model that it began with."""
-        names = await self.crew.use_server(base_url, api_key, model)
+        """See ``AgentFactory.use_server``. Runs in progress keep the model that they started with."""
+        names = await self.factory.use_server(base_url, api_key, model)
         if not names:
-            self._silence = ""
-            for each in self._open.values():
-                if each.conversation.working is None:
-                    each.conversation.forget()
-            await self._is_desk_open.wait()
-            self._desk.use_model(Model(self.crew.model))
-            self.tell("model")
+            self._model_silence = ""
+            for tab in self._tabs.values():
+                if tab.chat.active_agent is None:
+                    tab.chat.discard_agent()
+            await self._review_opened.wait()
+            self._review.use_model(Model(self.factory.model))
+            self.notify("model")
         return names
 
     async def _watch_model(self) -> None:
-        """Learn at the start whether the model's server answers, and if it does not, when it does again."""
-        while not self.crew.problem:
-            before, self._silence = self._silence, await self._probe()
-            if self._silence != before:
-                self.tell("model")
-            if not self._silence:
+        """Probe the model's server until it answers."""
+        while not self.factory.model_problem:
+            before, self._model_silence = self._model_silence, await self._probe_model()
+            if self._model_silence != before:
+                self.notify("model")
+            if not self._model_silence:
                 return
-            await anyio.sleep(PROBE_EVERY)
+            await anyio.sleep(PROBE_INTERVAL_S)
 
-    async def _probe(self) -> str:
-        """Why nothing answers where the model should be. A server that does not tell its models is one that answers."""
+    async def _probe_model(self) -> str:
+        """Why the model's server cannot be reached. One that refuses to list its models has answered."""
         try:
-            with anyio.fail_after(PROBE_TIME):
-                await self.crew.models()
+            with anyio.fail_after(PROBE_TIMEOUT_S):
+                await self.factory.list_models()
         except ConnectionFailed as error:
             return str(error)
         except TimeoutError:
-            return f"The model's server has not answered within {PROBE_TIME:.0f} seconds."
+            return f"The model's server has not answered within {PROBE_TIMEOUT_S:.0f} seconds."
         except NewelError:
             pass
         return ""
-
-    # -- models and tool servers --------------------------------------------------------------------
-
-    async def models(self) -> list[str]:
-        """The models that the server offers. Raises ``ProviderError``."""
-        return await self.crew.models()
-
-    def statuses(self) -> list[ServerStatus]:
-        return self.servers.statuses()
-
-    async def set_server(
-        self, server: str, *, enabled: bool | None = None, trusted: bool | None = None
-    ) -> None:
-        """Switch a server on or off, or decide whether its command is trusted; None leaves as it is."""
-        if trusted is not None:
-            await self.servers.set_trusted(server, trusted)
-        if enabled is not None:
-            await self.servers.set_enabled(server, enabled)
-
-    async def set_tool(self, server: str, tool: str, *, enabled: bool) -> None:
-        await self.servers.set_tool(server, tool, enabled)
-
-    async def restart_server(self, server: str) -> None:
-        await self.servers.restart(server)

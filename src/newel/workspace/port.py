@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -63,6 +63,13 @@ class WriteResult(msgspec.Struct, frozen=True):
     sha256: str
     mode: int | None = None
     replaced_mode: int | None = None
+
+
+class ProgramEnded(NamedTuple):
+    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
+
+    exit_code: int
+    stderr: bytes
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):

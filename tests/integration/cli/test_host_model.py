@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from newel.agent.errors import HostUnreachable
-from newel.app.hosts import SSH_CONFIG, open_ground
-from newel.app.workbench_agents import open_crew
+from newel.app.hosts import SSH_CONFIG, open_host
+from newel.app.workbench_agents import open_agent_factory
 from newel.config.settings import Flags, load_settings
 from newel.providers.discovery import discover
 from tests.integration.providers.raw import RawServer, http
@@ -236,13 +236,13 @@ async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
         flags = Flags(host=f"host:{host.project('shop')}")
         settings = load_settings(flags, cwd=newel.project, environ={"NEWEL_HOME": str(newel.home / ".newel")})
         async with (
-            open_ground(settings.cwd, settings.host) as ground,
-            open_crew(settings, ground, ephemeral=True, attended=False) as crew,
+            open_host(settings.cwd, settings.host) as place,
+            open_agent_factory(settings, place, ephemeral=True, attended=False) as factory,
         ):
-            assert await crew.models() == ["phi3:latest"]
+            assert await factory.list_models() == ["phi3:latest"]
             host.stop()
-            with anyio.fail_after(8), pytest.raises(HostUnreachable, match="Newel tries to get"):
-                await crew.models()
+            with anyio.fail_after(8), pytest.raises(HostUnreachable, match="Newel is reconnecting"):
+                await factory.list_models()
 
 
 def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: int) -> None:

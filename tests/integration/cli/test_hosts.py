@@ -14,8 +14,9 @@ import anyio
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.app.hosts import SSH_CONFIG, SshHost, open_ground
+from newel.app.hosts import SSH_CONFIG, open_host
 from newel.workspace.ssh.connection import connected
+from newel.workspace.ssh.host import SshHost
 from newel.workspace.ssh.target import Target
 from tests.sshd import SECONDS, Sshd, served
 from tests.support import Newel, bash, scenario
@@ -251,9 +252,11 @@ async def test_what_goes_wrong_during_work_on_a_host_is_told_as_what_it_is(
         pass
 
     monkeypatch.setenv(SSH_CONFIG, str(sshd.config))
-    with pytest.raises(ConfigError, match="mend this"):
-        async with open_ground(project, f"host:{project}") as ground, ground.telling(tell):
-            raise ConfigError("mend this")
+    async with open_host(project, f"host:{project}") as host:
+        assert host.monitor is not None
+        with pytest.raises(ConfigError, match="mend this"):
+            async with host.monitor.notices(tell):
+                raise ConfigError("mend this")
 
 
 @pytest.mark.anyio
@@ -276,15 +279,15 @@ async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("host", path=str(project))
         async with connected(target, config=str(config), lost_after=60, slow_after=0.3) as connection:
-            ground = SshHost(connection)
-            async with ground.telling(tell), anyio.create_task_group() as tasks:
+            host = SshHost(connection)
+            async with host.monitor.notices(tell), anyio.create_task_group() as tasks:
                 with relay.holding():
                     tasks.start_soon(connection.ping)
                     await until(lambda: said)
-                    with ground.line.patience():
-                        await until(lambda: ground.line.state.reason not in said[0])
-                    assert ground.line.state.state == "slow"
+                    with host.monitor.request_deadline():
+                        await until(lambda: host.monitor.state.reason not in said[0])
+                    assert host.monitor.state.state == "slow"
                 await until(lambda: len(said) == 2)
-            assert ground.line.state.state == "up"
-    assert re.fullmatch(r"There is no answer for \d+ s from host. Newel waits for it.", said[0])
+            assert host.monitor.state.state == "up"
+    assert re.fullmatch(r"There is no answer for \d+ s from host. Newel is waiting for it.", said[0])
     assert said[1:] == ["host answers again."]

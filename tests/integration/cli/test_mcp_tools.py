@@ -96,7 +96,7 @@ def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callab
     assert done.returncode == 0, done.stderr
     assert 4.5 < time.monotonic() - began < 14
     assert "newel: Waiting up to 5 s for the tool server late …\n" in done.stderr
-    assert "newel: Going on without the tool server late" in done.stderr
+    assert "newel: Continuing without the tool server late" in done.stderr
     assert "Hello." in done.stdout
 
 

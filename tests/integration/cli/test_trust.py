@@ -189,7 +189,7 @@ def test_a_person_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: 
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)
     assert f"\n  {cloned.address}\n" in screen.text
-    assert f"If not, your own is used: {cloned.newel.server.url}/v1 (" in screen.text
+    assert f"Otherwise Newel uses your own: {cloned.newel.server.url}/v1 (" in screen.text
     screen.answer("", "Enter")
     screen.wait_for("From my own server.")
     screen.wait_for_end()

@@ -54,7 +54,7 @@ def test_settings_without_a_host_that_can_be_used_lead_nowhere(
 
 def test_a_person_names_the_host(tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]) -> None:
     with Tmux([JEXIDA], tmp_path, environ(tmp_path, **path), columns=120) as screen:
-        screen.wait_for("No host is set. Which host should jexida look after")
+        screen.wait_for("No host is set. Which host should jexida connect to")
         assert ssh() == ""
         screen.type("ada@server.invalid", "Enter")
         screen.wait_for('host = "server.invalid"')

@@ -23,7 +23,7 @@ from newel.providers.scripted import deltas
 from newel.runs.chat_session import AgentSpec
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract
-from newel.runs.pending_questions import approval_by
+from newel.runs.pending_questions import approval_handler
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
@@ -32,10 +32,9 @@ from newel.tools import coding_tools
 from newel.web.access import ServerAccess, listen
 from newel.web.app import create_app
 from newel.web.ports import ServerInfo
-from newel.web.security import PATIENCE
-from newel.web.server import REQUEST_PATIENCE, serve
-from newel.workbench.board import TabChange
-from newel.workbench.workbench import Workbench
+from newel.web.security import SEND_TIMEOUT_S
+from newel.web.server import REQUEST_TIMEOUT_S, serve
+from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
 
@@ -67,8 +66,8 @@ class Crew:
 
     secrets: Sequence[str] = ()
     model = "scripted"
-    where = ""
-    problem = ""
+    model_location = ""
+    model_problem = ""
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
         raise NotImplementedError
@@ -79,49 +78,49 @@ class Crew:
         self.provider = provider
         self.approve = approve
 
-    async def make(self, seat: AgentSpec) -> CodingAgent:
+    async def create(self, spec: AgentSpec) -> CodingAgent:
         def open_session(session: str | None) -> SessionManager:
             return SessionManager(
-                directory=self.home / "sessions", cwd=seat.folder, own_id=session, settle=False
+                directory=self.home / "sessions", cwd=spec.folder, own_id=session, settle=False
             )
 
         async def list_models() -> list[str]:
-            return await self.models()
+            return await self.list_models()
 
-        workspace = LocalWorkspace(seat.folder)
+        workspace = LocalWorkspace(spec.folder)
         return CodingAgent(
             transport=ProviderTransport(self.provider),
             config=RunConfig(
-                model=Model(seat.model or "scripted"),
+                model=Model(spec.model or "scripted"),
                 transform=Transformer(),
                 tools=coding_tools(workspace),
-                policy=approval_policy(self.approve, ask=approval_by(seat.put), folder=seat.folder),
+                policy=approval_policy(self.approve, ask=approval_handler(spec.ask), folder=spec.folder),
             ),
             workspace=workspace,
-            session=open_session(seat.session),
+            session=open_session(spec.session),
             open_session=open_session,
             list_models=list_models,
             describe_model=Model,
             templates={},
-            journal=seat.journal,
+            journal=spec.record,
         )
 
-    def prepare(self, agent: CodingAgent, seat: AgentSpec) -> None:
+    def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
         pass
 
-    def capped(self, contract: Contract) -> Contract:
+    def apply_limits(self, contract: Contract) -> Contract:
         return contract
 
-    async def worktree(self, agent: str) -> Worktree:
+    async def create_worktree(self, agent: str) -> Worktree:
         return await make_worktree(LocalWorkspace(str(self.folder)), str(self.home / "worktrees"), agent)
 
-    def judge(self, agent: CodingAgent, *, small: bool) -> Model:
+    def judge_model(self, agent: CodingAgent, *, small: bool) -> Model:
         return agent.state.model
 
-    async def models(self) -> list[str]:
+    async def list_models(self) -> list[str]:
         return ["scripted", "another"]
 
-    def sessions(self) -> list[SessionSummary]:
+    def list_sessions(self) -> list[SessionSummary]:
         return list_sessions(self.home / "sessions", str(self.folder))
 
     def session_file(self, session: str, folder: str) -> Path | None:
@@ -195,8 +194,8 @@ async def house(
     provider: Provider,
     *,
     approve: str = "auto",
-    patience: float = PATIENCE,
-    request_patience: int = REQUEST_PATIENCE,
+    send_timeout: float = SEND_TIMEOUT_S,
+    request_timeout: int = REQUEST_TIMEOUT_S,
     **options: Any,
 ) -> AsyncGenerator[House]:
     """A workbench in ``folder``, its jobs kept there, and its server."""
@@ -215,14 +214,14 @@ async def house(
         ) as client,
         anyio.create_task_group() as tasks,
     ):
-        board = await Counting.open_with(
-            engine, feed, crew, NoServers(), folder=str(crew.folder), home=crew.home
+        board = await Counting.open(engine, feed, crew, NoServers(), folder=str(crew.folder), home=crew.home)
+        app = create_app(
+            board, info=ABOUT, access=door, closing=closing, send_timeout=send_timeout, **options
         )
-        app = create_app(board, about=ABOUT, door=door, closing=closing, patience=patience, **options)
         tasks.start_soon(board.run)
 
         async def run() -> None:
-            await serve(app, listener, announce=ready.set, closing=closing, request_patience=request_patience)
+            await serve(app, listener, announce=ready.set, closing=closing, request_timeout=request_timeout)
             ended.set()
 
         tasks.start_soon(run)

@@ -76,7 +76,7 @@ def test_an_agent_in_review_does_not_decide_over_http(tmp_path: Path, way: str) 
             server.chat("steal")
             said = newel.requests[-1]["messages"][-1]["content"]
             if way != "leaves at once":
-                assert said.count("This is for you to decide") == 2, said
+                assert said.count("Only the user may do this") == 2, said
             files = server.client.get("/api/agent/pending").json()["files"]
             waiting = next(each for each in files if each["file_path"] == "a.txt")
             assert (waiting["pending"], waiting["accepted"]) == (1, 0)

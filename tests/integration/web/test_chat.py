@@ -12,6 +12,7 @@ import pytest
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import ToolCall
 from newel.providers.scripted import ScriptedProvider
+from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.house import Echo, House, house, says
 
 pytestmark = pytest.mark.anyio
@@ -98,9 +99,9 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
         with anyio.move_on_after(0.5):
             await chat(server, "Take your time")
         go_on.set()
-        tab = await server.board.plain_chat()
-        await server.until(lambda: server.board.tab(tab.id).status == "idle")
-        said = await server.board.snapshot(tab.id)
+        tab = (await server.board.default_chat()).state
+        await server.until(lambda: server.board.tab(tab.id).state.status == "idle")
+        said = await take_snapshot(server.board.tab(tab.id))
     assert [getattr(message, "text", "") for message in said.messages] == ["Take your time", "Done."]
 
 

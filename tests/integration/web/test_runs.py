@@ -37,8 +37,8 @@ class Halting:
 
 
 async def begin(server: House, text: str = "Go") -> str:
-    tab = await server.board.open_chat()
-    return await server.board.send(tab.id, UserMessage(text))
+    tab = (await server.board.open_chat()).state
+    return await server.board.tab(tab.id).send(UserMessage(text))
 
 
 async def pages(server: House, run: str, **options: Any) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ async def until_closed(raw: SocketStream, drop: bytes) -> bytes:
 
 async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /", "X-Slow: ")) as raw,
     ):
         answer = await until_closed(raw, b"a")
@@ -77,7 +77,7 @@ async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end
 
 async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, b"") as raw,
     ):
         assert await until_closed(raw, b"") == b""
@@ -85,7 +85,7 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
 
 async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /health", "")) as raw,
     ):
         assert (await raw.receive()).startswith(b"HTTP/1.1 401 ")
@@ -96,7 +96,7 @@ async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(
 async def test_a_body_that_goes_on_after_it_was_refused_is_not_read_for_ever(tmp_path: Path) -> None:
     long = ("Content-Type: application/json", "Content-Length: 1000000", "")
     async with (
-        house(tmp_path, Echo(), request_patience=PATIENCE) as server,
+        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "POST /chat", *long)) as raw,
     ):
         assert (await until_closed(raw, b" ")).startswith(b"HTTP/1.1 401 ")
@@ -163,7 +163,7 @@ async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_p
     """An idle page, a stream and a long poll are no slow requests."""
     model = Halting()
     async with (
-        house(tmp_path, model, request_patience=PATIENCE) as server,
+        house(tmp_path, model, request_timeout=PATIENCE) as server,
         page(server) as one,
     ):
         run = await begin(server)

@@ -21,7 +21,8 @@ from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.scripted import ScriptedProvider
 from newel.web.protocol import ClientMessage, ServerMessage, Unwatch, WatchTab
-from newel.web.socket_handlers import COMMANDS, QUESTIONS
+from newel.web.socket_handlers import Command, Query
+from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.house import TOKEN, Echo, house, says
 from tests.integration.web.page import page
 from tests.properties import examples
@@ -50,7 +51,7 @@ def waiting(answer: Any) -> tuple[anyio.Event, Callable[[object], Any]]:
 
 
 def test_everything_that_can_be_asked_is_answered_by_somebody() -> None:
-    assert {*COMMANDS, *QUESTIONS, WatchTab, Unwatch} == set(get_args(ClientMessage))
+    assert {*get_args(Query), *get_args(Command), WatchTab, Unwatch} == set(get_args(ClientMessage))
 
 
 async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
         tab = await one.open_chat()
         runs = {(await one.ask("send", tab=tab, messageId="m1", text="Hello"))["run"] for _ in range(3)}
         await one.until("tabs")
-        snapshot = await server.board.snapshot(tab)
+        snapshot = await take_snapshot(server.board.tab(tab))
         assert len(runs) == 1
         assert len([each for each in snapshot.messages if each.id == "m1"]) <= 1
 
@@ -211,7 +212,7 @@ async def test_lists_are_given_to_who_asks(tmp_path: Path) -> None:
         history = await one.ask("getHistory", tab=tab, before="m2", limit=3)
         assert history["more"] is True
         assert history["messages"][1]["id"] == "m1"
-        await server.until(lambda: server.board.tab(tab).status == "idle")
+        await server.until(lambda: server.board.tab(tab).state.status == "idle")
         await one.ask("send", tab=tab, messageId="e1", text="Edited", before="m1")
         await one.event("agent_end")
         assert (await one.ask("getSessions"))["sessions"][0]["messages"] == 4
@@ -314,7 +315,7 @@ def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObj
         folder = tmp_path / os.urandom(4).hex()
         folder.mkdir()
         async with house(folder, Echo()) as server:
-            tabs = [(await server.board.open_chat()).id, (await server.board.open_agent()).id]
+            tabs = [((await server.board.open_chat()).state).id, ((await server.board.open_agent()).state).id]
             async with page(server) as one:
                 sent = [
                     await one.send(
@@ -370,14 +371,14 @@ async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
         go_on.set()
         async with page(server) as two:
             await two.ask("watch", tab=tab)
-            await server.until(lambda: server.board.tab(tab).status == "idle")
-        messages = (await server.board.snapshot(tab)).messages
+            await server.until(lambda: server.board.tab(tab).state.status == "idle")
+        messages = (await take_snapshot(server.board.tab(tab))).messages
         assert [getattr(message, "text", "") for message in messages] == ["Hello", "Done."]
 
 
 async def test_a_reader_that_takes_nothing_is_given_up_and_the_others_read_on(tmp_path: Path) -> None:
     """Else one page in a sleeping laptop would hold the memory of all that happens meanwhile."""
-    async with house(tmp_path, Long(), patience=0.5) as server, page(server) as good:
+    async with house(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:
         tab = await good.open_chat()
         async with server.socket() as stuck:
             stuck.transport.pause_reading()

@@ -15,7 +15,6 @@ from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessag
 from newel.app.web_server import open_workbench
 from newel.config.settings import Flags, load_settings
 from newel.jobs.engine import FINAL
-from newel.workbench.board import EventFrame
 from newel.workbench.workbench import Workbench
 from tests.support import Newel
 
@@ -68,7 +67,7 @@ async def until(happened: Callable[[], Any]) -> None:
 
 async def texts(workbench: Workbench, tab: str) -> list[str]:
     """What was said in a tab, a line for each message."""
-    messages, _ = await workbench.history(tab, "", 1000)
+    messages, _ = await workbench.tab(tab).history("", 1000)
     lines: list[str] = []
     for message in messages:
         match message:
@@ -83,7 +82,7 @@ async def texts(workbench: Workbench, tab: str) -> list[str]:
 
 async def said_in(workbench: Workbench, tab: str, text: str, **more: Any) -> str:
     """Say something and wait for the answer; returns the run."""
-    run = await workbench.send(tab, UserMessage(content=text), **more)
+    run = await workbench.tab(tab).send(UserMessage(content=text), **more)
     await ended(workbench, run)
     return run
 
@@ -99,4 +98,4 @@ def bench_with(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         yield make
 
 
-__all__ = ["Bench", "EventFrame", "ended", "said_in", "texts", "until"]
+__all__ = ["Bench", "ended", "said_in", "texts", "until"]

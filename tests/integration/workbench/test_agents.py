@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from newel.runs.models import Contract
-from newel.workbench.board import EventFrame, TabServiceError
+from newel.runs.models import Contract, SequencedEvent
+from newel.workbench.tab_reader import follow
+from newel.workbench.tab_session import TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, until
 from tests.needed import needed
 from tests.support import bash
@@ -52,22 +53,22 @@ async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_aga
 ) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
+        tab = (await workbench.open_agent()).state
         assert (tab.title, tab.status) == ("Agent-1", "ready")
-        run = await workbench.start(tab.id, Contract(text="Make it"))
-        assert workbench.tab(tab.id).status == "running"
+        run = await workbench.tab(tab.id).start(Contract(text="Make it"))
+        assert workbench.tab(tab.id).state.status == "running"
         with pytest.raises(TabServiceError, match="Stop it first"):
-            await workbench.start(tab.id, Contract(text="Make it"))
+            await workbench.tab(tab.id).start(Contract(text="Make it"))
         await ended(workbench, run)
-        done = workbench.tab(tab.id)
+        done = workbench.tab(tab.id).state
         assert (done.status, done.run) == ("completed", run)
         log = await anyio.Path(done.log or "").read_text()
         assert "Make it" in log
         assert "satisfied" in log
-        again = await workbench.start(tab.id, Contract(text="Make it again, Make it"))
+        again = await workbench.tab(tab.id).start(Contract(text="Make it again, Make it"))
         await ended(workbench, again)
-        assert workbench.tab(tab.id).session != done.session
-        assert workbench.tab(tab.id).log != done.log
+        assert workbench.tab(tab.id).state.session != done.session
+        assert workbench.tab(tab.id).state.log != done.log
     async with bench.open() as workbench:
         assert [(tab.status, tab.run) for tab in workbench.tabs] == [("completed", again)]
     assert (bench.folder / "made").read_text() == "x\nx\n"
@@ -78,12 +79,12 @@ async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_include
 ) -> None:
     bench = bench_with(contract_scenarios("echo hello"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", accept="true")))
+        tab = (await workbench.open_agent()).state
+        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", accept="true")))
         kinds: list[str] = []
         with anyio.fail_after(8):
-            async for frame in workbench.follow(tab.id):
-                if isinstance(frame, EventFrame):
+            async for frame in follow(workbench.tab(tab.id)):
+                if isinstance(frame, SequencedEvent):
                     kinds.append(str(frame.event.__struct_config__.tag))
                     if kinds[-1] == "contract_state" and len(kinds) > 1:
                         break
@@ -93,13 +94,13 @@ async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_include
 async def test_stop_ends_the_agent_keeps_its_output_and_says_so(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("touch began; until [ -e go ]; do sleep 0.02; done"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        run = await workbench.start(tab.id, Contract(text="Make it"))
+        tab = (await workbench.open_agent()).state
+        run = await workbench.tab(tab.id).start(Contract(text="Make it"))
         await until((bench.folder / "began").exists)
-        await workbench.stop(tab.id)
+        await workbench.tab(tab.id).stop()
         (bench.folder / "go").touch()
         await ended(workbench, run)
-        stopped = workbench.tab(tab.id)
+        stopped = workbench.tab(tab.id).state
         assert stopped.status == "stopped"
         assert "Stopped" in stopped.reason
         assert len(bench.newel.requests) == 1
@@ -108,10 +109,10 @@ async def test_stop_ends_the_agent_keeps_its_output_and_says_so(bench_with: Call
 async def test_a_limit_stops_an_agent_that_is_never_satisfied(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("echo x", judged=False))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", max_turns=1)))
-        assert workbench.tab(tab.id).status == "stopped"
-        assert "1 turn" in workbench.tab(tab.id).reason
+        tab = (await workbench.open_agent()).state
+        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", max_turns=1)))
+        assert workbench.tab(tab.id).state.status == "stopped"
+        assert "1 turn" in workbench.tab(tab.id).state.reason
 
 
 async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
@@ -121,9 +122,9 @@ async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
     _git(bench.folder, "init", "-q")
     _git(bench.folder, "commit", "-q", "--allow-empty", "-m", "begin")
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it", worktree=True)))
-        done = workbench.tab(tab.id)
+        tab = (await workbench.open_agent()).state
+        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", worktree=True)))
+        done = workbench.tab(tab.id).state
         assert done.status == "completed", done.reason
         assert (Path(done.folder) / "made").read_text() == "x\n"
         assert not (bench.folder / "made").exists()
@@ -135,10 +136,10 @@ async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
     needed("git")
     bench = bench_with(contract_scenarios("echo x > made"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
+        tab = (await workbench.open_agent()).state
         with pytest.raises(Exception, match="not in a git repository"):
-            await workbench.start(tab.id, Contract(text="Make it", worktree=True))
-        assert workbench.tab(tab.id).status == "ready"
+            await workbench.tab(tab.id).start(Contract(text="Make it", worktree=True))
+        assert workbench.tab(tab.id).state.status == "ready"
 
 
 async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
@@ -146,8 +147,8 @@ async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
 ) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
-        tabs = [await workbench.open_agent() for _ in range(12)]
-        runs = [await workbench.start(tab.id, Contract(text=f"Make it {tab.title}")) for tab in tabs]
+        tabs = [(await workbench.open_agent()).state for _ in range(12)]
+        runs = [await workbench.tab(tab.id).start(Contract(text=f"Make it {tab.title}")) for tab in tabs]
         for run in runs:
             await ended(workbench, run)
         assert {tab.status for tab in workbench.tabs} == {"completed"}
@@ -168,7 +169,7 @@ async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(
     home.mkdir()
     (home / "config.toml").write_text("[limits]\nmaxTokens = 10\n")
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        await ended(workbench, await workbench.start(tab.id, Contract(text="Make it")))
-        assert workbench.tab(tab.id).status == "stopped"
-        assert "10 tokens" in workbench.tab(tab.id).reason
+        tab = (await workbench.open_agent()).state
+        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it")))
+        assert workbench.tab(tab.id).state.status == "stopped"
+        assert "10 tokens" in workbench.tab(tab.id).state.reason

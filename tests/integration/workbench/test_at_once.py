@@ -11,9 +11,10 @@ import pytest
 
 from newel.agent.messages import UserMessage
 from newel.jobs.engine import Engine, Job
-from newel.runs.models import Contract
+from newel.runs.models import Contract, SequencedEvent
 from newel.session.manager import SessionManager
-from newel.workbench.board import EventFrame, TabServiceError
+from newel.workbench.tab_reader import follow
+from newel.workbench.tab_session import TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.integration.workbench.test_agents import contract_scenarios
 from tests.support import scenario
@@ -27,22 +28,22 @@ async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
     """Else a message is acknowledged and then nobody speaks of it again."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
         home = bench.newel.home / ".newel" / "sessions"
         with SessionManager(directory=home, cwd=str(bench.folder), session=tab.session):
-            run = await workbench.send(tab.id, UserMessage(content="ping while it is held"))
+            run = await workbench.tab(tab.id).send(UserMessage(content="ping while it is held"))
             assert await ended(workbench, run) == "failed"
             events: list[str] = []
             with anyio.fail_after(8):
-                async for frame in workbench.follow(tab.id, run, 0):
-                    assert isinstance(frame, EventFrame)
+                async for frame in follow(workbench.tab(tab.id), run, 0):
+                    assert isinstance(frame, SequencedEvent)
                     events.append(getattr(frame.event, "message", ""))
                     if frame.event.__struct_config__.tag == "agent_end":
                         break
             assert "is open" in events[-1]
             assert (await texts(workbench, tab.id))[-1] == "user: ping while it is held"
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping while it is held", "assistant: pong"]
 
 
@@ -51,43 +52,43 @@ async def test_stop_right_after_sending_keeps_the_message_and_asks_nobody(
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="ping"))
-        await workbench.stop(tab.id)
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
+        await workbench.tab(tab.id).stop()
         await ended(workbench, run)
         assert bench.newel.requests == []
         assert await texts(workbench, tab.id) == ["user: ping"]
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
 async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
+        tab = (await workbench.open_agent()).state
         started: list[str] = []
 
         async def start() -> None:
             with contextlib.suppress(TabServiceError):
-                started.append(await workbench.start(tab.id, Contract(text="Make it")))
+                started.append(await workbench.tab(tab.id).start(Contract(text="Make it")))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(start)
         assert len(started) == 1
         await ended(workbench, started[0])
-        assert workbench.tab(tab.id).status == "completed"
+        assert workbench.tab(tab.id).state.status == "completed"
     assert (bench.folder / "made").read_text() == "x\n"
 
 
 async def test_an_agent_stopped_as_it_starts_does_not_begin(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
-        tab = await workbench.open_agent()
-        run = await workbench.start(tab.id, Contract(text="Make it"))
-        await workbench.stop(tab.id)
+        tab = (await workbench.open_agent()).state
+        run = await workbench.tab(tab.id).start(Contract(text="Make it"))
+        await workbench.tab(tab.id).stop()
         await ended(workbench, run)
-        assert workbench.tab(tab.id).status == "stopped"
+        assert workbench.tab(tab.id).state.status == "stopped"
         assert bench.newel.requests == []
 
 
@@ -95,12 +96,12 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
     step = {"response": {"content": "pong"}, "fault": {"kind": "status", "status": 400, "times": 1}}
     bench = bench_with({"scenarios": [{"name": "fails once", "trigger": "ping", "steps": [step]}]})
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
         runs: list[str] = []
 
         async def retry() -> None:
-            runs.append(await workbench.retry(tab.id))
+            runs.append(await workbench.tab(tab.id).retry())
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(retry)
@@ -117,16 +118,16 @@ async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
     """To append it instead would say something that nobody meant there."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         first = UserMessage(content="ping")
-        await ended(workbench, await workbench.send(tab.id, first))
+        await ended(workbench, await workbench.tab(tab.id).send(first))
         edit = UserMessage(content="ping, edited")
-        await ended(workbench, await workbench.send(tab.id, edit, before=first.id))
-        assert await workbench.send(
-            tab.id, edit, before=first.id
+        await ended(workbench, await workbench.tab(tab.id).send(edit, before=first.id))
+        assert await workbench.tab(tab.id).send(
+            edit, before=first.id
         )  # the reply was lost: the same message again
         with pytest.raises(TabServiceError, match="no longer part"):
-            await workbench.send(tab.id, UserMessage(content="ping, other"), before=first.id)
+            await workbench.tab(tab.id).send(UserMessage(content="ping, other"), before=first.id)
         assert await texts(workbench, tab.id) == ["user: ping, edited", "assistant: pong"]
 
 
@@ -149,12 +150,12 @@ async def test_a_message_that_comes_as_a_run_ends_is_said_once(bench_with: Calla
     """Its own run begins while it is being given to the one before: else both say it, and commands run twice."""
     bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "delay_ms": 150}))
     async with bench.open() as workbench:
-        tab = (await workbench.open_chat()).id
+        tab = ((await workbench.open_chat()).state).id
         workbench.engine = cast("Engine", LateFinds(workbench.engine))
-        await workbench.send(tab, UserMessage(content="ping 1"))
+        await workbench.tab(tab).send(UserMessage(content="ping 1"))
         await until(lambda: bench.newel.requests)
-        await ended(workbench, await workbench.send(tab, UserMessage(content="ping 2")))
-        await until(lambda: workbench.tab(tab).status == "idle")
+        await ended(workbench, await workbench.tab(tab).send(UserMessage(content="ping 2")))
+        await until(lambda: workbench.tab(tab).state.status == "idle")
         assert await texts(workbench, tab) == [
             "user: ping 1", "assistant: pong", "user: ping 2", "assistant: pong",
         ]  # fmt: skip

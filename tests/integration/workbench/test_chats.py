@@ -11,9 +11,10 @@ import pytest
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.runs.models import LiveSnapshot, Snapshot
+from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
 from newel.session.reader import read_session
-from newel.workbench.board import EventFrame, Frame, SoFarFrame, TabServiceError
+from newel.workbench.tab_reader import Frame, follow
+from newel.workbench.tab_session import TabServiceError
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.support import bash, scenario
 
@@ -31,7 +32,7 @@ async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_o
         two(scenario("ping", {"content": "pong"}), scenario("and now", {"content": "still here"}))
     )
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
         assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
         done = await anyio.to_thread.run_sync(
@@ -55,10 +56,10 @@ async def test_a_session_of_the_terminal_opens_as_a_chat_under_its_first_words(
     assert bench.newel("ping from the terminal").returncode == 0
     session = read_session(bench.newel.sessions[0]).metadata.id
     async with bench.open() as workbench:
-        tab = await workbench.open_chat(session=session)
+        tab = (await workbench.open_chat(session=session)).state
         assert tab.title == "ping from the terminal"
         assert await texts(workbench, tab.id) == ["user: ping from the terminal", "assistant: pong"]
-        assert (await workbench.open_chat(session=session)).id == tab.id
+        assert (await workbench.open_chat(session=session)).state.id == tab.id
         with pytest.raises(TabServiceError, match="no session"):
             await workbench.open_chat(session="0" * 32)
 
@@ -68,9 +69,12 @@ async def test_tabs_their_names_and_models_are_there_after_a_restart(
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        first, second = await workbench.open_chat(), await workbench.open_chat(model="other-model")
-        gone, agent = await workbench.open_chat(), await workbench.open_agent()
-        await workbench.rename(first.id, "Shop")
+        first, second = (
+            (await workbench.open_chat()).state,
+            (await workbench.open_chat(model="other-model")).state,
+        )
+        gone, agent = (await workbench.open_chat()).state, (await workbench.open_agent()).state
+        await workbench.tab(first.id).rename("Shop")
         await workbench.close(gone.id)
         await said_in(workbench, second.id, "ping")
     async with bench.open() as workbench:
@@ -86,11 +90,11 @@ async def test_the_same_message_sent_again_is_the_same_message(bench_with: Calla
     """A page that lost the reply asks again; the model must not."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         message = UserMessage(content="ping", id="m1")
-        runs = [await workbench.send(tab.id, message) for _ in range(3)]
+        runs = [await workbench.tab(tab.id).send(message) for _ in range(3)]
         await ended(workbench, runs[0])
-        runs.append(await workbench.send(tab.id, message))
+        runs.append(await workbench.tab(tab.id).send(message))
         assert len(set(runs)) == 1
         assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
     assert len(bench.newel.requests) == 1
@@ -106,11 +110,11 @@ async def test_a_message_said_meanwhile_reaches_the_model_after_the_tools_that_r
         )
     )
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        first = await workbench.send(tab.id, UserMessage(content="format it"))
+        tab = (await workbench.open_chat()).state
+        first = await workbench.tab(tab.id).send(UserMessage(content="format it"))
         await until(lambda: bench.newel.requests)
-        second = await workbench.send(tab.id, UserMessage(content="use two spaces"))
-        assert workbench.tab(tab.id).queued == 1
+        second = await workbench.tab(tab.id).send(UserMessage(content="use two spaces"))
+        assert workbench.tab(tab.id).state.queued == 1
         (bench.folder / "go").touch()
         assert await ended(workbench, first) == "done"
         assert await ended(workbench, second) == "cancelled"
@@ -123,7 +127,7 @@ async def test_a_message_said_meanwhile_reaches_the_model_after_the_tools_that_r
             "assistant",
         ]
         assert said[-1] == "assistant: I use two spaces."
-        assert (workbench.tab(tab.id).queued, workbench.tab(tab.id).status) == (0, "idle")
+        assert (workbench.tab(tab.id).state.queued, workbench.tab(tab.id).state.status) == (0, "idle")
     assert len(bench.newel.requests) == 2
 
 
@@ -145,12 +149,12 @@ async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
         )
     )
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        await workbench.send(tab.id, UserMessage(content="first"))
+        tab = (await workbench.open_chat()).state
+        await workbench.tab(tab.id).send(UserMessage(content="first"))
         await until(lambda: bench.newel.requests)
         message = UserMessage(content="second")
-        second = await workbench.send(tab.id, message)
-        await workbench.send_now(tab.id, message.id)
+        second = await workbench.tab(tab.id).send(message)
+        await workbench.tab(tab.id).send_now(message.id)
         await ended(workbench, second)
         assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
 
@@ -160,16 +164,16 @@ async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
 ) -> None:
     bench = bench_with(two(scenario("ping", {"content": "pong"}), scenario("hello", {"content": "hi"})))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "hello")
         wrong = UserMessage(content="ping")
-        await ended(workbench, await workbench.send(tab.id, wrong))
+        await ended(workbench, await workbench.tab(tab.id).send(wrong))
         with anyio.fail_after(8):
             seen: list[Frame] = []
             async with anyio.create_task_group() as tasks:
 
                 async def read() -> None:
-                    async for frame in workbench.follow(tab.id):
+                    async for frame in follow(workbench.tab(tab.id)):
                         seen.append(frame)  # noqa: PERF401 — looked at while it grows
 
                 tasks.start_soon(read)
@@ -189,7 +193,7 @@ def read_back(frames: Sequence[Frame]) -> list[str]:
         match frame:
             case Snapshot():
                 shown = {message.id: getattr(message, "text", "") for message in frame.messages}
-            case EventFrame(event=MessageEnd(message=message)):
+            case SequencedEvent(event=MessageEnd(message=message)):
                 assert message.id not in shown, "a message came twice"
                 shown[message.id] = getattr(message, "text", "")
             case _:
@@ -204,12 +208,12 @@ async def test_a_reader_that_comes_in_the_middle_sees_the_words_so_far_and_then_
     step = {"response": {"content": words}, "token_delay_ms": 10}
     bench = bench_with({"scenarios": [{"name": "slow", "trigger": "speak", "steps": [step]}]})
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="speak"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="speak"))
         early = Reader()
-        await early.read(workbench.follow(tab.id), until=lambda: len(early.writing) > 20)
+        await early.read(follow(workbench.tab(tab.id)), until=lambda: len(early.writing) > 20)
         late = Reader()
-        await late.read(workbench.follow(tab.id), until=lambda: bool(late.complete))
+        await late.read(follow(workbench.tab(tab.id)), until=lambda: bool(late.complete))
         await ended(workbench, run)
     assert late.began_with
     assert words.startswith(late.began_with)
@@ -234,11 +238,11 @@ class Reader:
 
     def show(self, frame: Frame) -> None:
         match frame:
-            case SoFarFrame(so_far=LiveSnapshot(message=AssistantMessage() as message)):
+            case SequencedEvent(event=LiveSnapshot(message=AssistantMessage() as message)):
                 self.writing = self.began_with = message.text
-            case EventFrame(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
+            case SequencedEvent(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
                 self.writing += piece
-            case EventFrame(event=MessageEnd(message=AssistantMessage() as message)):
+            case SequencedEvent(event=MessageEnd(message=AssistantMessage() as message)):
                 self.complete.append(message.text)
             case _:
                 pass
@@ -247,13 +251,13 @@ class Reader:
 async def test_a_reader_that_was_away_goes_on_from_its_number(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scenario("ping", bash("echo hi"), {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         run = await said_in(workbench, tab.id, "ping")
         whole = [entry.seq for entry in await workbench.engine.read(run)]
         numbers: list[int] = []
         with anyio.fail_after(8):
-            async for frame in workbench.follow(tab.id, run, 3):
-                assert isinstance(frame, EventFrame)
+            async for frame in follow(workbench.tab(tab.id), run, 3):
+                assert isinstance(frame, SequencedEvent)
                 numbers.append(frame.seq)
                 if frame.seq == whole[-1]:
                     break
@@ -267,28 +271,28 @@ async def test_stop_lets_the_request_finish_and_makes_no_other(bench_with: Calla
         )
     )
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="work"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until(lambda: bench.newel.requests)
-        await workbench.stop(tab.id)
+        await workbench.tab(tab.id).stop()
         (bench.folder / "go").touch()
         await ended(workbench, run)
         assert (bench.folder / "made").exists()
         assert "Never." not in " ".join(await texts(workbench, tab.id))
         assert len(bench.newel.requests) == 1
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: Never."
 
 
 async def test_stop_now_ends_a_command_at_once(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scenario("work", bash("echo started > started; sleep 60")))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="work"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until((bench.folder / "started").exists)
-        await workbench.stop(tab.id, now=True)
+        await workbench.tab(tab.id).stop(now=True)
         await ended(workbench, run)
-        assert workbench.tab(tab.id).status == "idle"
+        assert workbench.tab(tab.id).state.status == "idle"
         assert "Interrupted" in (await texts(workbench, tab.id))[-1]
 
 
@@ -310,14 +314,14 @@ async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., 
         }
     )
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
         assert await ended(workbench, run) == "failed"
-        assert workbench.tab(tab.id).status == "idle"
-        await ended(workbench, await workbench.retry(tab.id))
+        assert workbench.tab(tab.id).state.status == "idle"
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
         with pytest.raises(TabServiceError, match="nothing left"):
-            await workbench.retry(tab.id)
+            await workbench.tab(tab.id).retry()
 
 
 async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
@@ -325,13 +329,13 @@ async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
 ) -> None:
     bench = bench_with(scenario("work", bash("touch made"), {"content": "As you wish."}))
     async with bench.open(approve="ask") as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="work"))
-        await until(lambda: workbench.questions(tab.id))
-        question = workbench.questions(tab.id)[0]
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="work"))
+        await until(lambda: workbench.tab(tab.id).chat.questions.pending)
+        question = workbench.tab(tab.id).chat.questions.pending[0]
         assert (question.kind, question.preview) == ("approval", "touch made")
-        assert workbench.tab(tab.id).status == "waiting"
-        workbench.answer(tab.id, question.id, {"decision": "no", "word": "not now"})
+        assert workbench.tab(tab.id).state.status == "waiting"
+        workbench.tab(tab.id).answer(question.id, {"decision": "no", "word": "not now"})
         await ended(workbench, run)
         assert "not now" in (await texts(workbench, tab.id))[2]
         assert not (bench.folder / "made").exists()
@@ -342,10 +346,12 @@ async def test_what_is_always_allowed_is_not_asked_again_in_this_chat(
 ) -> None:
     bench = bench_with(scenario("work", bash("date >> made"), {"content": "Done."}))
     async with bench.open(approve="ask") as workbench:
-        tab = await workbench.open_chat()
-        first = await workbench.send(tab.id, UserMessage(content="work"))
-        await until(lambda: workbench.questions(tab.id))
-        workbench.answer(tab.id, workbench.questions(tab.id)[0].id, {"decision": "always"})
+        tab = (await workbench.open_chat()).state
+        first = await workbench.tab(tab.id).send(UserMessage(content="work"))
+        await until(lambda: workbench.tab(tab.id).chat.questions.pending)
+        workbench.tab(tab.id).answer(
+            workbench.tab(tab.id).chat.questions.pending[0].id, {"decision": "always"}
+        )
         await ended(workbench, first)
         await said_in(workbench, tab.id, "work again")
         assert len((bench.folder / "made").read_text().splitlines()) == 2
@@ -354,14 +360,14 @@ async def test_what_is_always_allowed_is_not_asked_again_in_this_chat(
 async def test_a_closed_tab_ends_its_run_and_keeps_its_session(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scenario("work", bash("echo started > started; sleep 60")))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="work"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until((bench.folder / "started").exists)
         await workbench.close(tab.id)
         assert await ended(workbench, run) == "cancelled"
         with pytest.raises(TabServiceError, match="closed"):
-            await workbench.send(tab.id, UserMessage(content="work"))
-        assert [each.id for each in await workbench.sessions()] == [tab.session]
+            await workbench.tab(tab.id).send(UserMessage(content="work"))
+        assert [each.id for each in await workbench.list_sessions()] == [tab.session]
 
 
 async def test_an_ephemeral_workbench_writes_nothing_and_remembers_meanwhile(
@@ -369,7 +375,7 @@ async def test_an_ephemeral_workbench_writes_nothing_and_remembers_meanwhile(
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open(ephemeral=True) as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
         await said_in(workbench, tab.id, "ping twice")
         assert len(await texts(workbench, tab.id)) == 4

@@ -10,7 +10,8 @@ import pytest
 
 from newel.agent.events import AgentEnd
 from newel.agent.messages import UserMessage
-from newel.workbench.board import TabServiceError
+from newel.workbench.tab_reader import take_snapshot
+from newel.workbench.tab_session import TabServiceError
 from newel.workbench.workbench import Workbench
 from tests.integration.workbench.conftest import Bench, ended, texts, until
 from tests.support import bash
@@ -33,17 +34,17 @@ def scripted() -> dict[str, Any]:
 async def busy(bench: Bench, *words: str) -> AsyncGenerator[tuple[Workbench, str, str, list[str]]]:
     """A chat whose run waits for the file ``go``, and messages that wait for the run: board, tab, run, their ids."""
     async with bench.open() as board:
-        tab = (await board.open_chat()).id
-        run = await board.send(tab, UserMessage(content="work"))
+        tab = ((await board.open_chat()).state).id
+        run = await board.tab(tab).send(UserMessage(content="work"))
         await until(lambda: bench.newel.requests)
         messages = [UserMessage(content=each) for each in words]
         for message in messages:
-            await board.send(tab, message)
+            await board.tab(tab).send(message)
         yield board, tab, run, [message.id for message in messages]
 
 
 async def waiting(board: Workbench, tab: str) -> list[tuple[str, bool]]:
-    return [(each.message.text, each.held) for each in await board.queue(tab)]
+    return [(each.message.text, each.held) for each in await board.tab(tab).queue.messages()]
 
 
 @pytest.mark.parametrize("now", [False, True])
@@ -53,22 +54,22 @@ async def test_both_ways_to_stop_hold_what_waits_also_over_a_restart(
     bench = bench_with(scripted())
     async with busy(bench, "second") as (board, tab, run, _):
         assert await waiting(board, tab) == [("second", False)]
-        await board.stop(tab, now=now)
+        await board.tab(tab).stop(now=now)
         (bench.folder / "go").touch()
         await ended(board, run)
-        await until(lambda: board.tab(tab).status == "idle")
+        await until(lambda: board.tab(tab).state.status == "idle")
         assert await waiting(board, tab) == [("second", True)]
         assert "user: second" not in await texts(board, tab)
     async with bench.open() as board:
-        assert board.tab(tab).status == "idle"
-        snapshot = await board.snapshot(tab)
+        assert board.tab(tab).state.status == "idle"
+        snapshot = await take_snapshot(board.tab(tab))
         assert [(each.message.text, each.held) for each in snapshot.queue] == [("second", True)]
         (end,) = [each for each in snapshot.told if isinstance(each.event, AgentEnd)]
         assert end.after == snapshot.messages[-1].id
         assert isinstance(end.event, AgentEnd)
         assert end.event.reason == ("aborted" if now else "stopped")
-        await ended(board, await board.retry(tab))
-        await until(lambda: board.tab(tab).status == "idle")
+        await ended(board, await board.tab(tab).retry())
+        await until(lambda: board.tab(tab).state.status == "idle")
         assert await waiting(board, tab) == []
         said = await texts(board, tab)
         assert said.count("user: second") == 1
@@ -81,32 +82,32 @@ async def test_a_held_message_is_sent_when_the_user_says_so_and_the_others_stay(
 ) -> None:
     bench = bench_with(scripted())
     async with busy(bench, "second", "third") as (board, tab, run, ids):
-        await board.stop(tab, now=True)
+        await board.tab(tab).stop(now=True)
         await ended(board, run)
-        await until(lambda: board.tab(tab).status == "idle")
-        await board.send_now(tab, ids[1])
+        await until(lambda: board.tab(tab).state.status == "idle")
+        await board.tab(tab).send_now(ids[1])
         await until(lambda: len(bench.newel.requests) == 2)
-        await until(lambda: board.tab(tab).status == "idle")
+        await until(lambda: board.tab(tab).state.status == "idle")
         assert (await texts(board, tab))[-2:] == ["user: third", "assistant: Three."]
         assert await waiting(board, tab) == [("second", True)]
         with pytest.raises(TabServiceError):
-            await board.send_now(tab, ids[1])
+            await board.tab(tab).send_now(ids[1])
 
 
 async def test_a_message_that_was_withdrawn_is_never_sent(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scripted())
     async with busy(bench, "second", "third") as (board, tab, run, ids):
-        await board.withdraw(tab, ids[0])
+        await board.tab(tab).withdraw(ids[0])
         assert await waiting(board, tab) == [("third", False)]
-        assert board.tab(tab).queued == 1
+        assert board.tab(tab).state.queued == 1
         (bench.folder / "go").touch()
         await ended(board, run)
-        await until(lambda: board.tab(tab).status == "idle")
+        await until(lambda: board.tab(tab).state.status == "idle")
         assert (await texts(board, tab))[-2:] == ["user: third", "assistant: Three."]
         assert "user: second" not in await texts(board, tab)
         for gone in ids:
             with pytest.raises(TabServiceError, match="sent or withdrawn"):
-                await board.withdraw(tab, gone)
+                await board.tab(tab).withdraw(gone)
     async with bench.open() as board:
         assert await waiting(board, tab) == []
 
@@ -116,9 +117,9 @@ async def test_a_closed_tab_sends_nothing_of_what_waited_however_much_that_was(
 ) -> None:
     bench = bench_with(scripted())
     async with busy(bench, *[f"second {n}" for n in range(120)]) as (board, tab, run, ids):
-        await board.stop(tab, now=True)
+        await board.tab(tab).stop(now=True)
         await ended(board, run)
-        await until(lambda: board.tab(tab).status == "idle")
-        await board.send_now(tab, ids[-1])
+        await until(lambda: board.tab(tab).state.status == "idle")
+        await board.tab(tab).send_now(ids[-1])
         await board.close(tab)
         assert await board.engine.find(queue=tab, states=["queued", "waiting"]) == []

@@ -11,9 +11,8 @@ import pytest
 
 from newel.agent.events import MessageEnd, MessageUpdate, TextDelta, ThinkingDelta
 from newel.agent.messages import AssistantMessage, ThinkingContent, UserMessage
-from newel.runs.models import LiveSnapshot
-from newel.workbench.board import EventFrame, Frame
-from newel.workbench.open_tab import SoFarFrame
+from newel.runs.models import LiveSnapshot, SequencedEvent
+from newel.workbench.tab_reader import Frame, follow
 from tests.integration.workbench.conftest import Bench
 from tests.support import scenario
 
@@ -35,10 +34,10 @@ async def test_reasoning_is_no_part_of_the_answer_neither_while_it_comes_nor_aft
 ) -> None:
     bench = bench_with(scenario("hello", {"response": response, "token_delay_ms": 1}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        frames = workbench.follow(tab.id)
+        tab = (await workbench.open_chat()).state
+        frames = follow(workbench.tab(tab.id))
         await anext(frames)
-        await workbench.send(tab.id, UserMessage(content="hello"))
+        await workbench.tab(tab.id).send(UserMessage(content="hello"))
         with anyio.fail_after(8):
             thought, said, message = await read(frames)
     assert (thought, said, message.text) == ("It is a greeting.", "Good day.", "Good day.")
@@ -52,14 +51,14 @@ async def read(frames: AsyncGenerator[Frame]) -> tuple[str, str, AssistantMessag
     async with aclosing(frames):
         async for frame in frames:
             match frame:
-                case EventFrame(event=MessageUpdate(assistant_message_event=ThinkingDelta(piece))):
+                case SequencedEvent(event=MessageUpdate(assistant_message_event=ThinkingDelta(piece))):
                     thought += piece
-                case EventFrame(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
+                case SequencedEvent(event=MessageUpdate(assistant_message_event=TextDelta(piece))):
                     said += piece
-                case EventFrame(event=MessageEnd(message=AssistantMessage() as message)):
+                case SequencedEvent(event=MessageEnd(message=AssistantMessage() as message)):
                     return thought, said, message
-                case SoFarFrame(
-                    so_far=LiveSnapshot(message=AssistantMessage() as message)
+                case SequencedEvent(
+                    event=LiveSnapshot(message=AssistantMessage() as message)
                 ):  # the run was faster
                     thought = "".join(
                         part.thinking for part in message.content if isinstance(part, ThinkingContent)

@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from newel.agent.messages import UserMessage
+from newel.workbench.tab_reader import take_snapshot
 from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
 from tests.served import served, wait_until
 from tests.support import bash, scenario
@@ -22,12 +23,12 @@ async def test_chats_are_answered_at_the_same_time_each_in_its_own_conversation(
     quick = scenario("second", {"content": "Two."})
     bench = bench_with({"scenarios": waits["scenarios"] + quick["scenarios"]})
     async with bench.open() as workbench:
-        one, two = await workbench.open_chat(), await workbench.open_chat()
-        run = await workbench.send(one.id, UserMessage(content="first"))
+        one, two = (await workbench.open_chat()).state, (await workbench.open_chat()).state
+        run = await workbench.tab(one.id).send(UserMessage(content="first"))
         await until((bench.folder / "began").exists)
         for _ in range(2):
             await said_in(workbench, two.id, "second")
-        assert (workbench.tab(one.id).status, workbench.tab(two.id).status) == ("running", "idle")
+        assert (workbench.tab(one.id).state.status, workbench.tab(two.id).state.status) == ("running", "idle")
         (bench.folder / "go").touch()
         await ended(workbench, run)
         assert [line for line in await texts(workbench, one.id) if not line.startswith("result")] == [
@@ -50,13 +51,13 @@ async def test_a_tab_can_be_opened_read_and_closed_while_another_ones_tool_works
     """Else the page would stand still as long as a command prints."""
     bench = bench_with(scenario("flood", bash("yes | head -c 300M; touch done"), {"content": "Over."}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="flood"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="flood"))
         rounds = 0
         with anyio.fail_after(20):
             while not (bench.folder / "done").exists():
-                other = await workbench.open_chat()
-                await workbench.snapshot(tab.id)
+                other = (await workbench.open_chat()).state
+                await take_snapshot(workbench.tab(tab.id))
                 await workbench.close(other.id)
                 rounds += 1
         await ended(workbench, run)

@@ -63,8 +63,8 @@ async def test_a_tools_schema_reaches_the_model_and_its_arguments_the_tool_as_th
     (bench.newel.home / ".newel").mkdir()
     (bench.newel.home / ".newel" / "mcp_config.json").write_text(json.dumps({"mcpServers": {"pad": pad}}))
     async with bench.open() as workbench:
-        await until(lambda: workbench.statuses()[0].state == "active")
-        tab = await workbench.open_chat()
+        await until(lambda: workbench.servers.statuses()[0].state == "active")
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "draw a circle")
         result = (await texts(workbench, tab.id))[2]
     offered = {each["function"]["name"]: each["function"] for each in bench.newel.requests[0]["tools"]}

@@ -39,9 +39,9 @@ async def told(workbench: Workbench, run: str, kind: type[Kind]) -> list[Kind]:
 
 async def fails(workbench: Workbench, tab: str) -> str:
     """Say something that fails; returns what the tab is told."""
-    run = await workbench.send(tab, UserMessage(content="ping"))
+    run = await workbench.tab(tab).send(UserMessage(content="ping"))
     assert await ended(workbench, run) == "failed"
-    assert workbench.tab(tab).status == "idle"
+    assert workbench.tab(tab).state.status == "idle"
     (error,) = await told(workbench, run, ErrorEvent)
     return error.message
 
@@ -56,10 +56,10 @@ async def test_a_local_model_server_that_is_not_there_is_told_at_once_and_asked_
         pass
     bench = bench_with()
     async with bench.open(base_url=f"{gone.url}/v1", api_key="any") as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         assert str(gone.port) in await fails(workbench, tab.id)
         with running(scenario("ping", {"content": "pong"}), port=gone.port):
-            await ended(workbench, await workbench.retry(tab.id))
+            await ended(workbench, await workbench.tab(tab.id).retry())
             assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -67,9 +67,9 @@ async def test_a_model_server_that_stays_down_ends_the_answer_and_not_the_chat(b
     down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}, "times": 10}
     bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "fault": down}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         assert "503" in await fails(workbench, tab.id)
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
         assert [each["role"] for each in bench.newel.requests[-1]["messages"]] == ["system", "user"]
 
@@ -78,12 +78,12 @@ async def test_a_stop_while_the_server_is_waited_for_waits_for_nothing(bench_wit
     down = {"kind": "status", "status": 503, "headers": {"Retry-After": "60"}}
     bench = bench_with(scenario("ping", {"response": {"content": ""}, "fault": down}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
-        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        tab = (await workbench.open_chat()).state
+        run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
         await until(lambda: bench.newel.requests)
-        await workbench.stop(tab.id, now=True)
+        await workbench.tab(tab.id).stop(now=True)
         assert await ended(workbench, run) == "done"
-        assert workbench.tab(tab.id).status == "idle"
+        assert workbench.tab(tab.id).state.status == "idle"
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ async def test_an_answer_that_is_none_is_told_and_the_next_one_counts(
     step = {"response": {"content": "pong"}, "fault": fault | {"times": 1}}
     bench = bench_with(scenario("ping", step))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         assert await fails(workbench, tab.id)
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -123,7 +123,7 @@ async def test_a_call_that_cannot_be_or_fails_goes_back_to_the_model_which_goes_
 ) -> None:
     bench = bench_with(scenario("work", wrong, {"content": "Another way, then."}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         run = await said_in(workbench, tab.id, "work")
         said = await texts(workbench, tab.id)
         assert words in said[2]
@@ -152,7 +152,7 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
     async with bench.open() as workbench:
 
         def states() -> dict[str, str]:
-            return {each.name: each.state for each in workbench.statuses()}
+            return {each.name: each.state for each in workbench.servers.statuses()}
 
         await until(
             lambda: (
@@ -160,10 +160,10 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
                 == {"away": "broken", "silent": "starting", "unreachable": "broken", "time": "active"}
             )
         )
-        reasons = {each.name: each.reason for each in workbench.statuses()}
+        reasons = {each.name: each.reason for each in workbench.servers.statuses()}
         assert "/nowhere/server" in reasons["away"]
         assert reasons["unreachable"]
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         run = await said_in(workbench, tab.id, "what time is it")
         (result,) = await told(workbench, run, ToolExecutionEnd)
         assert (result.is_error, "UTC" in result.result) == (False, True)
@@ -174,10 +174,10 @@ async def test_a_switch_that_cannot_be_kept_is_refused_in_words(bench_with: Benc
     _servers(bench, plain={"command": sys.executable, "args": ["-IS", str(ROGUE), "plain"]})
     (bench.newel.home / ".newel" / "mcp_state.json").mkdir()
     async with bench.open() as workbench:
-        await until(lambda: workbench.statuses()[0].state == "active")
+        await until(lambda: workbench.servers.statuses()[0].state == "active")
         with pytest.raises(ConfigError, match=r"mcp_state\.json"):
-            await workbench.set_server("plain", enabled=False)
-        tab = await workbench.open_chat()
+            await workbench.servers.set_enabled("plain", False)
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
@@ -197,9 +197,9 @@ async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answe
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
-        run = await workbench.send(tab.id, UserMessage(content="ping"))
+        run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
         assert await ended(workbench, run) == "failed"
         job = await workbench.engine.get(run)
         assert job is not None
@@ -212,14 +212,14 @@ async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answe
 async def test_a_chat_whose_folder_was_away_goes_on_when_it_is_back(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         await said_in(workbench, tab.id, "ping")
     async with bench.open() as workbench:
-        await said_in(workbench, (await workbench.open_chat()).id, "ping")
+        await said_in(workbench, ((await workbench.open_chat()).state).id, "ping")
         away = bench.folder.rename(bench.folder.with_name("away"))
         assert "is not a directory" in await fails(workbench, tab.id)
         away.rename(bench.folder)
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping", "assistant: pong"]
 
 
@@ -229,10 +229,10 @@ async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with
     bench = bench_with({"scenarios": judge["scenarios"] + work["scenarios"]})
     async with bench.open() as workbench:
         (bench.newel.home / ".newel" / "logs").write_text("in the way")
-        tab = await workbench.open_agent()
-        run = await workbench.start(tab.id, Contract(text="Make it"))
+        tab = (await workbench.open_agent()).state
+        run = await workbench.tab(tab.id).start(Contract(text="Make it"))
         await ended(workbench, run)
-        assert workbench.tab(tab.id).status == "completed"
+        assert workbench.tab(tab.id).state.status == "completed"
         (notice,) = await told(workbench, run, Notice)
         assert "cannot be written" in notice.message
         assert (bench.folder / "made").exists()
@@ -245,18 +245,21 @@ async def test_a_stop_during_a_request_keeps_its_answer_and_asks_nothing_more(be
     asked = {"response": call("bash", {"command": "touch made"}), "delay_ms": 400}
     bench = bench_with(scenario("work", asked, {"content": "Never asked for."}))
     async with bench.open() as workbench:
-        chat, agent = await workbench.open_chat(), await workbench.open_agent()
+        chat, agent = (await workbench.open_chat()).state, (await workbench.open_agent()).state
         runs = [
-            await workbench.send(chat.id, UserMessage(content="work")),
-            await workbench.start(agent.id, Contract(text="work")),
+            await workbench.tab(chat.id).send(UserMessage(content="work")),
+            await workbench.tab(agent.id).start(Contract(text="work")),
         ]
         await until(lambda: len(bench.newel.requests) == 2)
         for tab in (chat, agent):
-            await workbench.stop(tab.id)
+            await workbench.tab(tab.id).stop()
         for run in runs:
             await ended(workbench, run)
             (end,) = await told(workbench, run, AgentEnd)
             assert end.reason == "stopped"
             assert len(await told(workbench, run, ToolExecutionEnd)) == 1
-        assert (workbench.tab(chat.id).status, workbench.tab(agent.id).status) == ("idle", "stopped")
+        assert (workbench.tab(chat.id).state.status, workbench.tab(agent.id).state.status) == (
+            "idle",
+            "stopped",
+        )
         assert len(bench.newel.requests) == 2

@@ -22,7 +22,7 @@ async def test_messages_that_could_not_be_kept_come_before_the_next_one(bench_wi
     sessions = bench.newel.home / ".newel" / "sessions"
     lines = ["user: ping one", "user: ping two"]
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
         for line in lines:
             await said_in(workbench, tab.id, line.removeprefix("user: "))
@@ -40,12 +40,12 @@ async def test_a_retry_answers_what_could_not_be_kept(bench_with: BenchWith) -> 
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     async with bench.open() as workbench:
-        tab = await workbench.open_chat()
+        tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
         await said_in(workbench, tab.id, "ping one")
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         sessions.unlink()
-        await ended(workbench, await workbench.retry(tab.id))
+        await ended(workbench, await workbench.tab(tab.id).retry())
         assert await texts(workbench, tab.id) == ["user: ping one", "assistant: pong"]
 
 
@@ -54,11 +54,23 @@ async def test_what_waited_is_not_said_in_the_conversation_after_it(bench_with: 
     two = [scenario("work", work), scenario("ping", {"content": "pong"})]
     bench = bench_with({"scenarios": [each for one in two for each in one["scenarios"]]})
     async with bench.open() as workbench:
-        tab = await workbench.plain_chat()
-        await workbench.send(tab.id, UserMessage(content="work"))
+        tab = (await workbench.default_chat()).state
+        await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until((bench.folder / "on").exists)
-        await workbench.send(tab.id, UserMessage(content="ping one"))
-        await workbench.clear_plain_chat()
+        await workbench.tab(tab.id).send(UserMessage(content="ping one"))
+        await (await workbench.default_chat()).clear()
+        await said_in(workbench, tab.id, "ping two")
+        assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
+
+
+async def test_a_message_whose_run_has_not_started_ends_with_its_conversation(bench_with: BenchWith) -> None:
+    bench = bench_with(scenario("ping", {"content": "pong"}))
+    async with bench.open(work=False) as workbench:
+        chat = await workbench.default_chat()
+        await chat.send(UserMessage(content="ping one"))
+        await chat.clear()
+    async with bench.open() as workbench:
+        tab = (await workbench.default_chat()).state
         await said_in(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
@@ -67,11 +79,11 @@ async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(ben
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     async with bench.open() as workbench:
-        tab = await workbench.plain_chat()
+        tab = (await workbench.default_chat()).state
         sessions.write_text("in the way")
         await said_in(workbench, tab.id, "ping one")
         sessions.unlink()
-        await workbench.clear_plain_chat()
+        await (await workbench.default_chat()).clear()
         await said_in(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
@@ -80,10 +92,10 @@ async def test_a_message_stands_in_its_chat_however_soon_it_is_stopped(bench_wit
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         for number in range(30):
-            tab = await workbench.open_chat()
-            run = await workbench.send(tab.id, UserMessage(content="ping"))
+            tab = (await workbench.open_chat()).state
+            run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
             for _ in range(number):
                 await anyio.lowlevel.checkpoint()
-            await workbench.stop(tab.id, now=True)
+            await workbench.tab(tab.id).stop(now=True)
             await ended(workbench, run)
             assert (await texts(workbench, tab.id))[0] == "user: ping", number

@@ -14,7 +14,7 @@ from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage,
 from newel.agent.ports import Limits, Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.contracts.run_log import RunLog
-from newel.contracts.runner import carry_out
+from newel.contracts.runner import run_contract
 from newel.providers.scripted import Answer, ScriptedProvider
 from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, RunEvent, decode, encode, is_lasting
@@ -107,7 +107,7 @@ class Work:
         provider = ScriptedProvider(script) if isinstance(script, Sequence) else script
         agent = self.sit(provider, earlier)
         try:
-            return await carry_out(
+            return await run_contract(
                 contract, agent, provider=provider, judge=judge, emit=self.keep, earlier=earlier, log=log
             )
         finally:

@@ -170,7 +170,7 @@ async def test_a_model_that_repeats_itself_is_told_and_then_ended(work: Work) ->
     state = await work(TODO, [step for _ in range(9) for step in (calls("echo same"), NO)])
     assert state.state == "failed"
     assert f"{MAX_REPEATED} turns made the same calls" in state.reason
-    assert "do something else" in told(work)[1]
+    assert "try something else" in told(work)[1]
 
 
 async def test_a_check_that_fails_in_the_same_way_again_and_again_ends_the_run(work: Work) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, Usage
-from newel.contracts.judge import MAX_WORDS, NO_VERDICT, read_verdict
+from newel.contracts.judge import MAX_REASON, NO_VERDICT, read_verdict
 
 JSON = '{"satisfied": true, "why": "it is there", "missing": ""}'
 
@@ -58,10 +58,10 @@ def test_a_call_that_was_cut_off_is_no_verdict() -> None:
 @given(st.text(max_size=300))
 def test_any_text_can_be_read(written: str) -> None:
     found = read_verdict(text(written))
-    assert len(found.why) <= MAX_WORDS
+    assert len(found.why) <= MAX_REASON
 
 
 def test_endless_words_are_cut() -> None:
     call = ToolCall("1", "verdict", {"satisfied": False, "why": "x" * 9_999, "missing": "y" * 9_999})
     found = read_verdict(AssistantMessage(content=[call]))
-    assert (len(found.why), len(found.missing)) == (MAX_WORDS, MAX_WORDS)
+    assert (len(found.why), len(found.missing)) == (MAX_REASON, MAX_REASON)

@@ -31,11 +31,10 @@ from newel.agent.events import (
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease
 from newel.jobs.sqlite import SqliteEngine, open_engine
-from newel.runs.event_hub import EventHub, Item, JournalWriter
+from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.live_state import TAIL
-from newel.runs.models import LiveSnapshot
+from newel.runs.models import LiveSnapshot, SequencedEvent
 from newel.runs.run_events import RunEvent, is_lasting
-from newel.runs.subscriber_queue import SequencedEvent
 from tests.properties import examples
 
 DONE = JobOutcome(state="done")
@@ -50,11 +49,12 @@ class View:
         self.parts: list[tuple[str, str]] = []
         self.outputs: dict[str, str] = {}
 
-    def __call__(self, item: Item) -> None:
+    def __call__(self, item: SequencedEvent) -> None:
         match item:
-            case LiveSnapshot():
-                self._replace(item)
-            case SequencedEvent(seq, event):
+            case SequencedEvent(event=LiveSnapshot() as snapshot):
+                self._replace(snapshot)
+            case SequencedEvent(seq=seq, event=event):
+                assert not isinstance(event, LiveSnapshot)
                 if is_lasting(event):
                     self.lasting.append((seq, event))
                 assert seq == self.seq
@@ -121,13 +121,13 @@ async def live(
     engine: SqliteEngine, *, room: int = 512
 ) -> AsyncGenerator[tuple[EventHub, Lease, JournalWriter]]:
     """A run that is carried out here."""
-    async with EventHub(engine, room=room) as feed:
+    async with EventHub(engine, capacity=room) as feed:
         await engine.submit("turn", b"{}", queue="q")
         (lease,) = await engine.claim(1, "w")
         yield feed, lease, JournalWriter(engine, lease, feed)
 
 
-async def read_all(feed: EventHub, run: str, after: int = 0) -> list[Item]:
+async def read_all(feed: EventHub, run: str, after: int = 0) -> list[SequencedEvent]:
     return [item async for item in feed.follow(run, after)]
 
 
@@ -186,7 +186,7 @@ def test_every_reader_sees_what_happened_without_gap_or_repetition(
     async def publish(engine: SqliteEngine, lease: Lease, record: JournalWriter) -> None:
         for event in story:
             seq = record.seq + is_lasting(event)
-            truth(SequencedEvent(seq, event))
+            truth(SequencedEvent("run", seq, event))
             history.append(truth.now)
             await record(event)
             for _ in range(pace):
@@ -203,7 +203,7 @@ def test_every_reader_sees_what_happened_without_gap_or_repetition(
             async with aclosing(feed.follow(run, view.seq)) as items:
                 async for item in items:
                     view(item)
-                    if isinstance(item, LiveSnapshot) or not is_lasting(item.event):
+                    if isinstance(item.event, LiveSnapshot) or not is_lasting(item.event):
                         seen = history.index(view.now, seen)
                     for _ in range(slow):
                         await anyio.lowlevel.checkpoint()
@@ -247,15 +247,14 @@ async def test_a_reader_who_comes_late_gets_the_message_so_far_and_then_what_fol
         await record(ToolExecutionUpdate(tool_call_id="c", delta="x" * TAIL))
         await record(ToolExecutionUpdate(tool_call_id="c", delta="end"))
         async with aclosing(feed.follow(lease.job)) as items:
-            assert [(await anext(items)).seq for _ in range(2)] == [1, 2]  # type: ignore[union-attr]  # pyright: ignore[reportAttributeAccessIssue]
-            so_far = await anext(items)
+            assert [(await anext(items)).seq for _ in range(2)] == [1, 2]
+            so_far = (await anext(items)).event
             assert isinstance(so_far, LiveSnapshot)
             assert so_far.message is not None
             assert so_far.message.text == "Hel"
             assert so_far.outputs == {"c": "x" * (TAIL - 3) + "end"}
             await record(update(1, TextDelta("lo")))
             following = await anext(items)
-            assert isinstance(following, SequencedEvent)
             assert isinstance(following.event, MessageUpdate)
             assert (following.seq, following.event.assistant_message_event) == (2, TextDelta("lo"))
 
@@ -275,7 +274,6 @@ async def test_a_reader_who_is_slow_gets_what_waits_in_one_piece(engine: SqliteE
         got = [await anext(items) for _ in range(6)]
         deltas: list[object] = []
         for item in got:
-            assert isinstance(item, SequencedEvent)
             match item.event:
                 case MessageUpdate(assistant_message_event=delta):
                     deltas.append(delta)
@@ -356,7 +354,7 @@ async def test_a_thousand_readers_who_have_stalled_cost_little(engine: SqliteEng
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 20 << 20
-        assert isinstance(await anext(readers[0]), LiveSnapshot)
+        assert isinstance((await anext(readers[0])).event, LiveSnapshot)
         for reader in readers:
             await reader.aclose()
 
@@ -391,7 +389,7 @@ async def test_what_happens_at_once_is_recorded_one_after_the_other(engine: Sqli
                 tasks.start_soon(record, start)
         await engine.finish(lease, DONE)
         items = await read_all(feed, lease.job)
-        assert [item.event for item in items if isinstance(item, SequencedEvent)] == starts
+        assert [item.event for item in items if not isinstance(item.event, LiveSnapshot)] == starts
         assert record.seq == 50
 
 

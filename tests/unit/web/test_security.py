@@ -311,7 +311,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    boundary = SecurityMiddleware(echo, DOOR, body_patience=0.05)
+    boundary = SecurityMiddleware(echo, DOOR, body_timeout=0.05)
     answer = answer_of(await pass_through(boundary, "POST", "/chat", HOST, BEARER, JSON, receive=receive))
     assert (answer.status, answer.code) == (408, "too_slow")
 

@@ -42,6 +42,7 @@ from newel.providers.ollama.model_info import full_name, is_cloud_model, missing
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
 from newel.text.json import regex, to_json
+from newel.workspace.port import ProgramEnded
 
 SMALLEST = 4_096
 """Tokens of context that a server gives a model where nobody told it otherwise and there is little memory."""
@@ -72,13 +73,6 @@ _NO_PROGRAM = 127
 _THINKING = "Thinking...\n"
 _THOUGHT = "...done thinking.\n\n"
 _END = "\n\n"
-
-
-class ProgramEnded(NamedTuple):
-    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
-
-    exit_code: int
-    stderr: bytes
 
 
 class Programs(Protocol):

@@ -13,6 +13,7 @@ from newel.agent.messages import AssistantMessage
 from newel.contracts.headless import HeadlessRun
 from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
+from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import (
     AcceptanceEnd,
     AcceptanceStart,
@@ -22,7 +23,6 @@ from newel.runs.run_events import (
     RunEvent,
     encode,
 )
-from newel.runs.subscriber_queue import SequencedEvent
 from newel.terminal.renderers.base import forget_stdout
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
@@ -165,7 +165,7 @@ async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDis
         group.start_soon(watched.run)
         async with aclosing(feed.follow(job.id, job.seq)) as items:
             async for item in items:
-                if isinstance(item, SequencedEvent):
+                if not isinstance(item.event, LiveSnapshot):
                     watched.show(item.event)
     if not watched.unseen:
         screen.close()

@@ -16,10 +16,9 @@ from starlette.responses import Response
 
 from newel.agent.events import ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, UserMessage, Wire
-from newel.runs.models import LiveSnapshot
 from newel.web.event_stream import Events, EventStream
 from newel.web.http_schema import WRITES, Failure, Json, answers, body_of, read_body
-from newel.web.ports import WorkbenchPort
+from newel.workbench.workbench import Workbench
 
 
 class ChatRequest(Wire, frozen=True):
@@ -45,7 +44,7 @@ class ToolEvent(Wire, frozen=True):
     input: dict[str, Any]
 
 
-def chat_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
+def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
     router = APIRouter()
 
     @router.post(
@@ -60,15 +59,15 @@ def chat_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
         {code, message} if the run failed, ``done`` {} at the end.
         """
         message = UserMessage(content=(await read_body(request, ChatRequest)).message)
-        tab = await board.plain_chat()
-        under_way = await board.engine.get(tab.run) if tab.run else None
-        runs = [(await board.send(tab.id, message), 0)]
+        tab = await workbench.default_chat()
+        under_way = await workbench.engine.get(tab.state.run) if tab.state.run else None
+        runs = [(await tab.send(message), 0)]
         if under_way is not None and under_way.id != runs[0][0]:
             runs.insert(0, (under_way.id, under_way.seq))  # it may take the message along
 
         async def produce(events: Events) -> None:
             for run, after in runs:
-                if await _tell(board, run, after, message, events):
+                if await _tell(workbench, run, after, message, events):
                     break
             else:
                 await events(
@@ -86,19 +85,17 @@ def chat_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
         summary="Begin the conversation anew",
     )
     async def clear() -> Response:
-        await board.clear_plain_chat()
+        await (await workbench.default_chat()).clear()
         return Json(ChatStatus())
 
     return router
 
 
-async def _tell(board: WorkbenchPort, run: str, after: int, message: UserMessage, events: Events) -> bool:
+async def _tell(workbench: Workbench, run: str, after: int, message: UserMessage, events: Events) -> bool:
     """Tell what a run does about ``message``, to its end; False if it does not know it."""
     said = failed = False
-    async with aclosing(board.feed.follow(run, after)) as items:
+    async with aclosing(workbench.hub.follow(run, after)) as items:
         async for item in items:
-            if isinstance(item, LiveSnapshot):
-                continue
             match item.event:
                 case MessageEnd(message=UserMessage(id=message.id)):
                     said = True
@@ -111,7 +108,7 @@ async def _tell(board: WorkbenchPort, run: str, after: int, message: UserMessage
                     await events("error", Failure(error.code, error.message))
                 case _:
                     pass
-    job = await board.engine.get(run)
+    job = await workbench.engine.get(run)
     if job is not None and job.state == "failed" and said and not failed:
         await events("error", Failure("run_failed", job.reason))
     return said

@@ -17,7 +17,7 @@ from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import is_lasting
 from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
 from newel.web.http_schema import Json, answers
-from newel.web.ports import WorkbenchPort
+from newel.workbench.workbench import Workbench
 
 
 class RunEvent(Wire, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class RunState(Wire, frozen=True, kw_only=True, omit_defaults=False):
     reason: str
 
 
-def run_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
+def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
     router = APIRouter()
 
     @router.get(
@@ -68,19 +68,19 @@ def run_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
         exactly once; one without is a piece of text or output; ``soFar`` replaces the pieces that a late reader missed;
         ``end`` is the last.
         """
-        if await board.engine.get(run) is None:
+        if await workbench.engine.get(run) is None:
             raise HTTPException(404, "There is no run with this id.")
         if "text/event-stream" in request.headers.get("accept", ""):
             start = resumed(last_event_id, after)
 
             async def produce(events: Events) -> None:
-                await _stream(board, run, start, events)
+                await _stream(workbench, run, start, events)
 
             return EventStream(produce, closing)
         page: list[JournalEntry] = []
         async with until(closing.wait):
-            page = await board.engine.read(run, after, limit=limit, wait=wait)
-        job = await board.engine.get(run)
+            page = await workbench.engine.read(run, after, limit=limit, wait=wait)
+        job = await workbench.engine.get(run)
         return Json(
             EventPage(
                 events=[RunEvent(seq=entry.seq, event=msgspec.Raw(entry.data)) for entry in page],
@@ -92,13 +92,13 @@ def run_routes(board: WorkbenchPort, closing: anyio.Event) -> APIRouter:
     return router
 
 
-async def _stream(board: WorkbenchPort, run: str, after: int, events: Events) -> None:
-    async with aclosing(board.feed.follow(run, after)) as items:
+async def _stream(workbench: Workbench, run: str, after: int, events: Events) -> None:
+    async with aclosing(workbench.hub.follow(run, after)) as items:
         async for item in items:
-            if isinstance(item, LiveSnapshot):
-                await events("soFar", item)
+            if isinstance(item.event, LiveSnapshot):
+                await events("soFar", item.event)
             else:
                 await events("event", item.event, number=item.seq if is_lasting(item.event) else None)
-    job = await board.engine.get(run)
+    job = await workbench.engine.get(run)
     if job is not None and job.state in FINAL:
         await events("end", RunState(state=job.state, reason=job.reason))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypedDict, Unpack
 
 import anyio
 import anyio.abc
+import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.concurrency import background_tasks
+from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.heartbeat import Heartbeat
 from newel.workspace.ssh.port import HostAnswer
-from newel.workspace.ssh.process import Client
+from newel.workspace.ssh.process import Client, run_program_on_host
 from newel.workspace.ssh.protocol import HostInfo
 from newel.workspace.ssh.shell import ShellEnded
 from newel.workspace.ssh.supervisor import ConnectionState, OnState, ShellSupervisor
@@ -124,6 +126,18 @@ class SshConnection:
             busy=self._heartbeat.busy,
             is_responsive=lambda: self.state.name != "slow",
         )
+
+    @property
+    def place(self) -> str:
+        """``user@host``, for messages."""
+        return msgspec.structs.replace(self.target, host=self.host).login
+
+    async def run_program(
+        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+    ) -> ProgramEnded:
+        """Run a program of the user's on the host, in their home; see ``run_program_on_host``."""
+        ended = await run_program_on_host(await self.client(), argv, given=given, on_stdout=on_stdout)
+        return ProgramEnded(ended.exit_code, ended.stderr.encode())
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket, usable by this user only, that leads to a port on the host's loopback.

@@ -1,0 +1,95 @@
+"""What the readers of a tab are given: a snapshot, then every event, across its runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import msgspec
+
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, Retry
+from newel.jobs.engine import Engine
+from newel.runs.models import RunReport, SequencedEvent, Snapshot
+from newel.runs.run_events import Notice, decode
+from newel.workbench.tab_session import TabSession
+
+PAGE_MESSAGES = 100
+"""Messages in a snapshot."""
+REPORTS = (Retry, Notice, ErrorEvent, AgentEnd)
+"""Events of a chat's run that a snapshot has besides its messages."""
+
+Frame = Snapshot | SequencedEvent
+
+
+async def follow(tab: TabSession, run: str | None = None, after: int = 0) -> AsyncGenerator[Frame]:
+    """Everything that happens in a tab until it is closed. A reader that has event ``after`` of the tab's latest ``run`` gets
+    the events since; any other one a snapshot first, and another one whenever the conversation it has read was replaced.
+    """
+    is_current = run is not None and run == tab.state.run
+    while not tab.is_closed:
+        epoch = tab.epoch  # of the snapshot: a change while the reader takes that must not go unseen
+        if not is_current:
+            snapshot = await take_snapshot(tab)
+            yield snapshot
+            run, after = snapshot.run, snapshot.seq
+        if run is not None:
+            async with aclosing(tab.services.hub.follow(run, after)) as items:
+                async for item in items:
+                    if tab.epoch != epoch or tab.is_closed:
+                        break
+                    yield item
+        while tab.epoch == epoch and tab.state.run == run and not tab.is_closed:
+            await tab.changed()
+        is_current = tab.epoch == epoch
+        run, after = tab.state.run, 0
+
+
+async def take_snapshot(tab: TabSession) -> Snapshot:
+    """The state from which a reader follows a tab."""
+    if tab.state.kind == "agent":
+        # Only the run's journal has verdicts and checks, so the reader gets all of that.
+        return Snapshot(messages=[], run=tab.state.run, questions=tab.chat.questions.pending)
+    engine = tab.services.engine
+    while True:
+        run, activity, was_active = tab.state.run, tab.state.activity, tab.chat.active_agent is not None
+        job = await engine.get(run) if run else None
+        queue = await tab.queue.messages()
+        messages = await tab.messages()
+        chat = tab.chat
+        journal, agent = chat.journal, chat.active_agent
+        if journal is not None and agent is not None:  # nothing may be awaited from here on
+            run, messages = journal.run, agent.get_messages()
+            break
+        if not was_active and (run, activity) == (tab.state.run, tab.state.activity):
+            break  # otherwise the parts were read at different moments
+    snapshot = Snapshot(
+        messages=messages[-PAGE_MESSAGES:],
+        run=run,
+        seq=journal.seq if journal else job.seq if job else 0,
+        queue=[each for each in queue if each.message.id not in chat.delivered],
+        more=len(messages) > PAGE_MESSAGES,
+        working=sorted(agent.state.pending_tool_calls) if agent else [],
+        questions=chat.questions.pending,
+        totals=tab.totals_of(messages),
+    )
+    return msgspec.structs.replace(snapshot, told=await _reports(engine, snapshot)) if run else snapshot
+
+
+async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
+    """What the run of a snapshot reports up to its ``seq``, each after the message that it followed."""
+    ids = ["", *(message.id for message in snapshot.messages)]
+    reports: list[RunReport] = []
+    after: str | None = None  # the run has added no message yet
+    seq = 0
+    while page := await engine.read(snapshot.run or "", seq):
+        for entry in page:
+            event = decode(entry.data)
+            if isinstance(event, MessageEnd):
+                if after is None and event.message.id in ids:
+                    before = ids[ids.index(event.message.id) - 1]
+                    reports = [msgspec.structs.replace(each, after=before) for each in reports]
+                after = event.message.id
+            elif isinstance(event, REPORTS) and entry.seq <= snapshot.seq:
+                reports.append(RunReport(after=ids[-1] if after is None else after, event=event))
+        seq = page[-1].seq
+    return [each for each in reports if each.after in ids]

@@ -1,0 +1,440 @@
+"""``TabSession``: one tab of the workbench. It owns all of the tab's state; others read ``state`` and call its methods.
+
+    Workbench ──command──► TabSession ──► ChatQueue, ChatSession ──► CodingAgent
+    readers   ◄──────────── notify ◄────────── ChatChange ◄───────────── events
+
+Commands go down, changes go up, and no object reaches into the one above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import anyio
+import msgspec
+
+from newel.agent.errors import NewelError
+from newel.agent.messages import AppMessage, UserMessage, new_id
+from newel.contracts import contract_job
+from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
+from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
+from newel.runs.chat_queue import MAX_PENDING, ChatQueue, is_held
+from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, is_settled
+from newel.runs.chat_turn import TURN, TurnParams, find_unsaved, run_turn
+from newel.runs.event_hub import EventHub
+from newel.runs.models import Contract, Tab, TabTotals
+from newel.runs.run_events import ContractState, decode
+from newel.session.coding_agent import totals
+from newel.text.json import to_json
+from newel.text.sanitize import plain_line
+from newel.workbench.tab_log import TabLog
+
+NEW_CHAT = "Chat"
+"""The title of a chat before its first message."""
+CLOSED = "This tab was closed."
+CLEARED = "The conversation was cleared."
+NOT_QUEUED = "This message is no longer queued: it was sent or withdrawn."
+
+ChangeKind = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model"]
+Notify = Callable[[ChangeKind, str], None]
+"""Reports a change: of the list of tabs, or of the tab with this id."""
+
+
+class TabServiceError(NewelError, code="board_error"):
+    """The tab cannot do this now."""
+
+
+class TabServices(NamedTuple):
+    """What all tabs of a workbench share. ``project`` is the folder of the agents; logs are written to ``home``."""
+
+    engine: Engine
+    hub: EventHub
+    factory: AgentFactory
+    log: TabLog
+    notify: Notify
+    project: str
+    home: Path
+
+
+class TabSession:
+    """``state`` is what readers are shown now; ``stopped_run`` the last run that the user has stopped.
+
+    What a method acknowledges is durable: a message that ``send`` accepted is answered, if need be by the next process.
+    """
+
+    def __init__(self, tab: Tab, services: TabServices, stopped_run: str | None = None) -> None:
+        self.state = tab
+        self.services = services
+        self._stopped_run = stopped_run
+        self.epoch = 0
+        """Grows when the conversation went back or was replaced: its readers need another snapshot."""
+        self._is_closing = self.is_closed = False
+        self._changed = anyio.Event()
+        """Set, and replaced, when the latest run or the epoch is another one, or the tab was closed."""
+        self._start_conversation()
+
+    def _start_conversation(self) -> None:
+        def on_change(change: ChatChange) -> None:
+            if (
+                chat is self.chat and not self.is_closed
+            ):  # a run of the conversation before may still be ending
+                self._on_chat_change(change)
+
+        tab = self.state
+        self.chat = chat = ChatSession(
+            session=tab.session,
+            folder=tab.folder,
+            model=tab.model,
+            factory=self.services.factory,
+            on_change=on_change,
+        )
+        self.queue = ChatQueue(self.services.engine, tab.id, chat)
+
+    async def load(self) -> None:
+        """Restore the state from the latest run."""
+        for job in await self._latest_run():
+            state = await self._state_after(job)
+            if self.state.kind == "chat" and state.state != "running":
+                state = ContractState(state="ready")
+            self.state = msgspec.structs.replace(
+                self.state,
+                run=job.id,
+                status="idle" if state.state == "ready" else state.state,
+                reason=state.reason,
+            )
+
+    async def _latest_run(self) -> list[Job]:
+        """The latest run, if there was one: neither a held message, nor one that another run took."""
+        for limit in (
+            1,
+            MAX_PENDING,
+        ):  # jobs are read with their messages and attachments: first try a single one
+            jobs = await self.services.engine.find(queue=self.state.id, limit=limit)
+            if runs := [job for job in jobs if not is_held(job) and (job.seq or job.state != "cancelled")]:
+                return runs[:1]
+        return []
+
+    async def _state_after(self, job: Job) -> ContractState:
+        if job.state not in FINAL:
+            return ContractState(state="running")
+        last = (
+            await self.services.engine.read(job.id, max(0, job.seq - 5)) if self.state.kind == "agent" else []
+        )
+        states = [event for entry in last if isinstance(event := decode(entry.data), ContractState)]
+        if not states or states[-1].state == "running":  # the worker gave it up
+            return ContractState(state="failed", reason=job.reason)
+        return states[-1]
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        return self.state.status in {"running", "waiting"}
+
+    def _update(self, **fields: object) -> None:
+        self.state = msgspec.structs.replace(self.state, **fields)
+        self.services.notify("tabs", "")
+
+    async def _save(self, **fields: object) -> None:
+        """Make a change durable, then show it."""
+        after = lasting(msgspec.structs.replace(self.state, **fields))
+        if not self._is_closing and after != lasting(self.state):
+            await self.services.log.save(after)
+        self._update(**fields)
+
+    def _start_run(self, run: str) -> None:
+        self.queue.run = run
+        self._update(status="running", run=run, reason="", queued=len(self.queue.forwarded))
+        self._wake()
+
+    def _replace_conversation(self, **fields: object) -> None:
+        """Start another conversation; a run of the one before ends unseen."""
+        self._update(run=None, **fields)
+        self._start_conversation()
+        self._start_epoch()
+
+    def _on_chat_change(self, change: ChatChange) -> None:
+        notify, tab = self.services.notify, self.state.id
+        match change:
+            case "questions":
+                self._update(status="waiting" if self.chat.questions.pending else "running")
+                notify("questions", tab)
+            case "message":
+                self._update(activity=self.state.activity + 1)
+                notify("totals", tab)
+                if self.queue.forwarded:
+                    notify("queue", tab)
+            case "branch":
+                self._start_epoch()
+
+    def _on_queue_change(self) -> None:
+        self._update(queued=len(self.queue.forwarded))
+        self.services.notify("queue", self.state.id)
+
+    def _start_epoch(self) -> None:
+        self.epoch += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    # -- commands ---------------------------------------------------------------------------------
+
+    async def rename(self, title: str) -> None:
+        await self._save(title=title)
+
+    async def set_model(self, model: str) -> None:
+        """Use another model from the next run on."""
+        await self._save(model=model)
+        self.chat.model = model
+
+    async def send(self, message: UserMessage, *, before: str | None = None) -> str:
+        """Add a message to a chat, or with ``before`` replace that message and all after it. Returns the run that will
+        answer; sending a message (by its id) again changes nothing. A run in progress takes the message, or leaves it to the next.
+        """
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent works on its contract; open a chat to talk.")
+        if before is not None:
+            if self.is_running:
+                raise TabServiceError(
+                    "Stop the run first: it is still adding to the conversation that you want to change."
+                )
+            existing = {each.id for each in await self.messages()}
+            if before not in existing and message.id not in existing:
+                raise TabServiceError("The message to replace is no longer part of the conversation.")
+        async with self.queue.lock:
+            params = TurnParams(tab=self.state.id, session=self.state.session, message=message, before=before)
+            run = await self._track(await self.queue.submit(params))
+            await self.queue.forward()
+        if self.state.title == NEW_CHAT and (title := plain_line(message.text, 40)):
+            await self._save(title=title)
+        self._on_queue_change()
+        return run
+
+    async def withdraw(self, message: str) -> None:
+        """Remove a message that no run has taken yet."""
+        async with self.queue.lock:
+            is_withdrawn = await self.queue.withdraw(message)
+        self._on_queue_change()
+        if not is_withdrawn:
+            raise TabServiceError(NOT_QUEUED)
+
+    async def send_now(self, message: str) -> None:
+        """Send a held message; or end the run in progress at once, so that the queue is answered, in its order."""
+        async with self.queue.lock:
+            job = await self.queue.find(message)
+            if job is None:
+                raise TabServiceError(NOT_QUEUED)
+            was_held = is_held(job)
+            await self.queue.release(message)
+            if self.is_running and was_held:
+                await self.queue.forward()
+            elif self.is_running:
+                self.chat.stop(now=True)
+        self._on_queue_change()
+
+    async def retry(self) -> str:
+        """Continue the conversation after a failure or a stop, or else send the held messages. Returns the run."""
+        if self.is_running:
+            raise TabServiceError("A run is already in progress.")
+        after = self.state.run
+        if is_settled(await self.messages()):
+            released = await self.queue.release()
+            self._on_queue_change()
+            if not released:
+                raise TabServiceError("There is nothing left to answer.")
+            return released[0]
+        # Requested twice at once, it is the same run: both follow the same one.
+        tab = self.state
+        params, key = TurnParams(tab=tab.id, session=tab.session), f"{tab.id}/after/{after}"
+        return await self._track(
+            await self.services.engine.submit(TURN, to_json(params), queue=tab.id, key=key)
+        )
+
+    async def _track(self, run: str) -> str:
+        """Show a run that was submitted as the latest one, unless it has ended or another one is in progress."""
+        job = await self.services.engine.get(run)
+        if not self.is_running and job is not None and job.state not in FINAL:
+            self._start_run(run)
+        return run
+
+    async def start(self, contract: Contract) -> str:
+        """Start an agent on a contract, in a conversation of its own. Returns the run."""
+        if self.state.kind != "agent":
+            raise TabServiceError("This is a chat. Open an agent to give it a contract.")
+        if self.is_running:
+            raise TabServiceError("The agent is working. Stop it first.")
+        factory, before = self.services.factory, self.state
+        contract = factory.apply_limits(contract)
+        self._update(status="running", reason="")  # from here on a second start is refused
+        try:
+            params = await contract_job.prepare(
+                contract,
+                factory,
+                tab=before.id,
+                project=self.services.project,
+                home=self.services.home,
+                name=before.title,
+            )
+            await self._save(contract=contract, session=params.session, folder=params.folder, log=params.log)
+            self._replace_conversation()
+            run = await self.services.engine.submit(CONTRACT, to_json(params), queue=before.id)
+        except BaseException:
+            self._update(status=before.status, reason=before.reason)
+            raise
+        self._start_run(run)
+        return run
+
+    async def stop(self, *, now: bool = False) -> None:
+        """End the run, if there is one, before its next request or at once, and hold the messages in the queue. A process that
+        resumes the run ends it, too.
+        """
+        if not self.is_running:
+            return
+        async with self.queue.lock:
+            try:
+                await self.queue.hold()
+                if self.state.run is not None:
+                    await self.services.log.save_stop(self.state.id, self.state.run)
+                    self._stopped_run = self.state.run
+            finally:  # also if the disk is full
+                if agent := self.chat.active_agent:
+                    agent.clear_queue()
+                self.chat.stop(now=now)
+        self.services.notify("queue", self.state.id)
+
+    def answer(self, question: str, answer: dict[str, Any]) -> None:
+        """Answer a question of a run. Raises ``NoSuchQuestion``."""
+        self.chat.questions.answer(question, answer)
+
+    async def clear(self) -> None:
+        """Start another conversation; the session of the one before is kept."""
+        await self._cancel_queued(CLEARED)
+        self.chat.stop(now=True)
+        await self._save(session=new_id(), title=NEW_CHAT)
+        self._replace_conversation(status="idle")
+
+    async def close(self) -> None:
+        """Abort the run, cancel the queue and end all readers. The session is kept."""
+        self._is_closing = True  # a change that is saved from here on would open the tab again
+        try:
+            await self.services.log.close(self.state.id)
+        except BaseException:
+            self._is_closing = False
+            raise
+        self.is_closed = True
+        await self._cancel_queued(CLOSED)
+        for job in await self.services.engine.find(queue=self.state.id, states=["running"]):
+            await self.services.engine.cancel(job.id, CLOSED)
+        self.chat.stop(now=True)
+        self._wake()
+
+    async def _cancel_queued(self, reason: str) -> None:
+        while jobs := await self.services.engine.find(queue=self.state.id, states=["queued", "waiting"]):
+            for job in jobs:
+                await self.services.engine.cancel(job.id, reason)
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    async def run_turn(self, lease: Lease, params: TurnParams) -> JobOutcome:
+        """Run a job of the kind ``turn``."""
+        if params.session != self.state.session:
+            return JobOutcome(state="done", reason=CLEARED)
+        self._start_run(lease.job)
+        if params.message is not None:
+            self.queue.forwarded.pop(params.message.id, None)
+        self.services.notify("queue", self.state.id)
+        chat, queue = self.chat, self.queue
+        try:
+            return await run_turn(
+                lease,
+                params,
+                chat,
+                self.services.engine,
+                self.services.hub,
+                unsaved=await self._unsaved(),
+                on_start=partial(self._forward_queue, lease.job, releases=params.message is None),
+            )
+        finally:
+            if chat is self.chat:
+                with anyio.CancelScope(shield=True):
+                    if not await queue.finish_run():
+                        self._update(status="idle", queued=0)
+                self.services.notify("queue", self.state.id)
+
+    async def _forward_queue(self, run: str, *, releases: bool) -> None:
+        """Give a run that starts the messages that an earlier process left pending, and if it ``releases`` them, the held
+        ones. A run that the user stopped before that process died takes none.
+        """
+        if self._stopped_run == run:
+            self.chat.stop_requested = True
+            return
+        async with self.queue.lock:
+            if releases:
+                await self.queue.release()
+            await self.queue.forward()
+        self._on_queue_change()
+
+    async def run_contract(self, lease: Lease, params: ContractParams) -> JobOutcome:
+        """Run a job of the kind ``contract``."""
+        self._start_run(lease.job)
+        self.chat.stop_requested = self._stopped_run == lease.job
+        try:
+            state = await run_contract_job(lease, params, self.chat, self.services.engine, self.services.hub)
+        finally:
+            self.chat.discard_agent()
+        self._update(status=state.state, reason=state.reason)
+        return contract_job.outcome(state)
+
+    def fail_run(self, run: str, reason: str) -> None:
+        """Show that a run ended before its handler could report how, if it was called at all."""
+        if self.state.run == run:
+            is_agent = self.state.kind == "agent"
+            self._update(status="failed" if is_agent else "idle", reason=reason if is_agent else "", queued=0)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    async def messages(self) -> list[AppMessage]:
+        """The conversation, with the messages that were accepted but not saved because their run failed."""
+        return await self.chat.messages(await self._unsaved())
+
+    async def _unsaved(self) -> list[AppMessage]:
+        return await find_unsaved(self.services.engine, self.state.id, self.state.session)
+
+    async def history(self, before: str, limit: int) -> tuple[list[AppMessage], bool]:
+        """Up to ``limit`` messages before message ``before``, and whether there are earlier ones."""
+        messages = await self.messages()
+        ids = [message.id for message in messages]
+        end = ids.index(before) if before in ids else len(ids)
+        start = max(0, end - limit)
+        return messages[start:end], start > 0
+
+    async def totals(self) -> TabTotals:
+        return self.totals_of(await self.chat.messages())
+
+    def totals_of(self, messages: list[AppMessage]) -> TabTotals:
+        """The usage of the conversation, its judges included."""
+        used, judged, agent = totals(messages), self.chat.judge_totals, self.chat.agent
+        usage = used.usage + judged.usage
+        costs = [cost for cost in (used.cost, judged.cost) if cost is not None]
+        return TabTotals(
+            input=usage.input,
+            output=usage.output,
+            context=used.context,
+            window=agent.window() if agent else None,
+            cost=sum(costs) if costs else None,
+        )
+
+    async def changed(self) -> None:
+        """Wait until the latest run or the epoch is another one, or the tab was closed."""
+        await self._changed.wait()
+
+
+def lasting(tab: Tab) -> Tab:
+    """A tab as the log has it: the rest is known from its latest run."""
+    status = "ready" if tab.kind == "agent" else "idle"
+    return msgspec.structs.replace(tab, status=status, run=None, reason="", activity=0, queued=0)

@@ -1,0 +1,92 @@
+"""``ExecutionHost``: the machine on which agents work, this one or a host."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from newel.workspace.process.runner import OutputLimits
+    from newel.workspace.ssh.connection import SshConnection
+    from newel.workspace.ssh.host_monitor import HostMonitor
+    from newel.workspace.tracked import TrackedWorkspace
+
+
+class ExecutionHost(Protocol):
+    """``name`` is the project's, by which its sessions, journals and ledger are found; ``system`` and ``shell`` describe the
+    host to a model. ``home`` is the user's home there. ``connection`` and ``monitor`` are None for this machine.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def system(self) -> str: ...
+
+    @property
+    def shell(self) -> str: ...
+
+    @property
+    def home(self) -> str: ...
+
+    @property
+    def connection(self) -> SshConnection | None: ...
+
+    @property
+    def monitor(self) -> HostMonitor | None: ...
+
+    def workspace(self, folder: str, limits: OutputLimits) -> TrackedWorkspace:
+        """The workspace of a folder, by the name that a workspace gives it: the project's own, or another of the same host.
+        Raises ``WorkspaceError``.
+        """
+        ...
+
+    def worktrees(self, home: Path) -> str:
+        """The folder on the host for worktrees of agents. ``home`` is Newel's folder on this machine."""
+        ...
+
+    async def save_output(self, text: str) -> str:
+        """Write a text to a temporary file where the agent works, and return its path. Raises ``NewelError`` and ``OSError``."""
+        ...
+
+
+class LocalHost:
+    """This machine; ``folder`` is the project's."""
+
+    connection = None
+    monitor = None
+
+    def __init__(self, folder: str) -> None:
+        self.name = folder
+
+    @property
+    def shell(self) -> str:
+        import shutil
+
+        return "bash" if shutil.which("bash") else "sh"
+
+    @property
+    def home(self) -> str:
+        return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
+
+    @property
+    def system(self) -> str:
+        system = os.uname()
+        return f"{system.sysname} {system.release}"
+
+    def workspace(self, folder: str, limits: OutputLimits) -> TrackedWorkspace:
+        from newel.workspace.local import LocalWorkspace
+
+        return LocalWorkspace(folder, limits=limits)
+
+    def worktrees(self, home: Path) -> str:
+        return str(home / "worktrees")
+
+    async def save_output(self, text: str) -> str:
+        import anyio.to_thread
+
+        from newel.workspace.process.output import keep
+
+        return await anyio.to_thread.run_sync(keep, text)
