@@ -19,8 +19,7 @@ from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.checkpoints import Checkpoints
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
-from newel.review_jobs.dependencies import ReviewDependencies
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
 from newel.review_jobs.schemas import JobView, RunRequest
 from newel.review_jobs.service import ReviewService
 from newel.review_jobs.tracing_engine import TracedEngine, Traces
@@ -110,19 +109,19 @@ class Place:
     async def start(self, instruction: str = "Do it", session: str | None = None, **more: Any) -> JobView:
         """A job that was begun, and where it came to."""
         if session is None:
-            session = (await self.desk.create_session()).session_id
+            session = (await self.desk.sessions.create()).session_id
         request = RunRequest(session_id=session, instruction=instruction, **more)
-        return await self.settled((await self.desk.run(request)).job_id)
+        return await self.settled((await self.desk.jobs.run(request)).job_id)
 
     async def settled(self, job: str) -> JobView:
         """The job once it has ended or waits for somebody."""
         with anyio.fail_after(20):
-            while (view := await self.desk.job(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
+            while (view := await self.desk.jobs.get(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
                 await anyio.sleep(0.005)
         return view
 
     async def types(self, job: str) -> list[str]:
-        return [each.type for each in (await self.desk.events(job)).events]
+        return [each.type for each in (await self.desk.jobs.events(job)).events]
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.config.settings import Settings
     from newel.jobs.engine import Engine
-    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
 
 
@@ -42,6 +42,6 @@ async def open_desk(
             config=RunConfig(model=crew.in_use.model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
             traces=traces,
-            places=judge_of(settings, crew.ground, project.workspace.root),
+            secret_paths=judge_of(settings, crew.ground, project.workspace.root),
         )
     )

@@ -138,7 +138,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of reviews that a user may set, by the names that they have everywhere; None is unsaid.
 
-    What each of them bounds, and the defaults, stand in ``newel.review_jobs.limits``; those of the copy that an agent under
+    What each of them bounds, and the defaults, stand in ``newel.review_jobs.dependencies``; those of the copy that an agent under
     review works in, in ``newel.workspace.mirror.mirror``.
     """
 

@@ -18,6 +18,20 @@ SessionStatus = Literal["active", "archived"]
 RollbackMode = Literal["hard_all", "scoped_selected"]
 FileKind = Literal["text", "binary", "too_large", "absent", "directory", "special"]
 EntryState = Literal["none", "pending", "accepted", "conflict"]
+FileAction = Literal[
+    "accept",
+    "reject",
+    "reopen",
+    "peel",
+    "accept_all_file",
+    "reject_all_file",
+    "edit",
+    "undo",
+    "redo",
+    "save",
+    "rollback",
+]
+"""The ``action`` of ``review.updated``."""
 
 Name = Annotated[str, Meta(max_length=4096)]
 """A path, or an id, that somebody sends."""

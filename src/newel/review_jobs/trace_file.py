@@ -119,9 +119,9 @@ def trace_files(folder: Path) -> list[Path]:
 
 def _fold(state: JobState, each: TraceEvent) -> None:
     if each.type == GIVEN_UP:
-        state.give_up(each.ts, str(each.data.get("reason", "")))
+        state.abandon(each.ts, str(each.data.get("reason", "")))
     else:
-        state.fold(each.cursor, each.type, each.ts, each.data)
+        state.reduce(each.cursor, each.type, each.ts, each.data)
 
 
 def _read_events(path: Path) -> tuple[tuple[TraceEvent, ...], tuple[str, ...]]:

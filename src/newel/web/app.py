@@ -112,8 +112,9 @@ def create_app(
     if desk is not None:
         from newel.web.api import review
 
-        app.include_router(review.agent_routes(desk, closing))
-        kinds += review.KINDS
+        app.state.review, app.state.closing = desk, closing
+        app.include_router(review.router)
+        kinds += [*review.REQUESTS, *review.RESPONSES]
     server = new_id()
 
     @app.websocket("/ws")

@@ -84,14 +84,12 @@ class Workbench(TabService):
         if self.open_desk is None:
             await super().run(slots=slots)
             return
-        from newel.review_jobs.ledger_watch import watch
-
         self._desk = await self.open_desk()
         self.handlers |= self._desk.handlers
         self._is_desk_open.set()
         failures: list[NewelError] = []  # so that they leave this as what they are, and not as a group
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(watch, self._desk, self.tell_reviewed)
+            tasks.start_soon(self._desk.watch, self.tell_reviewed)
             tasks.start_soon(self._watch_model)
             if self.line is not None:
                 tasks.start_soon(self.line.keep, partial(self.tell, "host"), lambda: bool(self._watchers))

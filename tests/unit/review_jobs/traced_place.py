@@ -7,8 +7,8 @@ from pathlib import Path
 
 from newel.agent.ports import Model, Provider
 from newel.jobs.engine import Engine
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal
-from newel.review_jobs.limits import ReviewLimits
 from newel.review_jobs.trace_file import Trace, read_trace
 from newel.review_jobs.tracing_engine import TracedEngine, Traces
 from tests.review_place import Place
