@@ -22,7 +22,7 @@ from newel.review.store.ledger import Ledger
 from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
 from newel.review_jobs.schemas import JobView, RunRequest
 from newel.review_jobs.service import ReviewService
-from newel.review_jobs.tracing_engine import TracedEngine, Traces
+from newel.review_jobs.traces import Traces
 from newel.workspace.local import LocalWorkspace
 
 SETTLED = {"waiting_for_user", "awaiting_review", "completed", "failed"}
@@ -61,6 +61,7 @@ class Place:
         self.root = folder / "project"
         self.root.mkdir(exist_ok=True)
         self._folder = folder
+        self.jobs = folder / "jobs"
         self.limits = limits
         self.provider = provider
         self.model = Model("mock-model")
@@ -71,14 +72,14 @@ class Place:
 
     @asynccontextmanager
     async def open(self, *, working: bool = True) -> AsyncGenerator[ReviewService]:
-        async with open_engine(self._folder / "jobs") as engine:
+        async with open_engine(self.jobs) as engine:
             with Ledger.open(self._folder / "review") as ledger:
                 workspace = LocalWorkspace(str(self.root))
                 saver = DiskSync(ledger, workspace)
                 self.engine, self.ledger = engine, ledger
                 traces = self.new_traces(engine)
                 self.bench = ReviewDependencies(
-                    engine=TracedEngine(engine, traces) if traces else engine,
+                    engine=engine,
                     ledger=ledger,
                     workspace=workspace,
                     saver=saver,
@@ -119,6 +120,10 @@ class Place:
             while (view := await self.desk.jobs.get(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
                 await anyio.sleep(0.005)
         return view
+
+    async def released(self, job: str) -> None:
+        """Wait until the worker has released the job, which it does after the job's last event."""
+        assert await self.engine.released(job, wait=20)
 
     async def types(self, job: str) -> list[str]:
         return [each.type for each in (await self.desk.jobs.events(job)).events]

@@ -23,7 +23,7 @@ async def open_desk(
     from newel.app.boundaries import judge_of
     from newel.review_jobs.dependencies import ReviewDependencies
     from newel.review_jobs.service import ReviewService
-    from newel.review_jobs.tracing_engine import TracedEngine, Traces
+    from newel.review_jobs.traces import Traces
     from newel.workspace.process.runner import OutputLimits
 
     own = crew.ground.workspace(crew.ground.name, OutputLimits())
@@ -33,7 +33,7 @@ async def open_desk(
     )
     return await ReviewService.open(
         ReviewDependencies(
-            engine=TracedEngine(engine, traces) if traces else engine,
+            engine=engine,
             ledger=project.ledger,
             workspace=project.workspace,
             saver=project.saver,

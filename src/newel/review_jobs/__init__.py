@@ -11,6 +11,6 @@ overlay_workspace  the workspace with all proposed changes applied
 apply, rerun       how a review ends, and how a job runs again on changed files
 session_store, retention    stored sessions; deletion of old jobs and sessions
 schemas, validation, presenters    requests and responses, their checks, and how sessions and jobs are shown
-trace_file, tracing_engine    the format of a trace, its reader and its replay; its writer
+trace_file, traces the format of a trace, its reader and its replay; the export from the journal
 errors, prompts, dependencies    errors and HTTP statuses; prompts; what the service is built from, and its limits
 """

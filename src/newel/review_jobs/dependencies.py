@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from newel.review.checkpoints import Checkpoints
     from newel.review.save import DiskSync
     from newel.review.store.ledger import Ledger
-    from newel.review_jobs.tracing_engine import Traces
+    from newel.review_jobs.traces import Traces
     from newel.workspace.tracked import TrackedWorkspace
 
 
@@ -44,8 +44,8 @@ class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReviewDependencies(NamedTuple):
-    """``config`` is a run of the loop without tools, limits and system prompt. With ``traces``, ``engine`` is the one that
-    writes them. ``secret_paths`` decides which files the jobs' tools may open.
+    """``config`` is a run of the loop without tools, limits and system prompt. ``secret_paths`` decides which files the jobs'
+    tools may open. Without ``traces`` none are written.
     """
 
     engine: Engine

@@ -13,6 +13,7 @@ from newel.review.model.file_review import FileReview
 from newel.review_jobs.errors import NoSuchJob
 from newel.review_jobs.journal import JobJournal
 from newel.review_jobs.schemas import FileAction
+from newel.review_jobs.traces import Traces
 
 LoadedJob = tuple[Job, JobJournal]
 
@@ -20,8 +21,9 @@ LoadedJob = tuple[Job, JobJournal]
 class JobRegistry:
     """Opens journals, and tells jobs under review what happens to their files."""
 
-    def __init__(self, engine: Engine, *, max_events: int) -> None:
+    def __init__(self, engine: Engine, traces: Traces | None, *, max_events: int) -> None:
         self._engine = engine
+        self._traces = traces
         self._max_events = max_events
         self._journals: dict[str, JobJournal] = {}
         self._lock = anyio.Lock()
@@ -35,7 +37,7 @@ class JobRegistry:
                 self._journals[job_id] = journal
             else:
                 await journal.reconcile()
-            self.release(journal)
+            self._drop_finished(journal)
             return journal
 
     async def load(self, jobs: Iterable[Job]) -> list[LoadedJob]:
@@ -46,14 +48,23 @@ class JobRegistry:
                 loaded.append((job, await self.get(job.id)))
         return loaded
 
-    def release(self, journal: JobJournal) -> None:
-        """Drop a journal whose job has finished."""
+    async def release(self, journal: JobJournal) -> None:
+        """Export the trace of a job that has stopped running; drop its journal if it has finished."""
+        self._drop_finished(journal)
+        await self.export_trace(journal.job)
+
+    def _drop_finished(self, journal: JobJournal) -> None:
         if journal.state.is_finished:
             self._journals.pop(journal.job, None)
 
+    async def export_trace(self, job_id: str) -> None:
+        if self._traces is not None:
+            await self._traces.export(job_id)
+
     async def purge(self, job_id: str) -> bool:
-        """Delete a job that has ended; False if it has not."""
+        """Delete a job that has ended, except its trace; False if it has not ended."""
         self._journals.pop(job_id, None)
+        await self.export_trace(job_id)
         return await self._engine.purge(job_id)
 
     def awaiting_review(self, paths: Sequence[str] = ()) -> list[JobJournal]:

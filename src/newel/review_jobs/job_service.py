@@ -102,6 +102,7 @@ class JobService:
         self._retention.check_job_limit(sum(not journal.state.is_finished for _, journal in live))
         await self._store.activate(params.session)
         job = await self._engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
+        await self._registry.export_trace(job)
         await self._retention.collect()
         return JobStarted(job_id=job, status="queued")
 
@@ -119,7 +120,7 @@ class JobService:
                 await journal.annotate(event("job.failed", error=CANCELLED))
                 overlay = OverlayWorkspace(self._dependencies.workspace, self._dependencies.ledger)
                 await Proposer(self._dependencies, journal, overlay).withdraw_unrecorded()
-        self._registry.release(journal)
+        await self._registry.release(journal)
         return JobStarted(job_id=job_id, status=journal.state.status)
 
     # -- while it runs ------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class JobService:
             was_finished = journal.state.is_finished
             applied = await apply.apply(self._files, journal, accepted_hunk_ids)
         if not was_finished:
-            self._registry.release(journal)
+            await self._registry.release(journal)
             for file in applied.applied_files:
                 await self._registry.publish(await self._files.get(file.file_path), "save")
         return applied
@@ -198,4 +199,5 @@ class JobService:
         for journal in self._registry.awaiting_review(paths):
             async with journal.decision_lock:
                 await apply.complete_if_decided(self._files, journal)
-            self._registry.release(journal)
+            if journal.state.is_finished:
+                await self._registry.release(journal)

@@ -67,7 +67,7 @@ class ReviewService:
         engine, ledger, limits = dependencies.engine, dependencies.ledger, dependencies.limits
         self.limits = limits
         self._dependencies = dependencies
-        self._registry = JobRegistry(engine, max_events=limits.max_events_per_job)
+        self._registry = JobRegistry(engine, dependencies.traces, max_events=limits.max_events_per_job)
         self._retention = Retention(engine, store, self._registry, limits)
         self.files = ReviewFiles(ledger, dependencies.saver, dependencies.workspace)
         self.overview = Overview(ledger)
@@ -113,7 +113,8 @@ class ReviewService:
             return await run_job(self._dependencies, journal, chat)
         finally:
             journal.lease = None
-            self._registry.release(journal)
+            with anyio.CancelScope(shield=True):  # also when the worker is stopped
+                await self._registry.release(journal)
 
     async def _suspend(self, job: Job, journal: JobJournal) -> None:
         """Suspend a job whose journal says that it waits, but whose process died before the engine knew."""
