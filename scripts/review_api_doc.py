@@ -14,7 +14,7 @@ import msgspec
 from protocol_doc import prose, reachable, schema_of, table
 
 from newel.tools.review import ProposedEdit
-from newel.web.api.review import REQUESTS, RESPONSES
+from newel.web.api.review import KINDS
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "review-api.md"
 MARK = "<!-- Written by scripts/review_api_doc.py from the types: change these, then run it. -->\n"
@@ -34,7 +34,7 @@ def main() -> int:
 
 def document(found: str) -> str:
     """The page, with its last part written anew."""
-    kinds = sorted(reachable((*REQUESTS, *RESPONSES, ProposedEdit)), key=lambda kind: kind.__name__)
+    kinds = sorted(reachable((*KINDS, ProposedEdit)), key=lambda kind: kind.__name__)
     return f"{found.partition(MARK)[0]}{MARK}\n" + "\n".join(map(section, kinds)).rstrip() + "\n"
 
 

@@ -123,7 +123,7 @@ class Place:
 
     async def released(self, job: str) -> None:
         """Wait until the worker has released the job, which it does after the job's last event."""
-        assert await self.engine.released(job, wait=20)
+        assert await self.engine.wait_for_release(job, wait=20)
 
     async def types(self, job: str) -> list[str]:
         return [each.type for each in (await self.desk.jobs.events(job)).events]

@@ -1,7 +1,7 @@
-"""One owner of a data directory, by ``flock`` on a file of its own.
+"""Exclusive lock on a data directory, by ``flock`` on a file in it.
 
-The kernel releases such a lock when its owner dies, however it dies. Who the owner is stands in the file, for the
-words of the refusal only; the file stays, for to delete it would let two believe that they hold it.
+The kernel releases the lock when its owner dies. The file names the owner, for error messages only. It is never deleted:
+otherwise two processes could each lock a file of that name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class _Note(Wire, frozen=True):
 
 
 class DirectoryLock:
-    """The right to a directory, from the constructor to ``release`` or the process's end.
+    """Holds a directory from the constructor to ``release`` or the end of the process.
 
-    Raises ``EngineError`` if another process has it, or another owner in this one.
+    Raises ``EngineError`` if another process, or another owner in this one, holds it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -45,24 +45,24 @@ class DirectoryLock:
             holder = _holder(self._fd)
             os.close(self._fd)
             raise EngineError(
-                f"The runs in {directory} are kept by {holder}. "
-                "Use that one or end it first; --ephemeral starts beside it and keeps nothing."
+                f"{directory} is in use by {holder}. "
+                "Use that one, or stop it first; `--ephemeral` starts another that saves nothing."
             ) from error
         except OSError as error:
             os.close(self._fd)
             raise EngineError(
-                f"The folder {directory} cannot be locked: {error.strerror}. Its file system may not know locks; "
-                "set NEWEL_HOME to a local folder, or use --ephemeral."
+                f"The folder {directory} cannot be locked: {error.strerror}. Its file system may not support locks: "
+                "set NEWEL_HOME to a local folder, or use `--ephemeral`."
             ) from error
         self._since = now()
         self.leave_note("")
 
     def leave_note(self, place: str) -> None:
-        """Say where this owner is to be found, say ``http://127.0.0.1:8101``, to those who are refused. It is shown to
-        them as it is, so it must hold no secret.
+        """Publish the owner's address, such as ``http://127.0.0.1:8101``, for the error messages of other processes. It must
+        contain no secret.
         """
         note = msgspec.json.encode(_Note(os.getpid(), self._since, place[:200]))
-        with contextlib.suppress(OSError):  # only the words of a refusal depend on it
+        with contextlib.suppress(OSError):  # only an error message depends on it
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, note, 0)
 
@@ -72,8 +72,7 @@ class DirectoryLock:
 
 def unusable(path: Path, error: OSError) -> EngineError:
     return EngineError(
-        f"{path} cannot be used: {error.strerror}. "
-        "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
+        f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to a writable folder, or use `--ephemeral`."
     )
 
 

@@ -186,7 +186,7 @@ class JobJournal:
 
     async def _wait_for_release(self) -> None:
         """A worker writes a job's last event first and releases the job next. Raises ``EngineError``."""
-        if not await self._engine.released(self.job, wait=RELEASE_TIMEOUT_S):
+        if not await self._engine.wait_for_release(self.job, wait=RELEASE_TIMEOUT_S):
             raise EngineError(
                 f"Job {self.job} was not released within {RELEASE_TIMEOUT_S:.0f} seconds. The disk may be full: free some "
                 "space and try again."

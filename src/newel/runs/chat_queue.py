@@ -63,7 +63,7 @@ class ChatQueue:
     async def hold(self) -> None:
         """Send nothing of what waits now until it is released, by whatever process."""
         held = [job.id for job, params in await self.jobs() if params.message is not None]
-        await self._engine.set_aside(held, HELD)
+        await self._engine.suspend(held, HELD)
 
     async def release(self, message: str | None = None) -> list[str]:
         """Let a held message, or all of them, take their turn; returns their runs."""

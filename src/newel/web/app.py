@@ -114,7 +114,7 @@ def create_app(
 
         app.state.review, app.state.closing = desk, closing
         app.include_router(review.router)
-        kinds += [*review.REQUESTS, *review.RESPONSES]
+        kinds += review.KINDS
     server = new_id()
 
     @app.websocket("/ws")
