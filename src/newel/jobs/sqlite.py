@@ -24,7 +24,7 @@ import anyio.to_thread
 
 from newel.jobs import queries
 from newel.jobs.directory_lock import DirectoryLock, unusable
-from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
+from newel.jobs.engine import EngineError, JobOutcome, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
 from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
@@ -81,6 +81,7 @@ class SqliteEngine:
         self._connection = writing
         self._write = Writer(writing, path, lock)
         self._reader = Reader(reading, path, lock if reading is writing else threading.Lock())
+        self.get, self.find = self._reader.get, self._reader.find
         self._notifier = Notifier()
         self._closed = False
 
@@ -148,9 +149,6 @@ class SqliteEngine:
                 with anyio.move_on_after(remaining):
                     await changed.wait()
 
-    async def get(self, job: str) -> Job | None:
-        return await self._reader.get(job)
-
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
         deadline = anyio.current_time() + wait
         while True:
@@ -162,16 +160,6 @@ class SqliteEngine:
                     return is_released
                 with anyio.move_on_after(remaining):
                     await changed.wait()
-
-    async def find(
-        self,
-        *,
-        kind: str | None = None,
-        queue: str | None = None,
-        states: Sequence[JobState] | None = None,
-        limit: int = 100,
-    ) -> list[Job]:
-        return await self._reader.find(kind=kind, queue=queue, states=states, limit=limit)
 
     async def aclose(self) -> None:
         if self._closed:

@@ -165,15 +165,15 @@ class JobService:
         text = NO_USER_ANSWER if answer is None else answer
         async with journal.decision_lock:
             state = journal.state
-            is_asked = state.question is not None and state.question.question_id == question_id
-            if is_asked and state.status == "waiting_for_user":
+            asked = state.question.question_id if state.question is not None else None
+            if asked == question_id and state.status == "waiting_for_user":
                 await journal.annotate(
                     event(
                         "clarification.received", question_id=question_id, answer=text, skipped=answer is None
                     )
                 )
                 await journal.resume()
-            elif not is_asked or state.answer != text:
+            elif state.answers.get(question_id) != text:
                 raise QuestionClosed(f"Job {job_id} is not waiting for an answer to question {question_id}.")
         return JobStarted(job_id=job_id, status=journal.state.status)
 

@@ -31,6 +31,8 @@ class JobState:
         self.question: Question | None = None
         self.answer: str | None = None
         """The answer to ``question``, until the model has received it."""
+        self.answers: dict[str, str] = {}
+        """All answers, by question id."""
         self.edits: list[ProposedEdit] = []
         self.entries: set[str] = set()
         """Ids of the ledger's entries that hold the edits."""
@@ -76,6 +78,7 @@ class JobState:
                 self.question, self.answer = Question(data["question_id"], data["question"]), None
             case "clarification.received":
                 self.status, self.answer = "running", data["answer"]
+                self.answers[data["question_id"]] = data["answer"]
             case "edits.proposed":
                 self.edits += msgspec.convert(data["edits"], list[ProposedEdit])
                 self.entries |= set(data["entries"])

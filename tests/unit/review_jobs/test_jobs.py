@@ -106,6 +106,8 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
         assert "clarification.received" in await at.types(view.id)
         with pytest.raises(QuestionClosed):
             await at.desk.jobs.clarify(view.id, question, "Long, please")
+        await at.desk.jobs.clarify(view.id, question, "Short, please")  # the same answer, sent again
+        assert (await at.types(view.id)).count("clarification.received") == 1
 
 
 async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:

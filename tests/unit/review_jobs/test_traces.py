@@ -175,6 +175,7 @@ async def test_a_trace_stays_when_its_job_is_forgotten(tmp_path: Path) -> None:
     place = at(tmp_path, says("1"), says("2"), limits=ReviewLimits(max_jobs_per_session=1))
     async with place.open() as desk:
         first = await place.start("First")
+        await place.released(first.id)
         await place.start("Second", first.session_id)
         with pytest.raises(NoSuchJob):
             await desk.jobs.get(first.id)
