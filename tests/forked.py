@@ -58,7 +58,7 @@ IMPORTED: Final = (
     "newel.cli.undo",
     "newel.cli.web",
     "newel.context.system_prompt",
-    "newel.review_jobs.ledger_watch",
+    "newel.review_jobs.service",
     "newel.contracts.run_index",
     "newel.jobs.sqlite",
     "newel.workbench.workbench",

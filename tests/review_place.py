@@ -19,11 +19,10 @@ from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.checkpoints import Checkpoints
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
-from newel.review_jobs.dependencies import ReviewDependencies
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
 from newel.review_jobs.schemas import JobView, RunRequest
 from newel.review_jobs.service import ReviewService
-from newel.review_jobs.tracing_engine import TracedEngine, Traces
+from newel.review_jobs.traces import Traces
 from newel.workspace.local import LocalWorkspace
 
 SETTLED = {"waiting_for_user", "awaiting_review", "completed", "failed"}
@@ -62,6 +61,7 @@ class Place:
         self.root = folder / "project"
         self.root.mkdir(exist_ok=True)
         self._folder = folder
+        self.jobs = folder / "jobs"
         self.limits = limits
         self.provider = provider
         self.model = Model("mock-model")
@@ -72,14 +72,14 @@ class Place:
 
     @asynccontextmanager
     async def open(self, *, working: bool = True) -> AsyncGenerator[ReviewService]:
-        async with open_engine(self._folder / "jobs") as engine:
+        async with open_engine(self.jobs) as engine:
             with Ledger.open(self._folder / "review") as ledger:
                 workspace = LocalWorkspace(str(self.root))
                 saver = DiskSync(ledger, workspace)
                 self.engine, self.ledger = engine, ledger
                 traces = self.new_traces(engine)
                 self.bench = ReviewDependencies(
-                    engine=TracedEngine(engine, traces) if traces else engine,
+                    engine=engine,
                     ledger=ledger,
                     workspace=workspace,
                     saver=saver,
@@ -110,19 +110,23 @@ class Place:
     async def start(self, instruction: str = "Do it", session: str | None = None, **more: Any) -> JobView:
         """A job that was begun, and where it came to."""
         if session is None:
-            session = (await self.desk.create_session()).session_id
+            session = (await self.desk.sessions.create()).session_id
         request = RunRequest(session_id=session, instruction=instruction, **more)
-        return await self.settled((await self.desk.run(request)).job_id)
+        return await self.settled((await self.desk.jobs.run(request)).job_id)
 
     async def settled(self, job: str) -> JobView:
         """The job once it has ended or waits for somebody."""
         with anyio.fail_after(20):
-            while (view := await self.desk.job(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
+            while (view := await self.desk.jobs.get(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
                 await anyio.sleep(0.005)
         return view
 
+    async def released(self, job: str) -> None:
+        """Wait until the worker has released the job, which it does after the job's last event."""
+        assert await self.engine.wait_for_release(job, wait=20)
+
     async def types(self, job: str) -> list[str]:
-        return [each.type for each in (await self.desk.events(job)).events]
+        return [each.type for each in (await self.desk.jobs.events(job)).events]
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from newel.providers.scripted import ScriptedProvider
 from newel.review.project import ProjectReview
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.schemas import RollbackRequest
 from newel.workspace.local import LocalWorkspace
 from tests.faults import begun
@@ -72,15 +72,17 @@ async def prepare(folder: Path, *, applied: bool) -> None:
     async with at.open():
         view = await at.start()
         if applied:
-            await at.desk.apply(view.session_id, view.id, [each.hunk_id for each in hunks(view).values()])
+            await at.desk.jobs.apply(
+                view.session_id, view.id, [each.hunk_id for each in hunks(view).values()]
+            )
 
 
 async def apply(folder: Path) -> None:
     at = place(folder)
     async with at.open(working=False) as desk:
-        view = await desk.job((await at.engine.find(kind="review"))[-1].id)
-        run = await desk.checkpoint((await desk.checkpoints()).checkpoints[-1].checkpoint_id)
-        await desk.apply(
+        view = await desk.jobs.get((await at.engine.find(kind="review"))[-1].id)
+        run = await desk.checkpoints.get((await desk.overview.checkpoints()).checkpoints[-1].checkpoint_id)
+        await desk.jobs.apply(
             view.session_id, view.id, [hunk.hunk_id for file in run.files for hunk in file.hunks]
         )
 
@@ -88,11 +90,11 @@ async def apply(folder: Path) -> None:
 async def roll_back(folder: Path, *, scoped: bool = False) -> None:
     at = place(folder)
     async with at.open(working=False) as desk:
-        run = await desk.checkpoint((await desk.checkpoints()).checkpoints[-1].checkpoint_id)
+        run = await desk.checkpoints.get((await desk.overview.checkpoints()).checkpoints[-1].checkpoint_id)
         ids = [hunk.hunk_id for file in run.files if file.file_path == "b.md" for hunk in file.hunks]
         request = RollbackRequest(mode="scoped_selected", hunk_ids=ids)
-        done = await desk.rollback(run.checkpoint_id, request if scoped else ALL_BACK)
-        await desk.save(list(OLD))
+        done = await desk.checkpoints.roll_back(run.checkpoint_id, request if scoped else ALL_BACK)
+        await desk.decisions.save(list(OLD))
     check(done.conflicts)
 
 

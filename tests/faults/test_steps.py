@@ -74,7 +74,7 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
         if died:  # what was begun has been finished; where it failed, that was told
             assert there in (start, end)
         if what == "apply":
-            status = (await desk.job((await at.engine.find(kind="review"))[-1].id)).status
+            status = (await desk.jobs.get((await at.engine.find(kind="review"))[-1].id)).status
             assert status == "awaiting_review" or there == end
             assert status == "completed" or there == start or not died
     if what in {"apply", "rollback"} or there != end:
@@ -84,9 +84,9 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
     assert there == end
     async with at.open(working=False) as desk:
         assert_agrees(at)
-        run = (await desk.checkpoints()).checkpoints[-1]
-        await desk.rollback(run.checkpoint_id, review_child.ALL_BACK)
-        await desk.save(list(OLD))
+        run = (await desk.overview.checkpoints()).checkpoints[-1]
+        await desk.checkpoints.roll_back(run.checkpoint_id, review_child.ALL_BACK)
+        await desk.decisions.save(list(OLD))
         assert files(at.root) == OLD
         assert_agrees(at)
     assert_nothing_left(at.root)

@@ -88,18 +88,18 @@ async def test_nothing_is_applied_when_a_file_was_swapped_and_the_review_goes_on
         ids = [hunk.hunk_id for hunk in hunks(view).values()]
         swap(at.root / "a.md")
         with pytest.raises(error):
-            await at.desk.apply(view.session_id, view.id, ids)
+            await at.desk.jobs.apply(view.session_id, view.id, ids)
         assert at.read("b.md") == TEXT
         assert (outside / "a.md").read_text() == TEXT
-        assert (await at.desk.job(view.id)).status == "awaiting_review"
+        assert (await at.desk.jobs.get(view.id)).status == "awaiting_review"
         if error is Conflict:  # the model has to look at it again, or the person to decide
-            shown = hunks(await at.desk.job(view.id)).values()
+            shown = hunks(await at.desk.jobs.get(view.id)).values()
             assert [hunk.conflict for hunk in shown] == [True, False]
             assert (at.read("a.md") == GROWN) if swap is grown else not (at.root / "a.md").exists()
             return
         put_back(at)
-        view = await at.desk.job(view.id)
-        await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()])
+        view = await at.desk.jobs.get(view.id)
+        await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()])
         assert at.read("a.md") == NEW
         assert at.read("b.md") == NEW
         assert (at.root / "b.md").stat().st_mode & 0o777 == 0o751

@@ -21,7 +21,7 @@ from newel.config.settings import Flags, Settings, load_settings
 if TYPE_CHECKING:
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
-    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
     from newel.web.access import ServerAccess
     from newel.workbench.workbench import Workbench
@@ -168,7 +168,7 @@ async def _open_review(
     from newel.app.workspace_factory import project_secret_paths
     from newel.review_jobs.dependencies import ReviewDependencies
     from newel.review_jobs.service import ReviewService
-    from newel.review_jobs.tracing_engine import TracedEngine, Traces
+    from newel.review_jobs.traces import Traces
     from newel.workspace.process.runner import OutputLimits
 
     workspace = factory.host.workspace(factory.host.name, OutputLimits())
@@ -180,7 +180,7 @@ async def _open_review(
     )
     return await ReviewService.open(
         ReviewDependencies(
-            engine=TracedEngine(engine, traces) if traces else engine,
+            engine=engine,
             ledger=project.ledger,
             workspace=project.workspace,
             saver=project.saver,
@@ -189,7 +189,7 @@ async def _open_review(
             config=RunConfig(model=factory.in_use.model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
             traces=traces,
-            places=project_secret_paths(settings, factory.host, project.workspace.root),
+            secret_paths=project_secret_paths(settings, factory.host, project.workspace.root),
         )
     )
 

@@ -10,9 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
 import msgspec
 
 from newel.agent.messages import Usage
+from newel.app.secrets import configured_secrets
 from newel.cli.options import add_place, positive_int
 from newel.cli.parser import Parser
 from newel.cli.place import project_of
@@ -28,6 +30,7 @@ from newel.review_jobs.trace_file import (
     replay,
     trace_files,
 )
+from newel.review_jobs.traces import load_trace
 from newel.text.format import call_text, format_duration, pluralize, usage_line
 from newel.text.json import to_json
 from newel.text.sanitize import escape_invisible, escape_line
@@ -65,7 +68,15 @@ def command_trace(arguments: Sequence[str]) -> int:
     folder = newel_home(os.environ) / "traces"
     if given.job is None:
         return _list(folder, None if given.all else project_of(parser, given), given.n, as_json=given.json)
-    return _show(read_trace(_find(folder, given.job)), as_json=given.json)
+    return _show(_load(folder, _find(folder, given.job)), as_json=given.json)
+
+
+def _load(folder: Path, path: Path) -> Trace:
+    """A trace of the user's own from the job's journal while that exists, any other from its file."""
+    if path.parent != folder:
+        return read_trace(path)
+    secrets = configured_secrets(folder.parent, Path.cwd(), os.environ)
+    return anyio.run(load_trace, path, folder.parent, secrets)
 
 
 # -- the list -----------------------------------------------------------------------------------------
@@ -83,7 +94,7 @@ def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> in
         if len(found) == limit:
             break
         with _telling():
-            found.append(_listed(path))
+            found.append(_listed(path, _load(folder, path)))
     if as_json:
         _print_json({"traces": found})
         return DONE
@@ -108,8 +119,7 @@ def _telling() -> Generator[None]:
         print(escape_invisible(str(error)), file=sys.stderr)
 
 
-def _listed(path: Path) -> TraceSummary:
-    trace = read_trace(path)
+def _listed(path: Path, trace: Trace) -> TraceSummary:
     header = trace.header
     return TraceSummary(
         job_id=header.job_id,

@@ -132,7 +132,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
 class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of reviews that the user may set; None is the default.
 
-    See ``newel.review_jobs.limits`` for their meaning and defaults, and ``newel.workspace.mirror.mirror`` for those of the copy
+    See ``newel.review_jobs.dependencies`` for their meaning and defaults, and ``newel.workspace.mirror.mirror`` for those of the copy
     that an agent under review works in.
     """
 

@@ -1,6 +1,7 @@
-"""One owner of a data directory, by a lock on a file of its own.
+"""Exclusive lock on a data directory, by a lock on a file in it.
 
-The file stays when the lock is released: deleting it would let two processes believe that they hold the lock.
+The kernel releases the lock when its owner dies. The file names the owner, for error messages only. It is never deleted:
+otherwise two processes could each lock a file of that name.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ LOCK = "owner.lock"
 
 
 class DirectoryLock:
-    """The right to a directory, from the constructor to ``release`` or the process's end.
+    """Holds a directory from the constructor to ``release`` or the end of the process.
 
-    Raises ``EngineError`` if another process has it, or another owner in this one.
+    Raises ``EngineError`` if another process, or another owner in this one, holds it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -33,8 +34,8 @@ class DirectoryLock:
             reason = f"The folder {directory} cannot be locked: {error.strerror}. {NO_LOCKS}"
             if isinstance(error, BlockingIOError):
                 reason = (
-                    f"The runs in {directory} are kept by {describe_holder(read_holder(self._fd))}. "
-                    "Use that one or end it first, or use --ephemeral, which saves nothing."
+                    f"{directory} is in use by {describe_holder(read_holder(self._fd))}. "
+                    "Use that one, or stop it first; `--ephemeral` starts another that saves nothing."
                 )
             os.close(self._fd)
             raise EngineError(reason) from error
@@ -42,8 +43,8 @@ class DirectoryLock:
         self.leave_note("")
 
     def leave_note(self, place: str) -> None:
-        """Tell those who are refused where this owner can be reached, for example ``http://127.0.0.1:8101``. It is
-        shown to them unchanged, so it must hold no secret.
+        """Publish the owner's address, such as ``http://127.0.0.1:8101``, for the error messages of other processes. It must
+        contain no secret.
         """
         write_holder(self._fd, place, self._since)
 
@@ -53,6 +54,5 @@ class DirectoryLock:
 
 def unusable(path: Path, error: OSError) -> EngineError:
     return EngineError(
-        f"{path} cannot be used: {error.strerror}. "
-        "Set NEWEL_HOME to a folder that can be written to, or use --ephemeral."
+        f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to a writable folder, or use `--ephemeral`."
     )

@@ -1,16 +1,16 @@
-"""The port of a job engine: what is submitted is done, and what happened stays known.
+"""The port of a job engine, which runs each submitted job and keeps a journal of it.
 
-A *job* is one run: a chat's turn, an agent's contract. It waits in a *queue*; of one queue only one job runs at a
-time, the oldest first. Whoever claims it holds a *lease* and appends *events* to the job's journal; the state of a run
-is the fold of its events, and nothing else is kept. Sequence numbers count from 1 within a job.
+A *job* is one run: a chat's turn, an agent's contract, a review. Each *queue* runs one job at a time, the oldest first. A
+worker that claims a job holds a *lease* and appends *events* to the job's journal. The state of a run is reduced from its
+events; nothing else is stored. Sequence numbers start at 1 in each job.
 
     submit → queued → claim → running → finish → done | failed | waiting | asking
                  ↑                │  the worker died, or retry_at
                  └────────────────┘
-    cancel ends a job that is queued at once, and makes the next append or renew of one that runs say so. Both a job that is
-``waiting`` and one that is ``asking`` wait for the user; while one is asking, the later jobs of its queue stay queued.
+``cancel`` ends a queued job at once; the next ``append`` or ``renew`` of a running job reports it. Jobs that are ``waiting``
+or ``asking`` wait for the user; an asking job also blocks its queue.
 
-An engine knows nothing of what a job means: parameters and events are JSON objects, as bytes.
+Parameters and events are JSON objects, as bytes; the engine does not interpret them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LIVE: Sequence[JobState] = ("queued", "running", "waiting", "asking")
 
 
 class Job(Wire, frozen=True, kw_only=True):
-    """A job as it stands. ``attempts`` counts the claims, ``seq`` is the number of its last event, ``reason`` says in
-    words why it ended or waits. Times are ISO 8601 in UTC.
+    """The state of a job. ``attempts`` counts its claims, ``seq`` is the number of its last event, ``reason`` says why it
+    ended or waits. Times are ISO 8601 in UTC.
     """
 
     id: str
@@ -45,8 +45,8 @@ class Job(Wire, frozen=True, kw_only=True):
 
 
 class Lease(Wire, frozen=True, kw_only=True):
-    """The right to carry out a job, and to append to its journal. ``attempt`` is 1 the first time; more means that an
-    earlier holder is gone, and the journal says how far it came. ``seq`` is the number of the last event.
+    """The right to run a job and to append to its journal. An ``attempt`` above 1 means that an earlier holder died; the
+    journal says how far it came. ``seq`` is the number of the last event.
     """
 
     job: str
@@ -67,8 +67,8 @@ class JournalEntry(Wire, frozen=True, kw_only=True):
 
 
 class JobOutcome(Wire, frozen=True, kw_only=True):
-    """How a worker leaves a job. ``retry`` puts it back into its queue for ``delay`` seconds from now. ``waiting`` and
-    ``asking`` are for a person, until the job is submitted again or cancelled; ``asking`` holds the queue until then.
+    """How a worker releases a job. ``retry`` queues it again after ``delay`` seconds. ``waiting`` and ``asking`` last until the
+    job is submitted again or cancelled; ``asking`` blocks the queue until then.
     """
 
     state: Literal["done", "failed", "waiting", "asking", "retry"]
@@ -77,81 +77,78 @@ class JobOutcome(Wire, frozen=True, kw_only=True):
 
 
 class EngineError(NewelError):
-    """The engine cannot work: its folder cannot be used, or the disk is full."""
+    """The engine's folder is unusable, or the disk is full."""
 
 
 class LeaseLost(NewelError, code="lost"):
-    """The lease is no longer this worker's: another one goes on with the job. Stop, and touch nothing."""
+    """Another worker has taken over the job. Stop without changing anything."""
 
 
 class JobCancelled(NewelError, code="cancelled"):
-    """Somebody cancelled the job; ``str(error)`` is their reason."""
+    """The job was cancelled; ``str(error)`` is the reason."""
 
 
 class Engine(Protocol):
-    """Keeps jobs. When a method returns, what it did is as durable as the engine makes anything."""
+    """Stores and queues jobs. When a method returns, its change is durable."""
 
     async def submit(self, kind: str, params: bytes, *, queue: str, key: str | None = None) -> str:
-        """Put a job into a queue; returns its id. A ``key`` that was used before returns the job of then and changes
-        nothing: so whoever is not sure may ask again.
+        """Queue a job and return its id. With the ``key`` of an earlier job, queue that one again if it is waiting or asking,
+        and return it; so a caller may safely retry.
         """
         ...
 
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
     ) -> list[Lease]:
-        """Take up to ``free`` jobs that may run now, of these queues or of all; waits up to ``wait`` seconds for one."""
+        """Lease up to ``free`` runnable jobs of these queues, or of all; wait up to ``wait`` seconds for one."""
         ...
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
-        """Add to the journal, all or nothing; returns the number of the last event. ``expect_seq`` is the number of the
-        event before. Raises ``LeaseLost``, also when ``expect_seq`` is not what the journal has, and ``JobCancelled``.
+        """Add events atomically and return the number of the last one. ``expect_seq`` is the number of the event before.
+        Raises ``LeaseLost``, also if ``expect_seq`` does not match, and ``JobCancelled``.
         """
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> set[str]:
-        """Keep the leases; returns the jobs whose lease is lost or which were cancelled."""
+        """Renew leases and return the jobs that are lost or cancelled."""
         ...
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
-        """Give the job up. Raises ``LeaseLost``."""
+        """Release a job. Raises ``LeaseLost``."""
         ...
 
     async def cancel(self, job: str, reason: str) -> bool:
-        """End a job that has not ended; False if it had."""
+        """End a job; False if it has already ended."""
         ...
 
-    async def set_aside(self, jobs: Sequence[str], reason: str) -> None:
-        """Have those of some jobs that are queued be ``waiting``, as if a worker had left them so."""
+    async def suspend(self, jobs: Sequence[str], reason: str) -> None:
+        """Make those of the jobs that are queued ``waiting``, as a worker would."""
         ...
 
     async def annotate(
         self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: JobOutcome | None = None
     ) -> int:
-        """Add to the journal of a job that waits for a person or has ended, which nobody holds a lease of: what was decided
-        meanwhile. ``outcome`` ends, at the same time, one that waits. As ``append`` otherwise; raises ``LeaseLost`` also while
-        the job is queued or runs.
+        """As ``append``, for a job that waits for the user or has ended. ``outcome`` also ends one that waits. Raises
+        ``LeaseLost`` while the job is queued or running.
         """
         ...
 
     async def purge(self, job: str) -> bool:
-        """Forget a job that has ended, with its journal and its key; False if it has not, or there is none."""
+        """Delete an ended job with its journal and key; False if it has not ended or does not exist."""
         ...
 
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
     ) -> list[JournalEntry]:
-        """The events after a number, in order. With ``wait``, up to that many seconds for the next one; an empty list
-        is also the answer at once when the job has ended.
+        """The events after a number, in order. If there are none, wait up to ``wait`` seconds for the next, unless the job has
+        ended.
         """
         ...
 
-    async def get(self, job: str) -> Job | None:
-        """A job as it stands."""
-        ...
+    async def get(self, job: str) -> Job | None: ...
 
-    async def released(self, job: str, *, wait: float) -> bool:
-        """Wait up to ``wait`` seconds until no worker holds a lease of the job. Returns whether that is so."""
+    async def wait_for_release(self, job: str, *, wait: float) -> bool:
+        """Wait up to ``wait`` seconds until no worker holds a lease of the job; returns whether that is the case."""
         ...
 
     async def find(
@@ -162,9 +159,9 @@ class Engine(Protocol):
         states: Sequence[JobState] | None = None,
         limit: int = 100,
     ) -> list[Job]:
-        """The jobs that fit, the newest first."""
+        """The matching jobs, the newest first."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything; running jobs stay running, for whoever opens the engine next."""
+        """Close the engine. Running jobs can be claimed again when it is next opened."""
         ...

@@ -1,7 +1,6 @@
-"""The one thread that writes a journal, with group commit.
+"""The thread that writes a journal, with group commit.
 
-What is asked for while a transaction is on its way to the disk goes into the next one, all together: a flush costs the
-same for one change and for two hundred.
+Changes that arrive during a transaction share the next one: flushing two hundred changes costs as much as flushing one.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from newel.storage.sqlite import roll_back
 
 T = TypeVar("T")
 Change = Callable[[sqlite3.Connection], T]
-"""Called within a transaction, perhaps again in another one. Raises ``NewelError`` only before it has changed anything."""
+"""Runs in a transaction, and perhaps again in another. May raise ``NewelError`` only before it changes anything."""
 
 
 class _PendingWrite(Generic[T]):
-    """A change that somebody waits for. ``then`` is called in the event loop once it is durable."""
+    """A requested change. ``then`` is called in the event loop once it is durable."""
 
     def __init__(self, change: Change[T], then: Callable[[T], None]) -> None:
         self._change = change
@@ -37,7 +36,7 @@ class _PendingWrite(Generic[T]):
         self._result: T
         self._error: Exception | None = None
 
-    def carry_out(self, connection: sqlite3.Connection) -> None:
+    def execute(self, connection: sqlite3.Connection) -> None:
         self._error = None
         try:
             self._result = self._change(connection)
@@ -47,7 +46,7 @@ class _PendingWrite(Generic[T]):
     def fail(self, error: Exception) -> None:
         self._error = error
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         if self._error is None:
             self._then(self._result)
         self.done.set()
@@ -59,11 +58,10 @@ class _PendingWrite(Generic[T]):
 
 
 class Writer:
-    """Call it with a change; it returns when that is on the disk.
+    """Called with a change, returns when it is on the disk.
 
-    A change that was begun is waited for, also by a caller that is cancelled meanwhile: so whoever asks always learns
-    what became of it. A full disk, or anything else that fails, is told to those whose changes did not fit
-    (``EngineError``), and the writer goes on. ``lock`` is held while the connection is in use.
+    A caller that is cancelled meanwhile still waits, so that it learns the outcome. If a change fails, for instance
+    because the disk is full, its caller gets an ``EngineError`` and the writer continues. ``lock`` guards the connection.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: str, lock: threading.Lock) -> None:
@@ -87,34 +85,34 @@ class Writer:
         return entry.outcome()
 
     async def aclose(self) -> None:
-        """Write what was asked for, and nothing more."""
+        """Write the requested changes and stop."""
         self._closed = True
         self._entries.put(None)
         await anyio.to_thread.run_sync(self._thread.join)
 
     def _work(self) -> None:
-        going = True
-        while going:
+        is_open = True
+        while is_open:
             batch = [self._entries.get()]
             while not self._entries.empty():
                 batch.append(self._entries.get())
-            going = batch[-1] is not None
+            is_open = batch[-1] is not None
             entries = [entry for entry in batch if entry is not None]
             with self._lock:
                 self._commit(entries)
             try:
-                anyio.from_thread.run_sync(_settle, entries, token=self._loop)
-            except anyio.RunFinishedError:  # nobody waits any more
+                anyio.from_thread.run_sync(_complete_all, entries, token=self._loop)
+            except anyio.RunFinishedError:  # the event loop has ended
                 return
 
     def _commit(self, entries: Sequence[_PendingWrite[Any]]) -> None:
-        """Carry out changes in one transaction; if that fails, each in one of its own."""
+        """Execute changes in one transaction; if that fails, each in its own."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for entry in entries:
-                entry.carry_out(self._connection)
+                entry.execute(self._connection)
             self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 — whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001 — the callers must get any error
             roll_back(self._connection)
             if len(entries) > 1:
                 for entry in entries:
@@ -125,6 +123,6 @@ class Writer:
                 entries[0].fail(error)
 
 
-def _settle(entries: Sequence[_PendingWrite[Any]]) -> None:
+def _complete_all(entries: Sequence[_PendingWrite[Any]]) -> None:
     for entry in entries:
-        entry.settle()
+        entry.complete()

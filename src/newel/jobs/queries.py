@@ -1,6 +1,4 @@
-"""What can be done to a journal. Each function is called within a transaction; one that raises ``NewelError`` has
-changed nothing.
-"""
+"""Changes of a journal. Each function runs in a transaction; one that raises ``NewelError`` has changed nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +11,16 @@ import msgspec
 from newel.agent.messages import new_id, now
 from newel.jobs.engine import FINAL, JobCancelled, JobOutcome, Lease, LeaseLost
 
-_FOR_THE_USER = {"waiting", "asking"}
+_SUSPENDED = {"waiting", "asking"}
 _LAST = "ifnull((SELECT max(seq) FROM events WHERE job = n), 0)"
 
 
 def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str, key: str | None) -> str:
     if key is not None:
-        known = connection.execute("SELECT n, id, state FROM jobs WHERE key = ?", (key,)).fetchone()
-        if known is not None:
-            n, job, state = known
-            if state in _FOR_THE_USER:  # its worker released it, so none has died
+        row = connection.execute("SELECT n, id, state FROM jobs WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            n, job, state = row
+            if state in _SUSPENDED:  # its worker released it, so no attempt has failed
                 connection.execute("UPDATE jobs SET attempts = 0 WHERE n = ?", (n,))
                 _set_state(connection, n, "queued")
             return str(job)
@@ -38,8 +36,8 @@ def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str,
 def claim(
     connection: sqlite3.Connection, free: int, worker: str, queues: Sequence[str] | None
 ) -> tuple[list[Lease], float | None]:
-    """The leases, and if there are none, the seconds until a job that was put back may run again."""
-    wanted = {
+    """The leases; without any, the seconds until a delayed job may run, if there is one."""
+    parameters = {
         "now": time.time(),
         "free": free,
         "queues": None if queues is None else msgspec.json.encode(queues).decode(),
@@ -56,7 +54,7 @@ def claim(
         + ", params"
         + heads
         + " AND not_before <= :now ORDER BY n LIMIT :free",
-        wanted,
+        parameters,
     ).fetchall()
     leases: list[Lease] = []
     for n, job, kind, queue, attempt, seq, params in rows:
@@ -68,7 +66,7 @@ def claim(
         )
     if leases:
         return leases, None
-    due = connection.execute("SELECT min(not_before) - :now" + heads, wanted).fetchone()[0]
+    due = connection.execute("SELECT min(not_before) - :now" + heads, parameters).fetchone()[0]
     return [], due
 
 
@@ -91,10 +89,10 @@ def annotate(
     ).fetchone()
     if row is None:
         raise LeaseLost(
-            f"Run {job} is being carried out, or there is none: only its worker adds to its journal."
+            f"Run {job} is queued or running, or does not exist; only its worker may add to its journal."
         )
     seq = _add(connection, row[0], job, events, expect_seq)
-    if outcome is not None and row[1] in _FOR_THE_USER:
+    if outcome is not None and row[1] in _SUSPENDED:
         _set_state(connection, row[0], outcome.state, outcome.reason)
     return seq
 
@@ -125,21 +123,21 @@ def cancel(connection: sqlite3.Connection, job: str, reason: str) -> bool:
             _set_state(connection, n, "cancelled", reason)
         case (n, "running"):
             connection.execute(
-                "UPDATE jobs SET cancelled = ifnull(cancelled, ?) WHERE n = ?", (_text(reason), n)
+                "UPDATE jobs SET cancelled = ifnull(cancelled, ?) WHERE n = ?", (_utf8_safe(reason), n)
             )
         case _:
             return False
     return True
 
 
-def set_aside(connection: sqlite3.Connection, jobs: Sequence[str], reason: str) -> None:
+def suspend(connection: sqlite3.Connection, jobs: Sequence[str], reason: str) -> None:
     query = "SELECT n FROM jobs WHERE state = 'queued' AND id IN (SELECT value FROM json_each(?))"
     for (n,) in connection.execute(query, (msgspec.json.encode(jobs).decode(),)).fetchall():
         _set_state(connection, n, "waiting", reason)
 
 
 def take_over(connection: sqlite3.Connection) -> None:
-    """What the owner before left running waits for a worker again, or has ended if somebody had cancelled it."""
+    """Queue the jobs that the previous owner left running again; end those that were cancelled."""
     connection.execute(
         "UPDATE jobs SET state = 'cancelled', reason = cancelled, updated = ?"
         " WHERE state = 'running' AND cancelled IS NOT NULL",
@@ -148,8 +146,8 @@ def take_over(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE jobs SET state = 'queued' WHERE state = 'running'")
 
 
-def let_go(connection: sqlite3.Connection) -> None:
-    """An owner that ends in good order has not died: its attempts do not count."""
+def release_owner(connection: sqlite3.Connection) -> None:
+    """An owner that closes properly has not died: its attempts do not count."""
     connection.execute("UPDATE jobs SET attempts = 0 WHERE state = 'running'")
 
 
@@ -157,7 +155,7 @@ def _add(connection: sqlite3.Connection, n: int, job: str, events: Sequence[byte
     last = connection.execute("SELECT ifnull(max(seq), 0) FROM events WHERE job = ?", (n,)).fetchone()[0]
     if last != expect_seq:
         raise LeaseLost(
-            f"The journal of run {job} has {last} events, not {expect_seq}: another one wrote to it."
+            f"The journal of run {job} has {last} events instead of {expect_seq}: another worker has written to it."
         )
     connection.executemany(
         "INSERT INTO events (job, seq, data) VALUES (?, ?, ?)",
@@ -167,13 +165,13 @@ def _add(connection: sqlite3.Connection, n: int, job: str, events: Sequence[byte
 
 
 def _current(connection: sqlite3.Connection, lease: Lease) -> tuple[int, str | None]:
-    """The row of a leased job, and why it is to end, if it is. Raises ``LeaseLost``."""
+    """The row of a leased job, and the reason if it was cancelled. Raises ``LeaseLost``."""
     row = connection.execute(
         "SELECT n, cancelled FROM jobs WHERE id = ? AND state = 'running' AND attempts = ?",
         (lease.job, lease.attempt),
     ).fetchone()
     if row is None:
-        raise LeaseLost(f"Run {lease.job} is no longer this worker's.")
+        raise LeaseLost(f"Run {lease.job} has been taken over by another worker.")
     return row
 
 
@@ -182,10 +180,10 @@ def _set_state(
 ) -> None:
     connection.execute(
         "UPDATE jobs SET state = ?, reason = ?, not_before = ?, updated = ? WHERE n = ?",
-        (state, _text(reason), not_before, now(), n),
+        (state, _utf8_safe(reason), not_before, now(), n),
     )
 
 
-def _text(words: str) -> str:
-    """With a question mark for what UTF-8 cannot hold: a reason may quote anything."""
-    return words.encode("utf-8", "replace").decode()
+def _utf8_safe(text: str) -> str:
+    """A reason may quote invalid Unicode: replace it by question marks."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What stands in the journal's file, and how it came to be so."""
+"""The schema of the journal's file, and its migrations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ APPLICATION_ID = 0x6E65776C
 
 MIGRATIONS: tuple[Sequence[str], ...] = (
     (
-        # The parameters stand last, so that no read or update of the rest touches them.
+        # The parameters come last: reads and updates of the other columns do not touch them.
         """
         CREATE TABLE jobs (
             n INTEGER PRIMARY KEY,
@@ -42,7 +42,7 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         """,
     ),
 )
-"""Each makes the next version of the one before; the first begins with an empty file. Only ever add to them."""
+"""Each migrates to the next version, the first from an empty file. Only append to them."""
 
 JOURNAL = Format(
     "journal",

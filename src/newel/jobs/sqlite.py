@@ -3,18 +3,19 @@
     async with open_engine(home / "jobs" / project) as engine:
         job = await engine.submit("turn", b"{}", queue=tab)
 
-What a method has acknowledged has been flushed to the disk. A lease ends with ``finish`` or with the process, never by
-the clock: only the owner of the folder can hold one, and a laptop that slept must not do the same work twice.
+A change is flushed to the disk before its method returns. A lease ends with ``finish`` or with the process, never by time:
+only the owner of the folder can hold one, and a laptop that slept must not repeat work.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -23,26 +24,27 @@ import anyio.to_thread
 
 from newel.jobs import queries
 from newel.jobs.directory_lock import DirectoryLock, unusable
-from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
+from newel.jobs.engine import EngineError, JobOutcome, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
-from newel.jobs.notifier import Notifier
 from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
 from newel.storage.files import make_private
 from newel.storage.sqlite import connect, make_file
 
 NO_EVENT = sys.maxsize
-"""No event has such a number: who listens after it hears of the job's own state alone."""
+"""Above the number of any event: a listener after it is notified of changes of the job's state only."""
+ALWAYS = math.inf
+"""Above all numbers: notifies every listener."""
 _QUEUES = "queues"
-"""The bell that rings when a job may have become free; the others are named for their jobs."""
+"""The topic of jobs that may have become runnable; other topics are job ids."""
 
 
 @asynccontextmanager
 async def open_engine(directory: Path | None) -> AsyncGenerator[SqliteEngine]:
-    """The engine of a folder, which is made if need be; of memory alone for None.
+    """The engine of a folder, which is created if missing; None keeps everything in memory.
 
-    What an earlier owner left running can be claimed again. Raises ``EngineError``: the folder is another process's,
-    cannot be written, or holds what this Newel cannot read.
+    Jobs that an earlier owner left running can be claimed again. Raises ``EngineError`` if another process owns the folder,
+    or it cannot be written, or this version cannot read it.
     """
     engine = SqliteEngine(*await anyio.to_thread.run_sync(_open, directory))
     try:
@@ -53,7 +55,7 @@ async def open_engine(directory: Path | None) -> AsyncGenerator[SqliteEngine]:
 
 @asynccontextmanager
 async def open_reader(directory: Path) -> AsyncGenerator[Reader]:
-    """Look into a folder's journal, whoever owns it meanwhile. Raises ``EngineError``; also if there is none."""
+    """Reads a folder's journal, even while another process owns it. Raises ``EngineError``, also if there is none."""
     connection = await anyio.to_thread.run_sync(_open_beside, directory / FILE)
     reader = Reader(connection, str(directory / FILE), threading.Lock())
     try:
@@ -79,17 +81,18 @@ class SqliteEngine:
         self._connection = writing
         self._write = Writer(writing, path, lock)
         self._reader = Reader(reading, path, lock if reading is writing else threading.Lock())
-        self._bells = Notifier()
+        self.get, self.find = self._reader.get, self._reader.find
+        self._notifier = Notifier()
         self._closed = False
 
     def leave_note(self, place: str) -> None:
-        """Say where this process is to be found, to those who want the folder too. No secrets: it is shown."""
+        """See ``DirectoryLock.leave_note``."""
         if self._owner is not None:
             self._owner.leave_note(place)
 
     async def submit(self, kind: str, params: bytes, *, queue: str, key: str | None = None) -> str:
         change = partial(queries.submit, kind=kind, params=params, queue=queue, key=key)
-        return await self._write(change, lambda _: self._bells.ring(_QUEUES))
+        return await self._write(change, lambda _: self._notifier.notify(_QUEUES))
 
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
@@ -97,98 +100,113 @@ class SqliteEngine:
         deadline = anyio.current_time() + wait
         change = partial(queries.claim, free=free, worker=worker, queues=queues)
         while True:
-            with self._bells.listen(_QUEUES) as rung:
+            with self._notifier.listen(_QUEUES) as changed:
                 leases, due = await self._write(change)
-                left = deadline - anyio.current_time()
-                if leases or left <= 0:
+                remaining = deadline - anyio.current_time()
+                if leases or remaining <= 0:
                     return leases
-                with anyio.move_on_after(left if due is None else min(left, max(due, 0.0))):
-                    await rung.wait()
+                with anyio.move_on_after(remaining if due is None else min(remaining, max(due, 0.0))):
+                    await changed.wait()
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
         change = partial(queries.append, lease=lease, events=events, expect_seq=expect_seq)
-        return await self._write(change, lambda seq: self._bells.ring(lease.job, seq))
+        return await self._write(change, lambda seq: self._notifier.notify(lease.job, seq))
 
     async def renew(self, leases: Sequence[Lease]) -> set[str]:
         return {lease.job for lease in leases} - await self._reader.current(leases)
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
         change = partial(queries.finish, lease=lease, outcome=outcome)
-        await self._write(change, lambda _: self._ring(lease.job))
+        await self._write(change, lambda _: self._notify(lease.job))
 
     async def cancel(self, job: str, reason: str) -> bool:
         change = partial(queries.cancel, job=job, reason=reason)
-        return await self._write(change, lambda _: self._ring(job))
+        return await self._write(change, lambda _: self._notify(job))
 
-    async def set_aside(self, jobs: Sequence[str], reason: str) -> None:
-        await self._write(partial(queries.set_aside, jobs=jobs, reason=reason))
+    async def suspend(self, jobs: Sequence[str], reason: str) -> None:
+        await self._write(partial(queries.suspend, jobs=jobs, reason=reason))
 
     async def annotate(
         self, job: str, events: Sequence[bytes], *, expect_seq: int, outcome: JobOutcome | None = None
     ) -> int:
         change = partial(queries.annotate, job=job, events=events, expect_seq=expect_seq, outcome=outcome)
-        return await self._write(change, lambda seq: self._bells.ring(job, seq))
+        return await self._write(change, lambda seq: self._notifier.notify(job, seq))
 
     async def purge(self, job: str) -> bool:
-        return await self._write(partial(queries.purge, job=job), lambda _: self._bells.ring(job))
+        return await self._write(partial(queries.purge, job=job), lambda _: self._notifier.notify(job))
 
     async def read(
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
     ) -> list[JournalEntry]:
-        """As the port says. A page holds fewer events than ``limit`` where they are long: only an empty one is the
-        last.
-        """
+        """A page of long events is shorter than ``limit``: only an empty page is the last."""
         deadline = anyio.current_time() + wait
         while True:
-            with self._bells.listen(job, after_seq) as rung:
+            with self._notifier.listen(job, after_seq) as changed:
                 events, ended = await self._reader.read(job, after_seq, limit)
-                left = deadline - anyio.current_time()
-                if events or ended or left <= 0:
+                remaining = deadline - anyio.current_time()
+                if events or ended or remaining <= 0:
                     return events
-                with anyio.move_on_after(left):
-                    await rung.wait()
+                with anyio.move_on_after(remaining):
+                    await changed.wait()
 
-    async def get(self, job: str) -> Job | None:
-        return await self._reader.get(job)
-
-    async def released(self, job: str, *, wait: float) -> bool:
+    async def wait_for_release(self, job: str, *, wait: float) -> bool:
         deadline = anyio.current_time() + wait
         while True:
-            with self._bells.listen(job, NO_EVENT) as rung:
+            with self._notifier.listen(job, NO_EVENT) as changed:
                 found = await self._reader.get(job)
-                left = deadline - anyio.current_time()
-                if found is None or found.state != "running" or left <= 0:
-                    return found is None or found.state != "running"
-                with anyio.move_on_after(left):
-                    await rung.wait()
-
-    async def find(
-        self,
-        *,
-        kind: str | None = None,
-        queue: str | None = None,
-        states: Sequence[JobState] | None = None,
-        limit: int = 100,
-    ) -> list[Job]:
-        return await self._reader.find(kind=kind, queue=queue, states=states, limit=limit)
+                is_released = found is None or found.state != "running"
+                remaining = deadline - anyio.current_time()
+                if is_released or remaining <= 0:
+                    return is_released
+                with anyio.move_on_after(remaining):
+                    await changed.wait()
 
     async def aclose(self) -> None:
         if self._closed:
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
-            with contextlib.suppress(EngineError):  # at worst this end counts as one more attempt
-                await self._write(queries.let_go)
+            with contextlib.suppress(EngineError):  # at worst the running jobs count one more attempt
+                await self._write(queries.release_owner)
             await self._write.aclose()
             await self._reader.aclose()
             await anyio.to_thread.run_sync(self._connection.close)
         if self._owner is not None:
             self._owner.release()
-        self._bells.ring_all()
+        self._notifier.notify_all()
 
-    def _ring(self, job: str) -> None:
-        self._bells.ring(job)
-        self._bells.ring(_QUEUES)
+    def _notify(self, job: str) -> None:
+        self._notifier.notify(job)
+        self._notifier.notify(_QUEUES)
+
+
+class Notifier:
+    """Wakes listeners of a topic in this process. A notification that nobody listens to is dropped."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, dict[anyio.Event, int]] = {}
+
+    @contextmanager
+    def listen(self, topic: str, after: int = 0) -> Generator[anyio.Event]:
+        """An event that the next number above ``after`` sets. Listen first and check then, so that none is missed."""
+        event = anyio.Event()
+        listeners = self._listeners.setdefault(topic, {})
+        listeners[event] = after
+        try:
+            yield event
+        finally:
+            del listeners[event]
+            if not listeners:
+                self._listeners.pop(topic, None)
+
+    def notify(self, topic: str, number: float = ALWAYS) -> None:
+        for event, after in self._listeners.get(topic, {}).items():
+            if number > after:
+                event.set()
+
+    def notify_all(self) -> None:
+        for topic in self._listeners:
+            self.notify(topic)
 
 
 def _open(
@@ -237,6 +255,6 @@ def _open_beside(path: Path) -> sqlite3.Connection:
     if version < len(MIGRATIONS):
         connection.close()
         raise EngineError(
-            f"The journal {path} is of an older Newel. Start Newel there once to bring it up to date."
+            f"The journal {path} has an older format. Start Newel in its project once to migrate it."
         )
     return connection

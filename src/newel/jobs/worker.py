@@ -1,4 +1,4 @@
-"""Carrying out jobs: claim, work, keep the lease, finish."""
+"""Runs jobs: claim, execute, renew the lease, finish."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from newel.concurrency import first_error, task_group
 from newel.jobs.engine import Engine, EngineError, JobOutcome, Lease, LeaseLost
 
 Handler = Callable[[Lease], Awaitable[JobOutcome]]
-"""Carries out one job. Is cancelled if the job was cancelled or its lease lost, and when the worker is."""
+"""Runs one job. Is cancelled with the job or the worker, and when the lease is lost."""
 
 MAX_ATTEMPTS = 10
 GIVEN_UP = f"given up after {MAX_ATTEMPTS} attempts: the server died each time"
-RENEW_EVERY = 1.0
-"""Seconds between two looks at whether the leases still hold."""
-_LONG = 3600.0
-_PAUSES = (1.0, 30.0)
-"""Seconds to wait for an engine that cannot work: at first, and at most."""
+RENEW_INTERVAL_S = 1.0
+_CLAIM_WAIT_S = 3600.0
+_RETRY_DELAYS_S = (1.0, 30.0)
+"""While the engine is unusable: the first delay, and the longest."""
 
 T = TypeVar("T")
 
 
 class Worker:
-    """Carries out up to ``slots`` jobs at a time, each by the handler of its kind; no job's failure touches another.
+    """Runs up to ``slots`` jobs at a time, each by the handler of its kind. A failing job affects no other.
 
-    When the worker is cancelled its handlers are, and their jobs stay running: the next owner of the engine goes on
-    with them. Each ``renew_every`` seconds it says that it is still there, and learns what was cancelled. ``failed`` is told
-    why a job failed that had no handler, got none any more, or whose handler raised.
+    A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. Every
+    ``renew_every`` seconds the worker renews its leases and learns which jobs were cancelled. ``failed`` is called with the
+    reason when a job has no handler, has used up its attempts, or its handler raised.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class Worker:
         handlers: Mapping[str, Handler],
         *,
         slots: int,
-        renew_every: float = RENEW_EVERY,
+        renew_every: float = RENEW_INTERVAL_S,
         failed: Callable[[Lease, str], None] = lambda _, __: None,
     ) -> None:
         self._engine = engine
@@ -58,7 +57,7 @@ class Worker:
         self._freed = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled."""
+        """Run jobs until cancelled."""
         async with task_group() as tasks:
             tasks.start_soon(self._keep_leases)
             task_status.started()
@@ -66,20 +65,20 @@ class Worker:
                 for lease in await self._claim():
                     scope = anyio.CancelScope()
                     self._running[lease.job] = lease, scope
-                    tasks.start_soon(self._carry_out, lease, scope)
+                    tasks.start_soon(self._run_job, lease, scope)
 
     async def _claim(self) -> list[Lease]:
         while (free := self._slots - len(self._running)) <= 0:
             self._freed = anyio.Event()
             await self._freed.wait()
-        return await _patiently(partial(self._engine.claim, free, self._name, wait=_LONG))
+        return await _retry_until_usable(partial(self._engine.claim, free, self._name, wait=_CLAIM_WAIT_S))
 
-    async def _carry_out(self, lease: Lease, scope: anyio.CancelScope) -> None:
+    async def _run_job(self, lease: Lease, scope: anyio.CancelScope) -> None:
         try:
             outcome = JobOutcome(state="failed", reason="The run was cancelled.")
             with scope:
                 outcome = await self._outcome(lease)
-            await _patiently(partial(self._finish, lease, outcome))
+            await _retry_until_usable(partial(self._finish, lease, outcome))
         finally:
             del self._running[lease.job]
             self._freed.set()
@@ -93,15 +92,15 @@ class Worker:
         else:
             try:
                 return await handler(lease)
-            except Exception as error:  # noqa: BLE001 — whatever a handler raises ends its own job only
-                reason = _words(error)
+            except Exception as error:  # noqa: BLE001 — an error ends only its own job
+                reason = _describe(error)
         self._failed(lease, reason)
         return JobOutcome(state="failed", reason=reason)
 
     async def _finish(self, lease: Lease, outcome: JobOutcome) -> None:
-        # Work that came to its end must be known to have, also when the worker is told to go just now.
+        # Record the outcome of a finished job even if the worker is being cancelled.
         with anyio.CancelScope(shield=True):
-            with contextlib.suppress(LeaseLost):  # it is somebody else's to finish
+            with contextlib.suppress(LeaseLost):  # another worker finishes it
                 await self._engine.finish(lease, outcome)
 
     async def _keep_leases(self) -> None:
@@ -109,13 +108,13 @@ class Worker:
             await anyio.sleep(self._renew_every)
             leases = [lease for lease, _ in self._running.values()]
             if leases:
-                for job in await _patiently(partial(self._engine.renew, leases)):
+                for job in await _retry_until_usable(partial(self._engine.renew, leases)):
                     if job in self._running:
                         self._running[job][1].cancel()
 
 
-def _words(failure: Exception) -> str:
-    """Why a handler failed. Of what nobody meant to raise only the kind and the place: its words may quote anything."""
+def _describe(failure: Exception) -> str:
+    """Why a handler failed. Unexpected errors are described by type and place: their messages may contain secrets."""
     error = first_error(failure)
     if isinstance(error, NewelError):
         return str(error)
@@ -123,12 +122,12 @@ def _words(failure: Exception) -> str:
     return f"internal error: {type(error).__name__} in {Path(place.filename).name}, line {place.lineno}"
 
 
-async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    """What ``call`` gives, as soon as the engine can work: a full disk ends no run that is under way."""
-    pause, longest = _PAUSES
+async def _retry_until_usable(call: Callable[[], Awaitable[T]]) -> T:
+    """The result of ``call`` as soon as the engine is usable: a full disk ends no running job."""
+    delay, longest = _RETRY_DELAYS_S
     while True:
         try:
             return await call()
         except EngineError:
-            await anyio.sleep(pause)
-            pause = min(2 * pause, longest)
+            await anyio.sleep(delay)
+            delay = min(2 * delay, longest)

@@ -1,20 +1,16 @@
 """Jobs that propose changes, and the review of what they propose.
 
-service            sessions, jobs, decisions, apply, checkpoints: what a client calls
+service            wires the services, runs jobs for the worker, watches the ledger: start reading here
+sessions, job_service, files, decisions, checkpoints, overview, file_browser    the services, one topic each
+job_registry       the journals of live jobs; tells them about changes of their files
+journal, job_state the events of a job, and the state reduced from them
 runner             runs a job: the model reads, asks and proposes
-event_recorder     writes agent events to the job's journal
+event_recorder     writes the agent's events to the job's journal
 propose            turns a model's edits into hunks of the ledger
-overlay_workspace  the workspace as if all proposed changes were kept
-journal, job_state the events of a job, and the state folded from them
-trace_file         the format of a trace, its reader and its replay; tracing_engine writes traces
-session_store      the sessions
-retention          removes old jobs and sessions
-file_reviews       decisions, edits and saves of files under review; splices turns typing into hunks
-presenters         sessions and jobs as clients see them; overview, event_pages and file_browser list
-apply, cancel, rerun    how a job ends, and starts again
-checkpoints        checkpoints and rollbacks
-schemas            requests and responses; validation checks requests
-errors             errors, and their HTTP statuses
-prompts            prompts for the model
-dependencies, limits    what the service is built from, and its limits
+overlay_workspace  the workspace with all proposed changes applied
+apply, rerun       how a review ends, and how a job runs again on changed files
+session_store, retention    stored sessions; deletion of old jobs and sessions
+schemas, validation, presenters    requests and responses, their checks, and how sessions and jobs are shown
+trace_file, traces the format of a trace, its reader and its replay; the export from the journal
+errors, prompts, dependencies    errors and HTTP statuses; prompts; what the service is built from, and its limits
 """

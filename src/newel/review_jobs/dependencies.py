@@ -1,24 +1,51 @@
-"""What review jobs work with."""
+"""What the review service is built from, and its limits."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from newel.agent.ports import Provider, RunConfig
-from newel.jobs.engine import Engine
-from newel.permissions.secret_paths import SecretPaths
-from newel.review.checkpoints import Checkpoints
-from newel.review.save import DiskSync
-from newel.review.store.ledger import Ledger
-from newel.review_jobs.limits import ReviewLimits
-from newel.review_jobs.tracing_engine import Traces
-from newel.workspace.tracked import TrackedWorkspace
+import msgspec
+
+from newel.review.model.proposal import HunkSize
+from newel.tools.review import ProjectLimits
+
+if TYPE_CHECKING:
+    from newel.agent.ports import Provider, RunConfig
+    from newel.jobs.engine import Engine
+    from newel.permissions.secret_paths import SecretPaths
+    from newel.review.checkpoints import Checkpoints
+    from newel.review.save import DiskSync
+    from newel.review.store.ledger import Ledger
+    from newel.review_jobs.traces import Traces
+    from newel.workspace.tracked import TrackedWorkspace
+
+
+class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Sizes are in bytes of UTF-8. Users can set those named in ``newel.config.settings.ReviewSettings``. ``tools`` limits
+    one call; ``hunks`` is the size up to which a hunk is shown whole; the others limit a job, a session, or all of them.
+    """
+
+    max_tool_calls_per_job: int = 12
+    max_tool_calls_cap: int = 100
+    """The most that a request may ask for."""
+    max_schema_retries: int = 5
+    max_sessions: int = 25
+    max_jobs_per_session: int = 40
+    max_events_per_job: int = 3000
+    completed_ttl_hours: float = 72.0
+    poll_interval_ms: int = 2000
+    max_instruction_bytes: int = 256 << 10
+    max_context_rows: int = 200
+    max_context_bytes: int = 2 << 20
+    max_splices: int = 1_000
+    max_edit_bytes: int = 2 << 20
+    tools: ProjectLimits = ProjectLimits()
+    hunks: HunkSize = HunkSize()
 
 
 class ReviewDependencies(NamedTuple):
-    """The parts of a desk. ``config`` says what a run of the loop needs besides tools, limits and a system prompt. With
-    ``traces`` the engine is the one that leaves them (``newel.review_jobs.tracing_engine.TracedEngine``). ``places`` judges which files
-    the tools of jobs may open.
+    """``config`` is a run of the loop without tools, limits and system prompt. ``secret_paths`` decides which files the jobs'
+    tools may open. Without ``traces`` none are written.
     """
 
     engine: Engine
@@ -30,4 +57,4 @@ class ReviewDependencies(NamedTuple):
     config: RunConfig
     limits: ReviewLimits
     traces: Traces | None = None
-    places: SecretPaths | None = None
+    secret_paths: SecretPaths | None = None

@@ -1,21 +1,19 @@
-"""What can be wrong with a request, and which HTTP status says so.
+"""Errors of the review service, and the HTTP status of every error that it raises.
 
-DeskError
-├── BadRequest        400   not what this endpoint takes
+ReviewServiceError
+├── BadRequest        400   malformed
 ├── NoSuchSession     404
 ├── NoSuchJob         404
-├── WrongState        409   the job is not where this can be done
-├── QuestionClosed    409   the question was answered, or another one is asked now
-├── TooMany           409   a limit of sessions or jobs is reached, and all of them are in use
+├── WrongState        409   the job's status does not allow it
+├── QuestionClosed    409   the question has been answered or replaced
+├── TooMany           409   the limit of sessions or jobs is reached, and none can be deleted
 ├── TooLarge          413
-└── Unprocessable     422   well-formed, and it cannot be meant
+└── Unprocessable     422   well-formed but invalid
 """
 
 from __future__ import annotations
 
 from typing import Final
-
-import msgspec
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, NewelError, StaleFile, WorkspaceError
 from newel.jobs.engine import EngineError
@@ -59,13 +57,6 @@ class Unprocessable(ReviewServiceError):
     status = 422
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """The body of an answer that is no success."""
-
-    code: str
-    message: str
-
-
 _STATUS: Final[tuple[tuple[type[NewelError], int], ...]] = (
     (LedgerError, 503),
     (EngineError, 503),
@@ -85,18 +76,13 @@ _BY_CODE: Final = {
     "bad_text": 422,
     "save_failed": 500,
 }
-"""Errors of the ledger that say something else than their base."""
+"""Codes of errors whose status differs from their base class's."""
 
 
 def status_of(error: NewelError) -> int:
-    """The HTTP status of an error that a desk raises."""
+    """The HTTP status of an error that a review service raises."""
     if isinstance(error, ReviewServiceError):
         return error.status
     if error.code in _BY_CODE:
         return _BY_CODE[error.code]
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
-def problem(error: NewelError) -> tuple[int, Problem]:
-    """The status and the body that tell of an error."""
-    return status_of(error), Problem(error.code, str(error))

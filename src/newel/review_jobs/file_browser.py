@@ -1,4 +1,4 @@
-"""The project's files as a person looks through them: one folder at a time, or by their names."""
+"""The project's files for users: folder by folder, or found by name."""
 
 from __future__ import annotations
 
@@ -18,130 +18,123 @@ from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, is_never_covered
 from newel.workspace.tracked import TrackedWorkspace
 from newel.workspace.walk import below, walk
 
-LOOKED_AT: Final = 100_000
-"""Files of a project that are looked at for their names."""
-
-MOST_NAMES: Final = 20_000
-"""Names of one folder that are looked at: a person has given up looking through them long before."""
-
-FRESH: Final = 5.0
-"""Seconds for which the names of all files are taken to be as they were found."""
+MAX_PROJECT_FILES: Final = 100_000
+MAX_FOLDER_ENTRIES: Final = 20_000
+NAMES_TTL_S: Final = 5.0
+"""How long the list of all file names is reused."""
 
 
-class Browser:
-    """Looks at the files of a workspace beside what waits in them."""
+class FileBrowser:
+    """Lists the files of a workspace together with their pending changes."""
 
     def __init__(self, workspace: TrackedWorkspace, overview: Overview) -> None:
         self._workspace = workspace
         self._overview = overview
         self._names: list[str] = []
-        self._found_at = float("-inf")
-        self._finding = anyio.Lock()
+        self._names_loaded_at = float("-inf")
+        self._loading = anyio.Lock()
 
     # -- a folder -----------------------------------------------------------------------------------
 
     async def folder(self, folder: str, *, limit: int) -> FolderView:
-        """What is in a folder of the project ("": the project's own), folders first, and what is only proposed there. Raises
-        ``OutsideProject``, and ``WorkspaceError`` for what is no folder or cannot be read.
+        """The entries of a folder of the project ("": its root), folders first, including proposed files. Raises
+        ``OutsideProject``, and ``WorkspaceError`` for a path that is no folder or cannot be read.
         """
         if folder:
             folder = await checked_path(self._workspace, folder)
-        waiting = await anyio.to_thread.run_sync(self._overview.files)
-        inside = _inside(folder, waiting)
-        where = below(self._workspace, folder)
-        is_only_proposed = bool(inside) and await self._workspace.stat(where) is None
-        found = [] if is_only_proposed else await self._workspace.list(where, limit=MOST_NAMES)
-        kinds = {each.name: each.kind for each in found if _is_shown(each)}
-        proposed = {name: ("directory" if part.is_folder else "file") for name, part in inside.items()}
-        names = sorted(
-            {**proposed, **kinds}.items(), key=lambda item: (item[1] != "directory", _order(item[0]))
+        pending = _group_by_entry(folder, await self._overview.files())
+        path = below(self._workspace, folder)
+        is_only_proposed = bool(pending) and await self._workspace.stat(path) is None
+        listed = [] if is_only_proposed else await self._workspace.list(path, limit=MAX_FOLDER_ENTRIES)
+        existing = {entry.name: entry.kind for entry in listed if _is_visible(entry)}
+        proposed = {name: ("directory" if entry.is_folder else "file") for name, entry in pending.items()}
+        kinds = sorted(
+            {**proposed, **existing}.items(), key=lambda item: (item[1] != "directory", _sort_key(item[0]))
         )
-        shown = names[:limit]
-        there = [name for name, _ in shown if name in kinds]
-        ignored = await self._workspace.ignored(folder, there)
-        sizes = await self._sizes(where, [name for name, kind in shown if kind == "file"])
-        entries: list[FolderEntry] = []
-        for name, kind in shown:
-            part = inside.get(name)
-            entries.append(
-                FolderEntry(
-                    name=name,
-                    kind="directory" if kind == "directory" else "file",
-                    size=sizes.get(name),
-                    state=part.state if part else "none",
-                    waits=part.waits if part else 0,
-                    ignored=name in ignored,
-                )
+        page = dict(kinds[:limit])
+        ignored = await self._workspace.ignored(folder, [name for name in page if name in existing])
+        sizes = await self._sizes(path, [name for name, kind in page.items() if kind == "file"])
+        entries = tuple(
+            FolderEntry(
+                name=name,
+                kind="directory" if kind == "directory" else "file",
+                size=sizes.get(name),
+                state=pending[name].state if name in pending else "none",
+                waits=pending[name].hunks if name in pending else 0,
+                ignored=name in ignored,
             )
-        is_cut = len(names) > limit or len(found) == MOST_NAMES
-        return FolderView(folder=folder, entries=tuple(entries), more=is_cut)
+            for name, kind in page.items()
+        )
+        is_cut = len(kinds) > limit or len(listed) == MAX_FOLDER_ENTRIES
+        return FolderView(folder=folder, entries=entries, more=is_cut)
 
     async def _sizes(self, folder: str, names: Sequence[str]) -> dict[str, int]:
-        """In bytes, of the files that are there and may be looked at."""
-        found = await self._workspace.stats([f"{folder}/{name}" for name in names])
-        return {name: info.size for name, info in zip(names, found, strict=True) if info is not None}
+        """The bytes of the files that exist and may be read."""
+        infos = await self._workspace.stats([f"{folder}/{name}" for name in names])
+        return {name: info.size for name, info in zip(names, infos, strict=True) if info is not None}
 
     # -- names --------------------------------------------------------------------------------------
 
     async def find(self, query: str, *, limit: int) -> FoundFiles:
-        """The files whose paths hold all words of a query, those first whose names do. What git ignores is left out."""
-        async with self._finding:
-            if time.monotonic() - self._found_at > FRESH:
-                self._names = await self._all()
-                self._found_at = time.monotonic()
+        """The files whose paths contain all words of a query, best match first, without those that git ignores."""
+        async with self._loading:
+            if time.monotonic() - self._names_loaded_at > NAMES_TTL_S:
+                self._names = await self._load_names()
+                self._names_loaded_at = time.monotonic()
             names = self._names
-        return await anyio.to_thread.run_sync(_matching, names, query.casefold().split(), limit)
+        return await anyio.to_thread.run_sync(_search, names, query.casefold().split(), limit)
 
-    async def _all(self) -> list[str]:
-        waiting = await anyio.to_thread.run_sync(self._overview.files)
+    async def _load_names(self) -> list[str]:
+        pending = await self._overview.files()
         names = await self._workspace.files_by_git()
         if names is None:
-            walked = await walk(self._workspace, hidden=True, limit=LOOKED_AT)
+            walked = await walk(self._workspace, hidden=True, limit=MAX_PROJECT_FILES)
             names = [path for path in walked.files if BUILD_DIRS.isdisjoint(path.split("/"))]
-        return sorted({*names[:LOOKED_AT], *(file.file_path for file in waiting)})
+        return sorted({*names[:MAX_PROJECT_FILES], *(file.file_path for file in pending)})
 
 
-class _Page:
-    """What waits in an entry of a folder."""
+class _PendingEntry:
+    """The pending hunks of an entry of a folder, and of all files below it."""
 
     def __init__(self, *, is_folder: bool) -> None:
         self.is_folder = is_folder
-        self.waits = 0
-        self.conflicts = 0
-        self.pending = 0
+        self.hunks = 0
+        self._conflicts = 0
+        self._undecided = 0
+
+    def add(self, file: PendingFile) -> None:
+        self.hunks += len(file.hunk_ids)
+        self._conflicts += file.conflicts
+        self._undecided += file.pending
 
     @property
     def state(self) -> EntryState:
-        if self.conflicts:
+        if self._conflicts:
             return "conflict"
-        return "pending" if self.pending else "accepted"
+        return "pending" if self._undecided else "accepted"
 
 
-def _inside(folder: str, waiting: Iterable[PendingFile]) -> dict[str, _Page]:
-    """What waits in a folder, by the names in it."""
-    found: dict[str, _Page] = {}
+def _group_by_entry(folder: str, files: Iterable[PendingFile]) -> dict[str, _PendingEntry]:
+    entries: dict[str, _PendingEntry] = {}
     prefix = f"{folder}/" if folder else ""
-    for file in waiting:
+    for file in files:
         if file.file_path.startswith(prefix):
             name, _, rest = file.file_path.removeprefix(prefix).partition("/")
-            part = found.setdefault(name, _Page(is_folder=bool(rest)))
-            part.waits += len(file.hunk_ids)
-            part.conflicts += file.conflicts
-            part.pending += file.pending
-    return found
+            entries.setdefault(name, _PendingEntry(is_folder=bool(rest))).add(file)
+    return entries
 
 
-def _is_shown(entry: DirectoryEntry) -> bool:
+def _is_visible(entry: DirectoryEntry) -> bool:
     name = entry.name
     return entry.kind != "other" and is_text(name) and not left_out(name) and not is_never_covered(name)
 
 
-def _order(name: str) -> tuple[str, str]:
+def _sort_key(name: str) -> tuple[str, str]:
     return name.casefold(), name
 
 
-def _matching(paths: Iterable[str], words: Sequence[str], limit: int) -> FoundFiles:
-    found: list[tuple[int, int, str]] = []
+def _search(paths: Iterable[str], words: Sequence[str], limit: int) -> FoundFiles:
+    matches: list[tuple[int, int, str]] = []
     for path in paths:
         lower = path.casefold()
         if all(word in lower for word in words):
@@ -149,6 +142,6 @@ def _matching(paths: Iterable[str], words: Sequence[str], limit: int) -> FoundFi
             rank = (
                 0 if words and name.startswith(words[0]) else 1 if all(word in name for word in words) else 2
             )
-            found.append((rank, len(path), path))
-    found.sort()
-    return FoundFiles(files=tuple(path for *_, path in found[:limit]), more=len(found) > limit)
+            matches.append((rank, len(path), path))
+    matches.sort()
+    return FoundFiles(files=tuple(path for *_, path in matches[:limit]), more=len(matches) > limit)

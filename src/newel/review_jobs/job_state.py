@@ -1,4 +1,4 @@
-"""What a job has come to: the fold of its journal."""
+"""The state of a job, reduced from its journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from newel.tools.review import ProposedEdit
 
 FINISHED: frozenset[JobStatus] = frozenset({"completed", "failed"})
 ENDINGS = frozenset({"apply.completed", "job.completed", "job.failed"})
-"""The events with which a job has ended."""
+"""The events that end a job."""
 
 
 class JobState:
@@ -26,18 +26,20 @@ class JobState:
         self.finished_at: str | None = None
         self.error: str | None = None
         self.summary = ""
-        """What the model said last."""
+        """The model's last message."""
         self.checkpoint_id: str | None = None
         self.question: Question | None = None
         self.answer: str | None = None
-        """The answer to ``question`` that the model has not been given yet."""
+        """The answer to ``question``, until the model has received it."""
+        self.answers: dict[str, str] = {}
+        """All answers, by question id."""
         self.edits: list[ProposedEdit] = []
         self.entries: set[str] = set()
-        """Ids of the ledger's entries in which the edits stand."""
+        """Ids of the ledger's entries that hold the edits."""
         self.hashes: dict[str, str] = {}
-        """The files that the job proposed changes of, and the base of each that clients were told last."""
+        """The files with proposals, each with the hash of the base that clients know."""
         self.applying: list[str] | None = None
-        """The hunks of an application that was begun and has not come to its end."""
+        """The accepted hunks of an unfinished application."""
         self.applied_ids: list[str] = []
         self.applied: list[AppliedFile] | None = None
         self.tool_calls = 0
@@ -46,19 +48,19 @@ class JobState:
     def is_finished(self) -> bool:
         return self.status in FINISHED
 
-    def settle(self, job: Job) -> None:
-        """An engine that gave a job up says so outside its journal."""
+    def reconcile(self, job: Job) -> None:
+        """Adopt the end of a job that the engine recorded outside the journal."""
         if job.state in FINAL:
-            self.give_up(job.updated, job.reason)
+            self.abandon(job.updated, job.reason)
 
-    def give_up(self, ts: str, reason: str) -> None:
-        """Take over an engine's verdict on a job that has not ended by itself."""
+    def abandon(self, ts: str, reason: str) -> None:
+        """Fail a job that has not ended by itself."""
         if not self.is_finished:
             self.status, self.finished_at = "failed", ts
             self.error = reason or "The job was cancelled."
 
-    def fold(self, seq: int, kind: str, ts: str, data: dict[str, Any]) -> None:
-        """Take over what an event says."""
+    def reduce(self, seq: int, kind: str, ts: str, data: dict[str, Any]) -> None:
+        """Apply event number ``seq``."""
         self.seq = seq
         match kind:
             case "job.started":
@@ -76,26 +78,27 @@ class JobState:
                 self.question, self.answer = Question(data["question_id"], data["question"]), None
             case "clarification.received":
                 self.status, self.answer = "running", data["answer"]
+                self.answers[data["question_id"]] = data["answer"]
             case "edits.proposed":
                 self.edits += msgspec.convert(data["edits"], list[ProposedEdit])
                 self.entries |= set(data["entries"])
                 self.hashes |= data["base_file_hashes"]
             case "diff.generated":
                 self.status = "awaiting_review"
-                self.hashes |= {each["file_path"]: each["base_file_hash"] for each in data["files"]}
+                self.hashes |= {file["file_path"]: file["base_file_hash"] for file in data["files"]}
             case "review.updated" | "conflict.detected":
-                told: dict[str, str] = data["base_file_hashes"]
-                self.hashes |= {path: base for path, base in told.items() if path in self.hashes}
+                hashes: dict[str, str] = data["base_file_hashes"]
+                self.hashes |= {path: base for path, base in hashes.items() if path in self.hashes}
                 if kind == "conflict.detected":
                     self.applying = None
             case "apply.started":
                 self.applying = data["accepted_hunk_ids"]
             case _ if kind in ENDINGS:
-                self._fold_end(kind, ts, data)
+                self._reduce_end(kind, ts, data)
             case _:
                 pass
 
-    def _fold_end(self, kind: str, ts: str, data: dict[str, Any]) -> None:
+    def _reduce_end(self, kind: str, ts: str, data: dict[str, Any]) -> None:
         self.finished_at = ts
         if kind == "job.failed":
             self.status, self.error = "failed", data["error"]

@@ -1,7 +1,7 @@
-"""What happened in a job: events that clients poll, and the messages that the job goes on from.
+"""The journal of a job: the events that clients poll, and the messages from which the job resumes.
 
-Both stand in the journal that the engine keeps, and are numbered together: a client's cursor is the number of the last
-event it has seen. Numbers between two events may be those of messages, which clients are not sent.
+Both are numbered in one sequence; a client's cursor is the number of the last event it has seen. Clients do not get the
+messages, so the numbers of events have gaps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from newel.review_jobs.schemas import ContextRow
 from newel.text.json import to_json
 
 KIND: Final = "review"
-"""The kind of these jobs on the engine."""
+"""The engine's kind for review jobs."""
 
 EventType = Literal[
     "message",
@@ -46,13 +46,13 @@ EventType = Literal[
     "job.failed",
 ]
 HIDDEN: Final = "message"
-"""The type of what is kept for the job itself."""
-PATIENCE = 20.0
-"""Seconds for a worker to give a job up whose last event it has written."""
+"""The type of entries that clients do not get."""
+RELEASE_TIMEOUT_S = 20.0
+"""For a worker to release a job after the job's last event."""
 
 
 class JobParams(Wire, frozen=True, kw_only=True):
-    """What a job was asked for. ``key`` is the one it was submitted under; ``changed`` tells a re-run what is new."""
+    """``key`` is the one that the job was submitted with; ``changed`` is the patch that a rerun shows to the model."""
 
     session: str
     key: str
@@ -75,7 +75,7 @@ _decoder = msgspec.json.Decoder(JobEvent)
 
 
 def event(kind: EventType, **data: Any) -> JobEvent:
-    """What happens now. ``data`` holds what JSON can."""
+    """An event of now; ``data`` must fit JSON."""
     return JobEvent(kind, now(), data)
 
 
@@ -92,9 +92,9 @@ def params_of(job: Job | Lease) -> JobParams:
 
 
 class JobJournal:
-    """The journal of one job and what it comes to, in the one process that writes it. Use ``open``.
+    """The journal of one job and the state reduced from it, in the process that writes it. Use ``open``.
 
-    While a worker carries the job out it holds ``lease``; the others wait until the job waits for them.
+    A worker that runs the job sets ``lease`` and appends; everyone else annotates a job that is not running.
     """
 
     def __init__(self, engine: Engine, job: Job, limit: int) -> None:
@@ -105,46 +105,46 @@ class JobJournal:
         self.params = params_of(job)
         self.state = JobState(created_at=job.created)
         self.lease: Lease | None = None
-        self.deciding = anyio.Lock()
-        """Held by who decides something of the whole job: applies it, answers it, runs it again."""
+        self.decision_lock = anyio.Lock()
+        """Serializes decisions on the whole job: apply, answer, cancel, rerun."""
 
     @classmethod
     async def open(cls, engine: Engine, job_id: str, *, limit: int) -> JobJournal:
         """Raises ``NoSuchJob``."""
         job = await engine.get(job_id)
         if job is None or job.kind != KIND:
-            raise NoSuchJob(f"There is no job {job_id}; it may have been forgotten since it ended.")
+            raise NoSuchJob(f"Job {job_id} does not exist; it may have been deleted after it ended.")
         journal = cls(engine, job, limit)
         while page := await engine.read(job_id, journal.state.seq):
             for entry in page:
-                journal._fold(entry.seq, decode(entry.data))
-        journal.state.settle(job)
+                journal._reduce(entry.seq, decode(entry.data))
+        journal.state.reconcile(job)
         return journal
 
-    async def settle(self) -> None:
-        """Learn what an engine says that gave the job up outside its journal, while nobody carries it out."""
+    async def reconcile(self) -> None:
+        """Adopt the end of a job that the engine failed or cancelled outside its journal."""
         if self.lease is None and self.state.status in {"queued", "running"}:
             job = await self._engine.get(self.job)
             if job is not None:
-                self.state.settle(job)
+                self.state.reconcile(job)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many entries as may be; what ends a job still has room."""
+        """Whether the job has reached its limit of entries; those that end it are still added."""
         return self.state.seq >= self._limit
 
     async def append(self, *events: JobEvent) -> None:
-        """Add to the journal, all or nothing, as the worker that carries the job out. Raises ``LeaseLost`` and ``JobCancelled``."""
+        """Add entries atomically, as the worker that runs the job. Raises ``LeaseLost`` and ``JobCancelled``."""
         lease = self.lease
         if lease is None:
             raise LeaseLost(f"Job {self.job} is not running.")
         await self._add(events, lambda data, seq: self._engine.append(lease, data, expect_seq=seq))
 
     async def annotate(self, *events: JobEvent, outcome: JobOutcome | None = None) -> None:
-        """Add to the journal of a job that waits or has ended, all or nothing. ``outcome`` ends one that waits. Raises
-        ``LeaseLost``.
+        """Add entries atomically to the journal of a job that is not running. ``outcome`` ends one that waits. Raises
+        ``LeaseLost``, and ``EngineError`` if the worker does not release the job.
         """
-        await self._released()
+        await self._wait_for_release()
         await self._add(
             events,
             lambda data, seq: self._engine.annotate(self.job, data, expect_seq=seq, outcome=outcome),
@@ -153,46 +153,51 @@ class JobJournal:
     async def _add(
         self, events: Sequence[JobEvent], put: Callable[[list[bytes], int], Awaitable[int]]
     ) -> None:
-        with anyio.CancelScope(shield=True):  # a caller that goes away must not leave journal and state apart
+        with anyio.CancelScope(shield=True):  # a cancelled caller must not leave journal and state apart
             async with self._lock:
                 before = self.state.seq
                 await put([to_json(each) for each in events], before)
                 for seq, each in enumerate(events, before + 1):
-                    self._fold(seq, each)
+                    self._reduce(seq, each)
+
+    async def notify(self, kind: EventType, **data: object) -> None:
+        """Annotate, unless the journal is full."""
+        if not self.is_full:
+            await self.annotate(event(kind, **data))
 
     async def messages(self) -> list[AppMessage]:
-        """What was said between the job and the model."""
-        said: list[AppMessage] = []
+        """The conversation between the job and the model."""
+        messages: list[AppMessage] = []
         seq = 0
         while page := await self._engine.read(self.job, seq):
             seq = page[-1].seq
             entries = [decode(entry.data) for entry in page]
-            said += [
+            messages += [
                 msgspec.convert(each.data["message"], AppMessage) for each in entries if each.type == HIDDEN
             ]
-        return said
+        return messages
 
-    async def go_on(self) -> None:
-        """Let a worker carry on with the job."""
-        await self._released()
+    async def resume(self) -> None:
+        """Queue a suspended job again."""
+        await self._wait_for_release()
         await self._engine.submit(
             KIND, to_json(self.params), queue=queue_of(self.params.session), key=self.params.key
         )
 
-    async def _released(self) -> None:
-        """Wait until the worker that has said its last word has given the job up too. Raises ``EngineError``."""
-        if not await self._engine.released(self.job, wait=PATIENCE):
+    async def _wait_for_release(self) -> None:
+        """A worker writes a job's last event first and releases the job next. Raises ``EngineError``."""
+        if not await self._engine.wait_for_release(self.job, wait=RELEASE_TIMEOUT_S):
             raise EngineError(
-                f"Job {self.job} could not be finished within {PATIENCE:.0f} seconds: perhaps the disk is full. Make room, "
-                "then try again."
+                f"Job {self.job} was not released within {RELEASE_TIMEOUT_S:.0f} seconds. The disk may be full: free some "
+                "space and try again."
             )
 
-    def _fold(self, seq: int, entry: JobEvent) -> None:
-        self.state.fold(seq, entry.type, entry.ts, entry.data)
+    def _reduce(self, seq: int, entry: JobEvent) -> None:
+        self.state.reduce(seq, entry.type, entry.ts, entry.data)
 
 
 def queue_of(session: str) -> str:
-    """The jobs of one session are carried out one after the other."""
+    """The jobs of one session run one after the other."""
     return f"review/{session}"
 
 

@@ -1,4 +1,4 @@
-"""What there is to look at, in short: the sessions, the files that wait for a decision, and the runs that changed something."""
+"""Overviews: files with pending changes, and checkpoints with what became of their hunks."""
 
 from __future__ import annotations
 
@@ -8,68 +8,29 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+from anyio.to_thread import run_sync
 
-from newel.jobs.engine import Job
 from newel.review.checkpoints import UnknownCheckpoint
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import head_of, is_blob, lines_of, text_hash
 from newel.review.model.file_review import FileReview, Lines, buffer
 from newel.review.serialize import runs_of
 from newel.review.store.ledger import Checkpoint, Ledger, Revision
-from newel.review_jobs.journal import JobJournal, params_of
-from newel.review_jobs.presenters import Known, pending_of
 from newel.review_jobs.schemas import (
     CheckpointList,
     CheckpointSummary,
     FileCounts,
-    JobSummary,
     PendingFile,
     PendingFiles,
     PendingRun,
-    SessionSummary,
 )
-from newel.review_jobs.session_store import Session
-from newel.text.sanitize import plain_line
 
-_TITLE: Final = 80
 EMPTY: Final = text_hash(lines_of(b""))
-"""Files without content are no sign of a move."""
+"""Empty files are never paired as moves."""
 
 
-def session_summary(session: Session, jobs: Sequence[Job], live: Sequence[Known]) -> SessionSummary:
-    """A session with its jobs, and those of them that have not ended, the oldest first."""
-    return SessionSummary(
-        id=session.id,
-        status=session.status,
-        created_at=session.created_at,
-        updated_at=max((job.updated for job in jobs), default=session.created_at),
-        title=plain_line(params_of(jobs[0]).instruction, _TITLE) if jobs else "",
-        jobs=len(jobs),
-        last_job_id=jobs[-1].id if jobs else None,
-        pending_review=pending_of(live),
-        asking_job_id=next(
-            (job.id for job, journal in live if journal.state.status == "waiting_for_user"), None
-        ),
-    )
-
-
-def job_summary(job: Job, journal: JobJournal) -> JobSummary:
-    state = journal.state
-    return JobSummary(
-        id=job.id,
-        session_id=journal.params.session,
-        status=state.status,
-        instruction=plain_line(journal.params.instruction, _TITLE),
-        created_at=state.created_at,
-        finished_at=state.finished_at,
-        files=len(state.hashes),
-    )
-
-
-class _OverviewCache(NamedTuple):
-    """A file as it was at a revision. ``runs`` is what has become of the hunks of each run in it, ``after`` the hash of what
-    it would be.
-    """
+class _CachedFile(NamedTuple):
+    """A file at a revision. ``runs`` counts the hunks of each run; ``after`` is the hash of the file as proposed."""
 
     revision: Revision
     file: PendingFile
@@ -78,101 +39,109 @@ class _OverviewCache(NamedTuple):
 
 
 class Overview:
-    """The files that wait, and the runs. What was read of a file is read again only once it has changed, for windows ask often
-    and a ledger may know many files. Any thread may ask; methods block.
+    """Lists files and runs. Windows poll, and a ledger may hold many files, so a file is read again only if its revision
+    has changed.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._waiting: dict[str, tuple[Revision, _OverviewCache | None]] = {}
-        """All files; None of one in which nothing waits."""
-        self._settled: dict[str, _OverviewCache] = {}
-        """Of those in which nothing waits, the ones that were asked for."""
+        self._pending: dict[str, tuple[Revision, _CachedFile | None]] = {}
+        """All files; None for one without pending hunks."""
+        self._decided: dict[str, _CachedFile] = {}
+        """Files without pending hunks that a checkpoint list needed."""
         self._runs: dict[str, Checkpoint] = {}
-        self._sought: set[str] = set()
-        """The runs that were looked for among the checkpoints, which may have forgotten them."""
+        self._loaded_runs: set[str] = set()
+        """The runs whose checkpoints were loaded; some may have none any more."""
 
-    def files(self) -> tuple[PendingFile, ...]:
-        """Those with hunks that are undecided or unsaved, by their names."""
-        return tuple(read.file for read in self._looked())
+    async def files(self) -> tuple[PendingFile, ...]:
+        """The files with undecided or unsaved hunks, by name."""
+        return tuple(cached.file for cached in await run_sync(self._load_pending))
 
-    def pending(self) -> PendingFiles:
-        """The same, with their runs."""
-        read = self._looked()
-        counts: dict[str, list[FileCounts]] = {}
-        for each in read:
-            for run in each.file.run_ids:
-                counts.setdefault(run, []).append(each.runs[run])
-        known = [(self._runs.get(run), run) for run in counts]
-        known.sort(key=lambda each: each[0].created if each[0] else "")
-        runs = (_pending_run(run, checkpoint, counts[run]) for checkpoint, run in known)
-        return PendingFiles(files=tuple(_with_moves(read)), runs=tuple(runs))
+    async def pending(self) -> PendingFiles:
+        """The same, with their runs, the oldest first."""
+        return await run_sync(self._list_pending)
 
-    def checkpoints(self, limit: int, before: str = "", session: str = "") -> CheckpointList:
-        """Up to ``limit`` checkpoints, the latest first: those before another one, those of one session. Raises
-        ``UnknownCheckpoint``.
+    async def checkpoints(self, *, limit: int = 100, before: str = "", session: str = "") -> CheckpointList:
+        """Up to ``limit`` checkpoints, the newest first: only those older than checkpoint ``before``, or of one session.
+        Raises ``UnknownCheckpoint``.
         """
-        found = self._ledger.checkpoints()
+        return await run_sync(self._list_checkpoints, limit, before, session)
+
+    def _list_pending(self) -> PendingFiles:
+        files = self._load_pending()
+        counts: dict[str, list[FileCounts]] = {}
+        for cached in files:
+            for run in cached.file.run_ids:
+                counts.setdefault(run, []).append(cached.runs[run])
+        runs = [_pending_run(run, self._runs.get(run), counts[run]) for run in counts]
+        return PendingFiles(
+            files=tuple(_with_moves(files)), runs=tuple(sorted(runs, key=lambda run: run.created_at))
+        )
+
+    def _list_checkpoints(self, limit: int, before: str, session: str) -> CheckpointList:
+        checkpoints = self._ledger.checkpoints()
         if before:
-            place = next((n for n, each in enumerate(found) if each.id == before), None)
-            if place is None:
-                raise UnknownCheckpoint(f"There is no checkpoint {before}. Read the list from its beginning.")
-            found = found[place + 1 :]
+            ids = [checkpoint.id for checkpoint in checkpoints]
+            if before not in ids:
+                raise UnknownCheckpoint(
+                    f"Checkpoint {before} does not exist. Reload the list from the beginning."
+                )
+            checkpoints = checkpoints[ids.index(before) + 1 :]
         if session:
-            found = [each for each in found if each.session == session]
+            checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.session == session]
         with self._lock:
             revs = self._ledger.revisions()
-            shown = tuple(self._summary(each, revs) for each in found[:limit])
-        return CheckpointList(checkpoints=shown, more=len(found) > limit)
+            page = tuple(self._summary(checkpoint, revs) for checkpoint in checkpoints[:limit])
+        return CheckpointList(checkpoints=page, more=len(checkpoints) > limit)
 
-    def _looked(self) -> list[_OverviewCache]:
-        """The files in which something waits."""
+    def _load_pending(self) -> list[_CachedFile]:
+        """The files with pending hunks."""
         with self._lock:
-            known, now = self._waiting, self._ledger.revisions()
-            self._waiting = {
-                path: known[path]
-                if path in known and known[path][0] == rev
+            cache = self._pending
+            self._pending = {
+                path: cache[path]
+                if path in cache and cache[path][0] == rev
                 else (rev, self._read(path, rev) if self._ledger.has_shown_hunks(path) else None)
-                for path, rev in now.items()
+                for path, rev in self._ledger.revisions().items()
             }
-            found = [read for _, read in self._waiting.values() if read is not None]
-            runs = {run for read in found for run in read.file.run_ids}
-            if runs - self._sought:
+            files = [cached for _, cached in self._pending.values() if cached is not None]
+            runs = {run for cached in files for run in cached.file.run_ids}
+            if runs - self._loaded_runs:
                 self._runs = self._ledger.checkpoints_of_runs(runs)
-                self._sought = runs
-            return [self._with_sessions(read) for read in found]
+                self._loaded_runs = runs
+            return [self._with_sessions(cached) for cached in files]
 
-    def _read(self, path: str, revision: Revision) -> _OverviewCache:
+    def _read(self, path: str, revision: Revision) -> _CachedFile:
         review = self._ledger.get(path)
-        return _OverviewCache(revision, _pending_file(review), _counts(review), text_hash(buffer(review)))
+        return _CachedFile(revision, _pending_file(review), _counts(review), text_hash(buffer(review)))
 
-    def _with_sessions(self, read: _OverviewCache) -> _OverviewCache:
-        found = (self._runs[run].session for run in read.file.run_ids if run in self._runs)
-        sessions = tuple(dict.fromkeys(session for session in found if session))
-        return read._replace(file=msgspec.structs.replace(read.file, session_ids=sessions))
+    def _with_sessions(self, cached: _CachedFile) -> _CachedFile:
+        sessions = (self._runs[run].session for run in cached.file.run_ids if run in self._runs)
+        session_ids = tuple(dict.fromkeys(session for session in sessions if session))
+        return cached._replace(file=msgspec.structs.replace(cached.file, session_ids=session_ids))
 
     def _summary(self, checkpoint: Checkpoint, revs: Mapping[str, Revision]) -> CheckpointSummary:
         run = checkpoint.run
-        paths = [before.path for before in checkpoint.files]
+        paths = [file.path for file in checkpoint.files]
         return CheckpointSummary(
             checkpoint_id=checkpoint.id,
             session_id=checkpoint.session,
             job_id=run,
             created_at=checkpoint.created,
             title=checkpoint.title,
-            files=tuple(self._runs_of(path, revs.get(path)).get(run) or _none(path) for path in paths),
+            files=tuple(self._runs_of(path, revs.get(path)).get(run) or _no_hunks(path) for path in paths),
         )
 
     def _runs_of(self, path: str, revision: Revision | None) -> Mapping[str, FileCounts]:
         if revision is None:
             return {}
-        known, waiting = self._settled.get(path), self._waiting.get(path)
-        for read in (known, waiting[1] if waiting else None):
-            if read is not None and read.revision == revision:
-                return read.runs
-        self._settled[path] = self._read(path, revision)
-        return self._settled[path].runs
+        _, pending = self._pending.get(path, (None, None))
+        for cached in (self._decided.get(path), pending):
+            if cached is not None and cached.revision == revision:
+                return cached.runs
+        self._decided[path] = self._read(path, revision)
+        return self._decided[path].runs
 
 
 def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCounts]) -> PendingRun:
@@ -187,14 +156,14 @@ def _pending_run(run: str, checkpoint: Checkpoint | None, files: Sequence[FileCo
     )
 
 
-def _none(path: str) -> FileCounts:
+def _no_hunks(path: str) -> FileCounts:
     return FileCounts(file_path=path, pending=0, accepted=0, rejected=0, applied=0)
 
 
 def _counts(review: FileReview) -> dict[str, FileCounts]:
-    """What has become of the hunks of each run in a file."""
+    """The hunks of each run in a file, by state."""
     states = Counter((run, hunk.state) for hunk in review.hunks for run in runs_of(hunk))
-    applied = Counter(one.run for one in review.applied)
+    applied = Counter(hunk.run for hunk in review.applied)
     return {
         run: FileCounts(
             file_path=review.path,
@@ -207,23 +176,25 @@ def _counts(review: FileReview) -> dict[str, FileCounts]:
     }
 
 
-def _with_moves(read: Sequence[_OverviewCache]) -> list[PendingFile]:
-    """The files, a deleted and a new one with the same content paired, where no third one has it."""
-    gone: dict[str, list[str]] = {}
-    made: dict[str, list[str]] = {}
-    for each in read:
-        if each.file.kind != "file":
+def _with_moves(files: Sequence[_CachedFile]) -> list[PendingFile]:
+    """The files; a deleted and a created one with the same content are a move if no third file has that content."""
+    deleted: dict[str, list[str]] = {}
+    created: dict[str, list[str]] = {}
+    for cached in files:
+        if cached.file.kind != "file":
             continue
-        if each.file.change == "deleted":
-            gone.setdefault(each.file.base_file_hash, []).append(each.file.file_path)
-        elif each.file.change == "created":
-            made.setdefault(each.after, []).append(each.file.file_path)
-    pairs = [(gone[content], made[content]) for content in gone.keys() & made.keys() - {EMPTY}]
-    to = {old[0]: new[0] for old, new in pairs if len(old) == len(new) == 1}
-    back = {new: old for old, new in to.items()}
+        if cached.file.change == "deleted":
+            deleted.setdefault(cached.file.base_file_hash, []).append(cached.file.file_path)
+        elif cached.file.change == "created":
+            created.setdefault(cached.after, []).append(cached.file.file_path)
+    pairs = [(deleted[content], created[content]) for content in deleted.keys() & created.keys() - {EMPTY}]
+    targets = {old[0]: new[0] for old, new in pairs if len(old) == len(new) == 1}
+    sources = {new: old for old, new in targets.items()}
     return [
-        msgspec.structs.replace(file, moved_from=back.get(file.file_path), moved_to=to.get(file.file_path))
-        for file in (each.file for each in read)
+        msgspec.structs.replace(
+            file, moved_from=sources.get(file.file_path), moved_to=targets.get(file.file_path)
+        )
+        for file in (cached.file for cached in files)
     ]
 
 
@@ -233,7 +204,7 @@ def _mode(lines: Lines) -> str | None:
 
 
 def _pending_file(review: FileReview) -> PendingFile:
-    """Without the sessions, of which a review knows nothing."""
+    """Without the sessions, which a review does not know."""
     hunks = [hunk for hunk in review.hunks if hunk.is_shown]
     runs = (run for hunk in hunks for run in runs_of(hunk))
     before, after = review.base, buffer(review)

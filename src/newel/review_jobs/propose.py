@@ -1,4 +1,4 @@
-"""A model's edits become hunks of the ledger: those of one call all, or none of them."""
+"""Turns a model's edits into hunks of the ledger: those of one call all, or none of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from newel.tools.review import ProposedEdit
 
 
 class ProposalOutcome(NamedTuple):
-    """What one call came to; its entries in the ledger are not told in the job's journal yet."""
+    """The result of one call, whose ledger entries are not in the job's journal yet."""
 
     edits: list[ProposedEdit]
     entries: list[HistoryEntry]
@@ -40,135 +40,133 @@ class ProposalOutcome(NamedTuple):
 
 
 class Proposer:
-    """The edits of one job."""
+    """Proposes the edits of one job."""
 
-    def __init__(self, bench: ReviewDependencies, journal: JobJournal, staged: OverlayWorkspace) -> None:
+    def __init__(
+        self, dependencies: ReviewDependencies, journal: JobJournal, overlay: OverlayWorkspace
+    ) -> None:
         self._journal = journal
-        self._ledger = bench.ledger
-        self._saver = bench.saver
-        self._checkpoints = bench.checkpoints
-        self._staged = staged
-        self._size = bench.limits.hunks
+        self._ledger = dependencies.ledger
+        self._saver = dependencies.saver
+        self._checkpoints = dependencies.checkpoints
+        self._overlay = overlay
+        self._size = dependencies.limits.hunks
         self._lock = anyio.Lock()
         self.call = ""
-        """The id of the call under way; its tool runs beside no other."""
+        """The id of the running call; its tool never runs concurrently."""
         self.outcomes: dict[str, ProposalOutcome | None] = {}
-        """What came of the calls that reached this job's files, by their ids: None of one that was refused."""
+        """The outcomes of well-formed calls, by id; None for one that did not fit the files."""
 
     async def propose(self, edits: Sequence[ProposedEdit]) -> str:
-        """Put edits into the ledger; returns words for the model. Raises ``ReviewError``, and then nothing has changed."""
+        """Add edits to the ledger and return the tool's result. Raises ``ReviewError``; then nothing has changed."""
         async with self._lock:
             try:
-                proposed = await self._propose(edits)
+                outcome = await self._propose(edits)
             except (Conflict, Contested, StaleRevision) as error:
                 self.outcomes[self.call] = None
-                await self._journal.append(await self._conflict(edits, str(error)))
+                await self._journal.append(await self._conflict_event(edits, str(error)))
                 raise
             except Exception:
                 self.outcomes[self.call] = None
                 raise
-            self.outcomes[self.call] = proposed
-        files = ", ".join(proposed.base_file_hashes)
+            self.outcomes[self.call] = outcome
+        files = ", ".join(outcome.base_file_hashes)
         return (
-            f"Proposed {pluralize(len(edits), 'edit')} of {files}. They are shown to the user for review. "
-            "Line numbers have moved: read a file again before you propose more changes of it."
+            f"Proposed {pluralize(len(edits), 'edit')} of {files} for the user to review. "
+            "Line numbers have changed: read a file again before you propose more edits of it."
         )
 
     async def _propose(self, edits: Sequence[ProposedEdit]) -> ProposalOutcome:
         by_path: dict[str, list[ProposedEdit]] = {}
-        for each in edits:
-            by_path.setdefault(await checked_path(self._staged, each.file_path), []).append(each)
-        reviews = {path: await self._checked(path, mine) for path, mine in by_path.items()}
+        for edit in edits:
+            by_path.setdefault(await checked_path(self._overlay, edit.file_path), []).append(edit)
+        reviews = {path: await self._validate(path, own) for path, own in by_path.items()}
         checkpoint = self._journal.state.checkpoint_id
         entries: list[HistoryEntry] = []
         try:
-            for path, mine in by_path.items():
+            for path, own in by_path.items():
                 if checkpoint is not None:
                     await self._checkpoints.touch(checkpoint, path, as_known=True)
-                entries += await anyio.to_thread.run_sync(
-                    self._put, path, mine, reviews[path].rev, abandon_on_cancel=False
-                )
-        except ReviewError:  # another window was quicker with one of the files
-            await anyio.to_thread.run_sync(self._take_back, entries)
+                entries += await anyio.to_thread.run_sync(self._add, path, own, reviews[path].rev)
+        except ReviewError:  # one of the files has changed since it was validated
+            await anyio.to_thread.run_sync(self._withdraw, entries)
             raise
         for path in by_path:
-            self._staged.forget(path)
+            self._overlay.mark_stale(path)
         return ProposalOutcome(
             list(edits), entries, {path: text_hash(review.base) for path, review in reviews.items()}
         )
 
-    async def _checked(self, path: str, edits: Sequence[ProposedEdit]) -> FileReview:
-        """The file as it is now, once it is sure that the edits fit it."""
-        as_seen = await self._staged.is_as_seen(path)
+    async def _validate(self, path: str, edits: Sequence[ProposedEdit]) -> FileReview:
+        """The file's current review, if the edits fit it."""
+        is_as_read = await self._overlay.is_as_read(path)
         review = await self._saver.refresh(path)
-        if not as_seen and any(each.expected_hash is None for each in edits):
-            self._staged.forget(path)
+        if not is_as_read and any(edit.expected_hash is None for edit in edits):
+            self._overlay.mark_stale(path)
             raise Conflict(
-                f"{path} has changed since it was read in this job. Read it anew and propose edits of what it says now."
+                f"{path} has changed since this job read it. Read it again and base the edits on its current content."
             )
         propose(review, edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
         return review
 
-    def _put(self, path: str, edits: Sequence[ProposedEdit], rev: int) -> list[HistoryEntry]:
+    def _add(self, path: str, edits: Sequence[ProposedEdit], rev: int) -> list[HistoryEntry]:
         make = partial(propose, edits=edits, run=self._journal.job, new_id=new_hunk_id, size=self._size)
-        made = self._ledger.change(path, "propose", make, rev=rev, run=self._journal.job).entry
-        return [made] if made is not None else []
+        entry = self._ledger.change(path, "propose", make, rev=rev, run=self._journal.job).entry
+        return [entry] if entry is not None else []
 
-    async def take_back(self) -> bool:
-        """Take back what stands in the ledger and not in the job's journal: the process died, or the job was put aside, in
-        the midst of a call. False if that cannot be, as somebody has worked on it since; then what came of it is unknown.
+    async def withdraw_unrecorded(self) -> bool:
+        """Undo proposals that the ledger has and the job's journal lacks: the process died, or the job was suspended, during
+        a call. False if one cannot be undone because the file has changed since; its outcome is unknown then.
         """
-        return await anyio.to_thread.run_sync(self._take_back_untold)
+        return await anyio.to_thread.run_sync(self._withdraw_unrecorded)
 
-    def _take_back_untold(self) -> bool:
-        mine = self._ledger.entries(run=self._journal.job)
-        untold = [
-            each for each in mine if each.kind == "propose" and each.id not in self._journal.state.entries
-        ]
-        return self._take_back(untold)
+    def _withdraw_unrecorded(self) -> bool:
+        recorded = self._journal.state.entries
+        entries = self._ledger.entries(run=self._journal.job)
+        return self._withdraw(
+            [entry for entry in entries if entry.kind == "propose" and entry.id not in recorded]
+        )
 
-    def _take_back(self, entries: Sequence[HistoryEntry]) -> bool:
-        whole = True
-        for each in reversed(entries):
-            history = self._ledger.entries(path=each.path)
-            undone = {one.of for one in history if one.kind == "undo"}
-            if each.id in undone:
+    def _withdraw(self, entries: Sequence[HistoryEntry]) -> bool:
+        is_complete = True
+        for entry in reversed(entries):
+            history = self._ledger.entries(path=entry.path)
+            if any(later.kind == "undo" and later.of == entry.id for later in history):
                 continue
             try:
-                if history[-1].id != each.id:
-                    whole = False
+                if history[-1].id != entry.id:
+                    is_complete = False
                 else:
-                    self._ledger.undo(each.path, rev=each.rev)
+                    self._ledger.undo(entry.path, rev=entry.rev)
             except (NothingToUndo, StaleRevision):
-                whole = False
-        return whole
+                is_complete = False
+        return is_complete
 
-    async def _conflict(self, edits: Sequence[ProposedEdit], words: str) -> JobEvent:
-        paths = sorted({each.file_path for each in edits})
+    async def _conflict_event(self, edits: Sequence[ProposedEdit], message: str) -> JobEvent:
+        paths = sorted({edit.file_path for edit in edits})
         reviews = [await anyio.to_thread.run_sync(self._ledger.get, path) for path in paths]
         return event(
             "conflict.detected",
-            message=words,
-            edit_ids=[each.edit_id for each in edits],
+            message=message,
+            edit_ids=[edit.edit_id for edit in edits],
             base_file_hashes={review.path: text_hash(review.base) for review in reviews},
         )
 
 
-def told(proposed: ProposalOutcome) -> JobEvent:
-    """The event that says what a call proposed."""
+def proposed_event(outcome: ProposalOutcome) -> JobEvent:
     return event(
         "edits.proposed",
-        edits=[msgspec.to_builtins(each) for each in proposed.edits],
-        entries=[each.id for each in proposed.entries],
-        base_file_hashes=proposed.base_file_hashes,
+        edits=msgspec.to_builtins(outcome.edits),
+        entries=[entry.id for entry in outcome.entries],
+        base_file_hashes=outcome.base_file_hashes,
     )
 
 
 def reviews_of(ledger: Ledger, run: str, paths: Sequence[str]) -> list[FileReview]:
-    """The files in which a run has hunks, open or saved, among ``paths``."""
+    """The files of ``paths`` with hunks of a run, open or saved."""
     reviews = [ledger.get(path) for path in paths]
     return [
         review
         for review in reviews
-        if any(is_of(hunk, run) for hunk in review.hunks) or any(one.run == run for one in review.applied)
+        if any(is_of(hunk, run) for hunk in review.hunks) or any(hunk.run == run for hunk in review.applied)
     ]

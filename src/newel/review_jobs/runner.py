@@ -1,8 +1,8 @@
-"""A review job carried out: the model reads, asks and proposes, until there is something to review.
+"""Runs a review job: the model reads, asks and proposes until there is something to review.
 
-A job that asks the user is put aside, and so is one whose changes await review: nothing of it stays in memory. Whoever
-carries on begins where the journal ends. A call that had not come to its end then is made again: what only reads does no
-harm, a question finds its answer in the journal, and a proposal that the journal does not know of is taken back first.
+A job that asks the user is suspended, and so is one whose changes await review: nothing of it stays in memory. It resumes
+at the end of its journal. A call that was interrupted is made again: reading has no effects, a question finds its answer
+in the journal, and a proposal that the journal lacks is withdrawn first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEnd
 from newel.agent.loop import run
 from newel.agent.messages import (
     AppMessage,
@@ -26,7 +25,7 @@ from newel.agent.messages import (
     open_calls,
 )
 from newel.agent.ports import AllowAll, Limits, RunConfig
-from newel.concurrency import task_group
+from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.guarded import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
@@ -36,6 +35,7 @@ from newel.review_jobs.event_recorder import PROPOSE, JobEventRecorder
 from newel.review_jobs.job_state import JobState
 from newel.review_jobs.journal import JobJournal, event
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
+from newel.review_jobs.presenters import TITLE_LENGTH
 from newel.review_jobs.prompts import NO_CHANGES, system_prompt, task
 from newel.review_jobs.propose import Proposer, reviews_of
 from newel.review_jobs.schemas import ChatEntry
@@ -44,28 +44,32 @@ from newel.text.sanitize import plain_line
 from newel.tools.review import project_tools
 from newel.workspace.port import Workspace
 
-_TITLE = 80
+
+class JobSuspended(NewelError):
+    """The job waits for the user. The loop is cancelled before the model could see this."""
 
 
-async def carry_out(bench: ReviewDependencies, journal: JobJournal, chat: Sequence[ChatEntry]) -> JobOutcome:
-    """Carry out a job whose lease the journal has, or what an earlier process left of it. ``chat`` is what was said in the
-    session before.
-    """
-    return await _ReviewJobRun(bench, journal, chat).run()
+async def run_job(
+    dependencies: ReviewDependencies, journal: JobJournal, chat: Sequence[ChatEntry]
+) -> JobOutcome:
+    """Start or resume the job whose lease the journal holds. ``chat`` is the session's earlier conversation."""
+    return await _ReviewJobRun(dependencies, journal, chat).run()
 
 
 class _ReviewJobRun:
-    def __init__(self, bench: ReviewDependencies, journal: JobJournal, chat: Sequence[ChatEntry]) -> None:
-        self.bench = bench
+    def __init__(
+        self, dependencies: ReviewDependencies, journal: JobJournal, chat: Sequence[ChatEntry]
+    ) -> None:
+        self.dependencies = dependencies
         self.journal = journal
         self.chat = chat
-        self.staged = OverlayWorkspace(bench.workspace, bench.ledger)
-        self.opened: Workspace = self.staged
-        if bench.places is not None:
-            self.opened = GuardedWorkspace(self.staged, bench.places, strict=True)  # a job waits for no yes
-        self.proposer = Proposer(bench, journal, self.staged)
-        self.scope = anyio.CancelScope(shield=True)  # the one who waits for the loop cancels it, see `answer`
-        self.recorder = JobEventRecorder(journal, self.proposer, bench.limits, self.scope.cancel)
+        self.overlay = OverlayWorkspace(dependencies.workspace, dependencies.ledger)
+        self.workspace: Workspace = self.overlay
+        if dependencies.secret_paths is not None:  # strict: nobody is there to approve access
+            self.workspace = GuardedWorkspace(self.overlay, dependencies.secret_paths, strict=True)
+        self.proposer = Proposer(dependencies, journal, self.overlay)
+        self.scope = anyio.CancelScope(shield=True)  # cancelled by the recorder alone, see `answer`
+        self.recorder = JobEventRecorder(journal, self.proposer, dependencies.limits, self.scope.cancel)
 
     async def run(self) -> JobOutcome:
         state = self.journal.state
@@ -73,98 +77,91 @@ class _ReviewJobRun:
             return outcome_of(state)
         try:
             if state.checkpoint_id is None:
-                await self.begin()
-            said = await self.journal.messages()
-            is_whole = await self.proposer.take_back()
+                await self.start()
+            messages = await self.journal.messages()
+            is_complete = await self.proposer.withdraw_unrecorded()
             failure = ""
-            if not said or not is_settled(said):
-                failure = await self.answer(said, self.config(said, is_whole=is_whole))
+            if not messages or not is_settled(messages):
+                failure = await self.answer(messages, self.config(messages, is_complete=is_complete))
         except (LeaseLost, JobCancelled, EngineError):
             raise
         except NewelError as error:
             failure = str(error)
-        if not await self.proposer.take_back():
-            failure = failure or "What came of the last proposal is unknown."
+        if not await self.proposer.withdraw_unrecorded():
+            failure = failure or "The outcome of the last proposal is unknown."
         if state.status == "waiting_for_user":
             return outcome_of(state)
-        return await self.end(failure)
+        return await self.finish(failure)
 
-    async def begin(self) -> None:
-        params, job = self.journal.params, self.journal.job
-        checkpoint = await self.bench.checkpoints.begin(
-            job, session=params.session, title=plain_line(params.instruction, _TITLE)
+    async def start(self) -> None:
+        params, job, model = self.journal.params, self.journal.job, self.dependencies.config.model
+        checkpoint = await self.dependencies.checkpoints.begin(
+            job, session=params.session, title=plain_line(params.instruction, TITLE_LENGTH)
         )
-        started = event(
-            "job.started",
-            session_id=params.session,
-            instruction=plain_line(params.instruction, 10 * _TITLE),
-            context_rows=len(params.context_rows),
-            max_tool_calls=params.max_tool_calls,
-            model=self.bench.config.model.id,
-            provider=self.bench.config.model.provider,
-            rerun_of=params.rerun_of or None,
+        await self.journal.append(
+            event(
+                "job.started",
+                session_id=params.session,
+                instruction=plain_line(params.instruction, 10 * TITLE_LENGTH),
+                context_rows=len(params.context_rows),
+                max_tool_calls=params.max_tool_calls,
+                model=model.id,
+                provider=model.provider,
+                rerun_of=params.rerun_of or None,
+            ),
+            event("checkpoint.created", checkpoint_id=checkpoint.id, session_id=params.session, job_id=job),
         )
-        made = event("checkpoint.created", checkpoint_id=checkpoint.id, session_id=params.session, job_id=job)
-        await self.journal.append(started, made)
 
-    def config(self, said: list[AppMessage], *, is_whole: bool) -> RunConfig:
+    def config(self, messages: list[AppMessage], *, is_complete: bool) -> RunConfig:
+        """``is_complete``: the ledger has no proposal left whose outcome is unknown."""
         params = self.journal.params
-        used = sum(isinstance(message, ToolResultMessage) for message in said)
-        left_open = {call.id for call in open_calls(said) if is_whole or call.name != PROPOSE}
+        used = sum(isinstance(message, ToolResultMessage) for message in messages)
+        repeatable = {call.id for call in open_calls(messages) if is_complete or call.name != PROPOSE}
         return msgspec.structs.replace(
-            self.bench.config,
-            policy=AllowAll(),  # the tools read and propose: what changes a file is the user's decision
+            self.dependencies.config,
+            policy=AllowAll(),  # the tools only read and propose; the user decides on every change
             system_prompt=system_prompt(params.max_tool_calls),
             tools=project_tools(
-                self.opened,
-                self.bench.limits.tools,
+                self.workspace,
+                self.dependencies.limits.tools,
                 ask=self.ask,
                 propose=self.proposer.propose,
-                staged=self.staged.staged_paths,
+                staged=self.overlay.overlaid_paths,
             ),
             limits=Limits(max_tool_calls=max(params.max_tool_calls - used, 0)),
-            never_begun=left_open,
+            never_begun=repeatable,
         )
 
-    async def answer(self, said: list[AppMessage], config: RunConfig) -> str:
-        """Let the loop run to its end, or until it is put aside; returns words if it failed. When the worker goes, the
-        loop's closing words are not kept, as the run is not over.
+    async def answer(self, messages: list[AppMessage], config: RunConfig) -> str:
+        """Run the loop until it ends or is suspended, and return why it failed, if it did.
+
+        A cancelled worker closes the recorder before the loop is cancelled: the closing events of the loop, which complete
+        its open calls, must not be recorded, as the run resumes later.
         """
         params = self.journal.params
         prompts: list[AppMessage] = []
-        if not said:
+        if not messages:
             prompts = [UserMessage(content=task(params.instruction, params.context_rows, params.changed))]
-        ended: list[AgentEnd] = []
-        failed: list[Exception] = []
-        done = anyio.Event()
-
-        async def go() -> None:
+        history = [*_history(self.chat), *messages]
+        failure = ""
+        async with background_tasks(self.close_when_cancelled):
             with self.scope:
-                try:
-                    history = [*_history(self.chat), *said]
-                    provider = self.bench.provider
-                    ended.append(
-                        await run(history, prompts, provider=provider, config=config, emit=self.recorder)
-                    )
-                except Exception as error:  # noqa: BLE001 — raised below, outside the task group
-                    failed.append(error)
-            done.set()
+                end = await run(
+                    history, prompts, provider=self.dependencies.provider, config=config, emit=self.recorder
+                )
+                failure = "" if end.reason == "done" else end.message
+            if self.recorder.is_closed:
+                failure = self.recorder.failure
+        return failure
 
-        async with task_group() as tasks:
-            tasks.start_soon(go)
-            try:
-                await done.wait()
-            except anyio.get_cancelled_exc_class():
-                self.recorder.close()
-                raise
-        if self.recorder.is_closed:
-            return self.recorder.failure
-        if failed:
-            raise failed[0]
-        return "" if not ended or ended[0].reason == "done" else ended[0].message
+    async def close_when_cancelled(self) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.recorder.close()
 
     async def ask(self, question: str) -> str:
-        """The answer to a question; a job whose question is not answered yet is put aside."""
+        """The answer to a question. A job without an answer is suspended."""
         state = self.journal.state
         if state.question is not None and state.question.question == question and state.answer is not None:
             return state.answer
@@ -172,16 +169,15 @@ class _ReviewJobRun:
             event("clarification.requested", question_id=f"q_{new_id()[:16]}", question=question)
         )
         self.recorder.close()
-        await anyio.sleep_forever()
-        raise AssertionError  # the run was put aside
+        raise JobSuspended(question)
 
-    async def end(self, failure: str) -> JobOutcome:
-        """Say what came of it. What was proposed before a failure is there to be reviewed."""
+    async def finish(self, failure: str) -> JobOutcome:
+        """Record the result. Proposals that were made before a failure are reviewed, too."""
         journal = self.journal
-        if self.bench.traces is not None and (complaint := self.bench.traces.complaint()):
+        if self.dependencies.traces is not None and (complaint := self.dependencies.traces.complaint()):
             await journal.append(event("trace.failed", message=complaint))
         reviews = await anyio.to_thread.run_sync(
-            reviews_of, self.bench.ledger, journal.job, list(journal.state.hashes)
+            reviews_of, self.dependencies.ledger, journal.job, list(journal.state.hashes)
         )
         if reviews:
             files = [
@@ -202,7 +198,7 @@ class _ReviewJobRun:
 
 
 def outcome_of(state: JobState) -> JobOutcome:
-    """How a worker leaves a job that has come to this."""
+    """How the worker releases a job in this state."""
     match state.status:
         case "completed":
             return JobOutcome(state="done")
@@ -215,7 +211,7 @@ def outcome_of(state: JobState) -> JobOutcome:
 
 
 def _history(chat: Sequence[ChatEntry]) -> list[AppMessage]:
-    """What was said in the session before, as the model is told."""
+    """The session's earlier conversation for the model."""
     return [
         UserMessage(content=entry.text)
         if entry.role == "user"

@@ -1,4 +1,4 @@
-"""What goes over the wire between a desk and its clients, as it stands in the JSON."""
+"""Requests and responses of the review API; the structs are the JSON."""
 
 from __future__ import annotations
 
@@ -18,28 +18,42 @@ SessionStatus = Literal["active", "archived"]
 RollbackMode = Literal["hard_all", "scoped_selected"]
 FileKind = Literal["text", "binary", "too_large", "absent", "directory", "special"]
 EntryState = Literal["none", "pending", "accepted", "conflict"]
+FileAction = Literal[
+    "accept",
+    "reject",
+    "reopen",
+    "peel",
+    "accept_all_file",
+    "reject_all_file",
+    "edit",
+    "undo",
+    "redo",
+    "save",
+    "rollback",
+]
+"""The ``action`` of ``review.updated``."""
 
 Name = Annotated[str, Meta(max_length=4096)]
-"""A path, or an id, that somebody sends."""
+"""A path or id in a request."""
 MAX_IDS = 100_000
-"""Hunks that one request may name."""
+"""Hunks in one request."""
 MAX_FILES = 10_000
-"""Files that one request may name."""
+"""Files in one request."""
 
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what a desk answers with; every field stands in the JSON."""
+    """Base of responses; the JSON contains every field."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of what a client sends. Unknown fields are refused: a misspelt one must not be as if it were left out."""
+    """Base of requests. Unknown fields are refused, so that a misspelt one is not ignored."""
 
 
 # -- requests -----------------------------------------------------------------------------------------
 
 
 class ContextRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that the model is shown with the instruction: a selection or a file, as the user saw it."""
+    """Context for the instruction: a selection or a file, as the user saw it."""
 
     id: Name
     kind: str = "selection"
@@ -61,18 +75,18 @@ class RunRequest(Request, frozen=True):
 
 
 class ClarifyRequest(Request, frozen=True):
-    """An answer to a question. None, or ``no_user_answer``, skips it."""
+    """The answer to a question. None, or ``no_user_answer``, skips the question."""
 
     question_id: Name
     answer: str | None
 
 
 class NoFields(Request, frozen=True):
-    """A body that says nothing, and may be left out."""
+    """An empty body, which may be omitted."""
 
 
 class ApplyRequest(Request, frozen=True):
-    """The hunks of a job that are to be kept. All others of it are rejected."""
+    """The hunks of a job to save. Its other hunks are rejected."""
 
     session_id: Name
     job_id: Name
@@ -80,10 +94,10 @@ class ApplyRequest(Request, frozen=True):
 
 
 class Decision(Request, frozen=True):
-    """``accept``, ``reject``, ``reopen`` and ``peel`` are about ``hunk_id``, or about all of ``hunk_ids`` at once.
-    ``accept_all_file`` is about all hunks of the file that are undecided and no conflict, ``reject_all_file`` about those
-    that are undecided; with ``mine`` also about those in which the user has written. ``mine`` says what becomes of the user's
-    own lines in a hunk that is rejected. ``rev`` is the revision that the decision was made on.
+    """``accept``, ``reject``, ``reopen`` and ``peel`` apply to ``hunk_id``, or to all of ``hunk_ids`` together.
+    ``accept_all_file`` applies to the undecided hunks of the file without conflict, ``reject_all_file`` to the undecided
+    ones; those with edits by the user are included only with ``mine``. ``mine`` decides on the user's own lines in a
+    rejected hunk. ``rev`` is the revision that the user saw.
     """
 
     file_path: Name
@@ -95,15 +109,15 @@ class Decision(Request, frozen=True):
 
 
 class SeenFile(Request, frozen=True):
-    """A file as a window shows it: the hunks that its user has seen."""
+    """A file with the hunks that the user has seen."""
 
     file_path: Name
     hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)]
 
 
 class DecideAll(Request, frozen=True):
-    """``accept`` or ``reject`` what is undecided in files, of the hunks that were seen. Of conflicts none is accepted, and
-    hunks in which the user has written are rejected only if ``mine`` says what becomes of that.
+    """``accept`` or ``reject`` the undecided hunks of files that the user has seen. Conflicts are not accepted; hunks with
+    edits by the user are rejected only if ``mine`` decides on these edits.
     """
 
     action: Literal["accept", "reject"]
@@ -112,7 +126,7 @@ class DecideAll(Request, frozen=True):
 
 
 class Splice(Request, frozen=True):
-    """``new_text`` in place of ``delete_lines`` lines of the buffer from line ``start_line`` on, which counts from 1."""
+    """Replaces ``delete_lines`` lines of the buffer by ``new_text``, starting at line ``start_line``, counted from 1."""
 
     start_line: int
     delete_lines: int
@@ -120,7 +134,7 @@ class Splice(Request, frozen=True):
 
 
 class EditRequest(Request, frozen=True):
-    """What the user typed. All splices count in the buffer of revision ``rev``; they are apart from each other."""
+    """Edits by the user. All splices refer to the buffer at revision ``rev`` and do not overlap."""
 
     file_path: Name
     rev: int
@@ -128,34 +142,34 @@ class EditRequest(Request, frozen=True):
 
 
 class UndoRequest(Request, frozen=True):
-    """The latest change of a file's buffer, which has revision ``rev``, is taken back, or made again."""
+    """Undo, or redo, the latest change of a file's buffer, which is at revision ``rev``."""
 
     file_path: Name
     rev: int
 
 
 class SaveFile(Request, frozen=True):
-    """``rev`` is the revision that was looked at; without one the file is saved as it is reviewed now."""
+    """``rev`` is the revision that the user saw; without it, the current revision is saved."""
 
     file_path: Name
     rev: int | None = None
 
 
 class SaveRequest(Request, frozen=True):
-    """Files to be saved: what is accepted in them, and what the user alone wrote."""
+    """Save the accepted hunks and the user's own edits of files."""
 
     files: Annotated[list[SaveFile], Meta(min_length=1, max_length=MAX_FILES)]
 
 
 class RollbackRequest(Request, frozen=True):
-    """With ``dry_run`` nothing is changed: the answer says what would be, for the user to confirm."""
+    """With ``dry_run`` nothing changes: the response shows what would, for confirmation."""
 
     mode: RollbackMode
     hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
     dry_run: bool = False
 
 
-# -- answers ------------------------------------------------------------------------------------------
+# -- responses ----------------------------------------------------------------------------------------
 
 
 class SessionCreated(Payload, frozen=True):
@@ -170,7 +184,7 @@ class JobStarted(Payload, frozen=True):
 
 
 class ChatEntry(Payload, frozen=True):
-    """Something said in a session. ``tool_calls`` is how many calls the answer took."""
+    """An instruction, or its result. ``tool_calls`` is the number of calls that the job made."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -201,9 +215,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class SessionSummary(Payload, frozen=True):
-    """A session in the list of all. ``title`` is the beginning of its first instruction, ``asking_job_id`` the job that waits
-    for an answer.
-    """
+    """``title`` is the start of the first instruction, ``asking_job_id`` the job that waits for an answer."""
 
     id: str
     status: SessionStatus
@@ -217,7 +229,7 @@ class SessionSummary(Payload, frozen=True):
 
 
 class SessionList(Payload, frozen=True):
-    """The latest first."""
+    """The newest first."""
 
     sessions: tuple[SessionSummary, ...]
 
@@ -229,8 +241,8 @@ class AppliedFile(Payload, frozen=True):
 
 
 class JobView(Payload, frozen=True):
-    """A job as it stands. ``diff_bundle`` is there while it awaits review, and afterwards as far as the ledger knows what became
-    of it; ``question`` while it waits for the user.
+    """A job. ``diff_bundle`` is set while the job awaits review, and afterwards as far as the ledger still has its hunks;
+    ``question`` is set while the job waits for the user.
     """
 
     id: str
@@ -253,7 +265,7 @@ class JobView(Payload, frozen=True):
 
 
 class JobSummary(Payload, frozen=True):
-    """A job in a list. ``instruction`` is its beginning; ``files`` is how many it has proposed changes of."""
+    """A job in a list. ``instruction`` is shortened; ``files`` is the number of files with proposals."""
 
     id: str
     session_id: str
@@ -265,7 +277,7 @@ class JobSummary(Payload, frozen=True):
 
 
 class JobList(Payload, frozen=True):
-    """The latest first. ``more``: there are earlier ones."""
+    """The newest first. ``more``: there are older ones."""
 
     jobs: tuple[JobSummary, ...]
     more: bool
@@ -299,7 +311,7 @@ class Applied(Payload, frozen=True):
 
 
 class SavedFile(Payload, frozen=True):
-    """``saved_hunks`` went into the file, ``left_hunks`` stay under review."""
+    """``saved_hunks`` were written to the file, ``left_hunks`` stay under review."""
 
     file_path: str
     saved_hunks: int
@@ -309,9 +321,9 @@ class SavedFile(Payload, frozen=True):
 
 
 class FileState(FileView, frozen=True):
-    """A file under review as a window shows it: the text of its buffer, if ``kind`` is ``text``, else null. ``absent``: it
-    would not exist. ``binary``: no UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: on the disk there
-    is no file. ``size`` is in bytes, ``base_size`` that of the file on the disk as the ledger knows it, null where there is none.
+    """A file under review. ``content`` is the text of its buffer if ``kind`` is ``text``, else null. ``absent``: the file would
+    not exist. ``binary``: not UTF-8 text. ``too_large``: more than 2 MiB. ``directory``, ``special``: the path on the disk is
+    not a file. ``size`` is in bytes; ``base_size`` is that of the file on the disk as the ledger knows it, or null.
     """
 
     kind: FileKind
@@ -329,13 +341,12 @@ class SavedFiles(Payload, frozen=True):
 
 
 class PendingFile(Payload, frozen=True):
-    """A file with hunks that are to be decided (``pending``), or decided and not saved (``accepted``); ``conflicts`` of them
-    stand on lines that changed. What the user alone wrote is to be decided only where it is a conflict; it and what is accepted
-    are ``unsaved``. ``run_ids`` are the jobs and other runs that they are of, ``session_ids`` the sessions of
-    those: of reviews, of chats, of agents. ``kind``, ``change`` and ``about`` say what becomes of the file if all of that is
-    saved, as in ``BundleFile``; ``is_binary`` whether it is kept as one piece; ``base_mode`` and ``mode`` are its permissions before
-    and after, in octal, null for no file. A file that was deleted and a new one with the same content are one move: ``moved_to``
-    and ``moved_from`` name the other.
+    """A file with undecided (``pending``) or accepted but unsaved hunks (``accepted``); the base of ``conflicts`` of them has
+    changed. The user's own edits need a decision only in a conflict; they and accepted hunks are ``unsaved``. ``run_ids`` are
+    the jobs and other runs of the hunks, ``session_ids`` their sessions: reviews, chats, agents. ``kind``, ``change`` and
+    ``about`` describe the file once all is saved, as in ``BundleFile``; ``is_binary``: it has no lines; ``base_mode`` and
+    ``mode`` are its permissions before and after, in octal, null without a file. A deleted and a created file with the same
+    content are a move: ``moved_to`` and ``moved_from`` name the other.
     """
 
     file_path: str
@@ -359,8 +370,8 @@ class PendingFile(Payload, frozen=True):
 
 
 class PendingRun(Payload, frozen=True):
-    """A run whose hunks wait: a job, or what was done for one prompt of a chat or an agent, which ``title`` begins with.
-    ``session_id`` is that of the review, the chat or the agent. A hunk in which two runs wrote counts for both.
+    """A run with undecided or unsaved hunks: a job, or the answer to one prompt of a chat or agent. ``title`` is the start of
+    the prompt, ``session_id`` the session of the review, chat or agent. A hunk that two runs wrote counts for both.
     """
 
     run_id: str
@@ -373,14 +384,14 @@ class PendingRun(Payload, frozen=True):
 
 
 class PendingFiles(Payload, frozen=True):
-    """``runs`` are those that the hunks of ``files`` are of, the oldest first."""
+    """``runs`` are those of the hunks in ``files``, the oldest first."""
 
     files: tuple[PendingFile, ...]
     runs: tuple[PendingRun, ...]
 
 
 class DecidedFile(Payload, frozen=True):
-    """A file after a decision on all of it: ``hunk_ids`` were decided, ``left`` hunks are undecided."""
+    """``hunk_ids`` were decided, ``left`` hunks are undecided."""
 
     file_path: str
     rev: int
@@ -393,9 +404,9 @@ class DecidedFiles(Payload, frozen=True):
 
 
 class FolderEntry(Payload, frozen=True):
-    """A file or folder. ``waits`` counts the hunks that are not decided or not saved, of a folder those of all files below
-    it, and ``state`` says the least settled of them; what the user alone wrote is as good as ``accepted``. ``size`` is in
-    bytes, None of a folder and of a file that is only proposed. ``ignored``: git ignores it, or it is made anew.
+    """A file or folder. ``waits`` counts undecided or unsaved hunks, including those of all files below a folder. ``state`` is
+    that of the least advanced hunk; the user's own edits count as ``accepted``. ``size`` is in bytes, null for a folder or a
+    file that is only proposed. ``ignored``: git ignores it, or it is a build product.
     """
 
     name: str
@@ -407,14 +418,14 @@ class FolderEntry(Payload, frozen=True):
 
 
 class FileStamp(Payload, frozen=True):
-    """What a file on the disk is known again by, without being read; ``stamp`` is ``none`` where there is none."""
+    """``stamp`` changes with the file on the disk; it is ``none`` if there is no file."""
 
     file_path: str
     stamp: str
 
 
 class FolderView(Payload, frozen=True):
-    """What is in a folder, folders first, by name; ``folder`` is empty for the project's own. ``more``: not all is told."""
+    """The entries of a folder, folders first, by name; ``folder`` is empty for the project's root. ``more``: there are others."""
 
     folder: str
     entries: tuple[FolderEntry, ...]
@@ -422,15 +433,15 @@ class FolderView(Payload, frozen=True):
 
 
 class FoundFiles(Payload, frozen=True):
-    """Files by their paths, the best first."""
+    """Paths, the best match first."""
 
     files: tuple[str, ...]
     more: bool
 
 
 class FileCounts(Payload, frozen=True):
-    """What has become of the hunks of a run in a file: undecided, accepted and not saved, rejected, saved. Those that a later
-    edit wrote over count no more.
+    """The hunks of a run in a file: undecided, accepted but not saved, rejected, saved. Hunks that a later edit replaced are
+    not counted.
     """
 
     file_path: str
@@ -452,14 +463,14 @@ class CheckpointSummary(Payload, frozen=True):
 
 
 class CheckpointList(Payload, frozen=True):
-    """The latest first. ``more``: there are earlier ones."""
+    """The newest first. ``more``: there are older ones."""
 
     checkpoints: tuple[CheckpointSummary, ...]
     more: bool
 
 
 class Diff3View(Payload, frozen=True):
-    """A file three times; None where it is no file, or no text. The patches are unified diffs from ``checkpoint_base``."""
+    """Three versions of a file; null for no file, or no text. The patches are unified diffs from ``checkpoint_base``."""
 
     checkpoint_id: str
     file_path: str
@@ -471,7 +482,7 @@ class Diff3View(Payload, frozen=True):
 
 
 class RollbackFile(Payload, frozen=True):
-    """What a rollback does to a file's buffer."""
+    """The change of a file's buffer by a rollback."""
 
     file_path: str
     patch: str
@@ -479,7 +490,7 @@ class RollbackFile(Payload, frozen=True):
 
 
 class RollbackConflict(Payload, frozen=True):
-    """What it leaves alone, and why; ``hunk_id`` is empty where that is a whole file."""
+    """A hunk, or with an empty ``hunk_id`` a file, that a rollback skips, and why."""
 
     file_path: str
     hunk_id: str
@@ -487,8 +498,8 @@ class RollbackConflict(Payload, frozen=True):
 
 
 class RollbackView(Payload, frozen=True):
-    """A rollback. ``status`` is ``planned`` of one that was only looked at. The buffers have changed, and the files are
-    written with the next save; ``rollback_checkpoint_id`` is how they were before.
+    """A rollback; ``status`` is ``planned`` for a dry run. It changes the buffers; the next save writes the files.
+    ``rollback_checkpoint_id`` is the checkpoint of the state before it.
     """
 
     checkpoint_id: str

@@ -1,4 +1,4 @@
-"""The sessions, kept."""
+"""Sessions, stored in the engine's journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORE: Final = "review_sessions"
 
 
 class Session(Wire, frozen=True, kw_only=True, tag_field="type", tag="session_kept"):
-    """A session, or what has become of it. What was said in it stands with its jobs."""
+    """A session, or its new status. Its jobs hold the conversation."""
 
     id: str
     created_at: str
@@ -32,7 +32,7 @@ _decoder = msgspec.json.Decoder(SessionEntry)
 
 
 class SessionStore:
-    """Sessions in the order in which they were begun. Each method returns when the change is durable."""
+    """Sessions in the order of their creation. A method returns when its change is durable."""
 
     _journal: StateLog[SessionEntry]
 
@@ -41,17 +41,17 @@ class SessionStore:
 
     @classmethod
     async def open(cls, engine: Engine) -> SessionStore:
-        """To be called before a worker takes jobs of this engine. Raises ``EngineError``."""
+        """Call this before a worker claims jobs of the engine. Raises ``EngineError``."""
         store = cls()
         store._journal = await StateLog[SessionEntry].open(
-            engine, _STORE, _decoder.decode, store._fold, what="The reviews"
+            engine, _STORE, _decoder.decode, store._apply, what="The reviews"
         )
         return store
 
     def get(self, session_id: str) -> Session:
         """Raises ``NoSuchSession``."""
         if session_id not in self.sessions:
-            raise NoSuchSession(f"There is no session {session_id}.")
+            raise NoSuchSession(f"Session {session_id} does not exist.")
         return self.sessions[session_id]
 
     async def create(self, session_id: str) -> Session:
@@ -63,14 +63,14 @@ class SessionStore:
         await self._journal.append(msgspec.structs.replace(self.get(session_id), status="archived"))
 
     async def activate(self, session_id: str) -> None:
-        """Nothing happens to one that is active."""
+        """Idempotent. Raises ``NoSuchSession``."""
         if (session := self.get(session_id)).status != "active":
             await self._journal.append(msgspec.structs.replace(session, status="active"))
 
-    async def forget(self, session_id: str) -> None:
+    async def delete(self, session_id: str) -> None:
         await self._journal.append(SessionForgotten(session_id))
 
-    def _fold(self, entry: SessionEntry) -> None:
+    def _apply(self, entry: SessionEntry) -> None:
         if isinstance(entry, Session):
             self.sessions[entry.id] = entry
         else:

@@ -1,10 +1,10 @@
-"""The trace of a job: its journal as a file, kept to be read after the job is forgotten.
+"""The format of traces: a job's journal as a file.
 
-    {"trace":1,"job_id":…,"project":…,"created_at":…,"params":{…}}          what the job was asked for
-    {"cursor":1,"type":"job.started","ts":…,"data":{…}}                     its journal, an entry a line
+    {"trace":1,"job_id":…,"project":…,"created_at":…,"params":{…}}          the header
+    {"cursor":1,"type":"job.started","ts":…,"data":{…}}                     an entry of the journal
 
-The entries are those that clients poll and, as ``message``, all that was said between the job and the model. What looks
-like a key is masked. A trace is derived: the journal is the truth, and brings it up to date.
+The entries are the events that clients poll, and as ``message`` the conversation with the model. Anything that looks like
+a key is masked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,24 +29,24 @@ from newel.text.json import to_json
 VERSION: Final = 1
 SUFFIX: Final = ".jsonl"
 GIVEN_UP: Final = "engine.gave_up"
-"""The type of the line that tells of an engine's verdict, which stands in no journal; its cursor is the one before."""
-MAX_FILE: Final = 256 << 20
-"""Bytes of a file that is read."""
+"""The type of the line for an end that the engine recorded outside the journal; its cursor is the one before."""
+MAX_FILE_BYTES: Final = 256 << 20
+"""The largest file that is read."""
 MAX_DAMAGE: Final = 100
-"""Lines of which it is said what is wrong with them."""
+"""Damaged lines that are reported."""
 
 _STRINGS: Final = rb'(?P<path>"(?:file_path|project)":)?(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+")(?P<name>:)?'
-"""The strings of compact JSON. Names of fields and paths stay as they are: a replay finds things by them."""
+"""The strings of compact JSON. A replay needs field names and paths, so these are not masked."""
 _ESCAPES: Final = r"(\\(?:[bfnrt]|u[0-9A-Fa-f]{4}))"
-"""What stands for a white space or a control character where a string holds JSON itself, as the answers of tools do."""
+"""Escaped white space and control characters in JSON that a string contains, as in the results of tools."""
 
 
 class BadTrace(NewelError):
-    """A file is no trace, or none of this version."""
+    """A file is not a trace, or not of this version."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job was asked for; ``trace`` is the version of the format, ``project`` the folder that the job was about."""
+    """``trace`` is the version of the format, ``project`` the folder that the job worked on."""
 
     trace: int = VERSION
     job_id: str
@@ -65,7 +65,7 @@ class TraceEvent(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """A trace as it was read; ``damage`` names the lines that were left out, and why."""
+    """``damage`` names the lines that were skipped, and why."""
 
     header: Header
     events: tuple[TraceEvent, ...]
@@ -80,34 +80,41 @@ _event = msgspec.json.Decoder(TraceEvent)
 
 
 def read_trace(path: Path) -> Trace:
-    """The trace in a file. Lines that cannot be read are named and left out. Raises ``BadTrace``."""
-    return Trace(read_header(path), *_read_events(path))
+    """The trace in a file, without damaged lines. Raises ``BadTrace``."""
+    return parse_trace(_lines(path), path)
+
+
+def parse_trace(lines: Iterable[bytes], path: Path) -> Trace:
+    """A trace, without damaged lines. ``path`` is for messages. Raises ``BadTrace``."""
+    remaining = iter(lines)
+    return Trace(_parse_header(next(remaining, b""), path), *_parse_events(remaining))
 
 
 def read_header(path: Path) -> Header:
-    """What a trace begins with. Raises ``BadTrace``."""
-    first = next(_lines(path), b"")
+    """The header of the trace in a file. Raises ``BadTrace``."""
+    return _parse_header(next(_lines(path), b""), path)
+
+
+def _parse_header(line: bytes, path: Path) -> Header:
     try:
-        header = _header.decode(first)
+        header = _header.decode(line)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadTrace(
-            f"{path} is no trace of a job: its first line is none that a trace begins with."
-        ) from error
+        raise BadTrace(f"{path} is not the trace of a job: its first line is not a trace header.") from error
     if header.trace != VERSION:
         raise BadTrace(f"{path} is a trace of version {header.trace}; this Newel reads version {VERSION}.")
     return header
 
 
 def replay(trace: Trace) -> JobState:
-    """What the job had come to when its trace ended: the fold of its entries, as of the journal itself."""
+    """The state of the job at the end of the trace, reduced as from the journal itself."""
     state = JobState(created_at=trace.header.created_at)
     for each in trace.events:
-        _fold(state, each)
+        _reduce(state, each)
     return state
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """The traces of a folder, the one written last first."""
+    """The traces of a folder, the last written first."""
     found: list[tuple[int, Path]] = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):  # another process made room
@@ -117,46 +124,44 @@ def trace_files(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def _fold(state: JobState, each: TraceEvent) -> None:
+def _reduce(state: JobState, each: TraceEvent) -> None:
     if each.type == GIVEN_UP:
-        state.give_up(each.ts, str(each.data.get("reason", "")))
+        state.abandon(each.ts, str(each.data.get("reason", "")))
     else:
-        state.fold(each.cursor, each.type, each.ts, each.data)
+        state.reduce(each.cursor, each.type, each.ts, each.data)
 
 
-def _read_events(path: Path) -> tuple[tuple[TraceEvent, ...], tuple[str, ...]]:
+def _parse_events(lines: Iterable[bytes]) -> tuple[tuple[TraceEvent, ...], tuple[str, ...]]:
     events: list[TraceEvent] = []
     damage: list[str] = []
     state = JobState(created_at="")
-    for number, line in enumerate(_lines(path), 1):
-        if number == 1:
-            continue
+    for number, line in enumerate(lines, 2):  # the header is line 1
         try:
             each = _event.decode(line)
             _check_cursor(each, state.seq)
-            _fold(state, each)
+            _reduce(state, each)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if len(damage) < MAX_DAMAGE:
-                damage.append(f"line {number}: {_words(error, line)}")
+                damage.append(f"line {number}: {_describe(error, line)}")
         else:
             events.append(each)
     return tuple(events), tuple(damage)
 
 
 def _check_cursor(each: TraceEvent, before: int) -> None:
-    """Each entry stands once, and in its place. Raises ``ValueError``."""
+    """Raises ``ValueError`` for an entry that is repeated or out of order."""
     if each.cursor <= before and each.type != GIVEN_UP:
-        raise ValueError(f"entry {each.cursor} stands behind entry {before}")
+        raise ValueError(f"entry {each.cursor} follows entry {before}")
 
 
-def _words(error: Exception, line: bytes) -> str:
+def _describe(error: Exception, line: bytes) -> str:
     if not line.endswith(b"\n"):
         return "it is cut off"
     match error:
         case KeyError():
-            return f"it lacks {error}"
+            return f"{error} is missing"
         case RecursionError():
-            return "it is nested too deep"
+            return "it is nested too deeply"
         case _:
             return str(error)
 
@@ -166,8 +171,8 @@ def _lines(path: Path) -> Iterator[bytes]:
     try:
         if not path.is_file():
             raise BadTrace(f"There is no trace {path}.")
-        if path.stat().st_size > MAX_FILE:
-            raise BadTrace(f"{path} has more than {MAX_FILE >> 20} MiB: it is not read.")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise BadTrace(f"{path} has more than {MAX_FILE_BYTES >> 20} MiB, which is the limit.")
         with path.open("rb") as file:
             yield from file
     except OSError as error:
@@ -184,7 +189,7 @@ def header_line(job: Job, project: str, secrets: Sequence[str]) -> bytes:
 
 
 def event_line(cursor: int, entry: bytes, secrets: Sequence[str]) -> bytes:
-    """``entry`` is compact JSON as it stands in the journal."""
+    """``entry`` is compact JSON from the journal."""
     return b'{"cursor":%d,' % cursor + without_keys(entry, secrets)[1:] + b"\n"
 
 
@@ -195,7 +200,7 @@ def given_up_line(cursor: int, job: Job) -> bytes:
 
 
 def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
-    """Compact JSON with what is secret, and what looks like a key, masked in its strings."""
+    """Compact JSON with ``secrets``, and anything that looks like a key, masked in its strings."""
 
     def mask(found: re.Match[bytes]) -> bytes:
         if found["path"] or found["name"]:
@@ -205,7 +210,7 @@ def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
         for secret in secrets:
             if len(secret) >= SHORTEST_SECRET:
                 inert = inert.replace(secret, mask_secret(secret))
-        # A key begins where a word does, also behind an escape, whose letter is no part of the word.
+        # A key starts a word. Split at escapes: in "\\nsk-…" the n is no part of the word.
         pieces = re.split(_ESCAPES, inert)
         inert = "".join(re.sub(KEY, lambda key: mask_secret(key[0]), piece) for piece in pieces)
         return found[0] if inert == string else to_json(inert)

@@ -65,7 +65,7 @@ class ChatQueue:
     async def hold(self) -> None:
         """Send none of the pending messages until they are released, in this process or a later one."""
         pending = [job.id for job, params in await self.jobs() if params.message is not None]
-        await self._engine.set_aside(pending, HELD)
+        await self._engine.suspend(pending, HELD)
 
     async def release(self, message: str | None = None) -> list[str]:
         """Queue a held message, or all of them, again; returns their runs."""

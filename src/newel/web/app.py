@@ -113,7 +113,8 @@ def create_app(
     if open_review is not None:
         from newel.web.api import review
 
-        app.include_router(review.agent_routes(open_review, closing))
+        app.state.review, app.state.closing = open_review, closing
+        app.include_router(review.router)
         kinds += review.KINDS
     server = new_id()
 

@@ -45,6 +45,14 @@ def failed(status: int, code: str, message: str) -> Json:
     return Json(Failed(Failure(code, message)), status_code=status)
 
 
+class Refused(HTTPException):
+    """A refusal with a code of its own."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, message)
+        self.code = code
+
+
 async def read_body(request: Request, kind: type[T]) -> T:
     """The body as a struct. Raises ``HTTPException`` 422."""
     try:
@@ -63,7 +71,8 @@ def handle_failures(app: FastAPI) -> None:
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 — registered for these
-        answer = failed(error.status_code, CODES.get(error.status_code, "refused"), str(error.detail))
+        code = error.code if isinstance(error, Refused) else CODES.get(error.status_code, "refused")
+        answer = failed(error.status_code, code, str(error.detail))
         answer.headers.update(error.headers or {})
         return answer
 

@@ -238,12 +238,10 @@ class Workbench:
         handlers: dict[str, Handler] = {TURN: self._run_turn, CONTRACT: self._run_contract}
         async with task_group() as tasks:
             if self._open_review is not None:
-                from newel.review_jobs.ledger_watch import watch
-
                 self._review = await self._open_review()
                 handlers |= self._review.handlers
                 self._review_opened.set()
-                tasks.start_soon(watch, self._review, self.notify_reviewed)
+                tasks.start_soon(self._review.watch, self.notify_reviewed)
                 tasks.start_soon(self._watch_model)
             if self._monitor is not None:
                 tasks.start_soon(

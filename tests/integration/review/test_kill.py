@@ -10,7 +10,7 @@ import pytest
 from anyio.streams.text import TextReceiveStream
 
 from newel.providers.scripted import ScriptedProvider
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
 from tests.review_place import Place, hunks, says
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.providers.scripted import ScriptedProvider
 from tests.review_place import Place, calls, proposes, replace
 
@@ -58,5 +58,5 @@ async def test_a_killed_process_leaves_a_job_that_the_next_one_finishes(tmp_path
         assert (view.status, view.summary) == ("awaiting_review", "Done after all.")
         assert (await at.types(job.id)).count("edits.proposed") == 1
         (hunk,) = hunks(view).values()
-        await at.desk.apply(view.session_id, view.id, [hunk.hunk_id])
+        await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id])
         assert at.read("a.md") == "one\nzwei\n"

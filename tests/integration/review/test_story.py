@@ -11,7 +11,7 @@ import pytest
 
 from newel.providers.scripted import ScriptedProvider
 from newel.review.model.file_review import Conflict
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.schemas import (
     ContextRow,
     Decision,
@@ -70,38 +70,40 @@ class Story:
 
     async def decide(self, path: str, number: int, action: Any, job: JobView) -> Any:
         hunk = hunks(job)[f"{path}/{number}"].hunk_id
-        rev = (await self.desk.file(path)).rev
+        rev = (await self.desk.files.state(path)).rev
         return await self.step(
-            self.desk.decide(Decision(file_path=path, rev=rev, action=action, hunk_id=hunk))
+            self.desk.decisions.decide(Decision(file_path=path, rev=rev, action=action, hunk_id=hunk))
         )
 
     async def propose(self) -> JobView:
         """From the context row to a proposal over three files."""
-        session = await self.step(self.desk.create_session())
+        session = await self.step(self.desk.sessions.create())
         row = ContextRow(id="ctx_1", file_path="notes.md", start_line=4, end_line=4, content="second\n")
         started = await self.step(
-            self.desk.run(
+            self.desk.jobs.run(
                 RunRequest(session_id=session.session_id, instruction="In capitals", context_rows=[row])
             )
         )
         asked = await self.at.settled(started.job_id)
         assert asked.question is not None
-        await self.step(self.desk.clarify(asked.id, asked.question.question_id, "Yes, all of it"))
+        await self.step(self.desk.jobs.clarify(asked.id, asked.question.question_id, "Yes, all of it"))
         return await self.at.settled(asked.id)
 
     async def review(self, job: JobView) -> JobView:
         """A user's edit beside the proposal, one hunk rejected, two accepted, and one decision undone."""
-        rev = (await self.desk.file("notes.md")).rev
+        rev = (await self.desk.files.state("notes.md")).rev
         splice = Splice(start_line=5, delete_lines=1, new_text="third, by me\n")
-        await self.step(self.desk.edit(EditRequest(file_path="notes.md", rev=rev, splices=[splice])))
-        job = await self.desk.job(job.id)
+        await self.step(
+            self.desk.decisions.edit(EditRequest(file_path="notes.md", rev=rev, splices=[splice]))
+        )
+        job = await self.desk.jobs.get(job.id)
         await self.decide("notes.md", 0, "reject", job)
         await self.decide("notes.md", 1, "accept", job)
         await self.decide("new/made.md", 0, "accept", job)
         await self.decide("plan.md", 0, "reject", job)
-        rev = (await self.desk.file("plan.md")).rev
-        await self.step(self.desk.undo("plan.md", rev))
-        return await self.desk.job(job.id)
+        rev = (await self.desk.files.state("plan.md")).rev
+        await self.step(self.desk.decisions.undo("plan.md", rev))
+        return await self.desk.jobs.get(job.id)
 
 
 async def tell(at: Place, between: Callable[[], Awaitable[None]]) -> dict[str, Any]:
@@ -122,39 +124,39 @@ async def tell(at: Place, between: Callable[[], Awaitable[None]]) -> dict[str, A
     }
     assert (at.read("notes.md"), at.read("plan.md")) == (NOTES, PLAN)
     accepted = [shown[name].hunk_id for name in ("notes.md/1", "notes.md/2", "new/made.md/0")]
-    await story.step(story.desk.apply(job.session_id, job.id, accepted))
+    await story.step(story.desk.jobs.apply(job.session_id, job.id, accepted))
     saved = "# Notes\n\nfirst\nSECOND\nthird, by me\n"
     assert (at.read("notes.md"), at.read("plan.md"), at.read("new/made.md")) == (saved, PLAN, "made\n")
 
     second = await story.step(
-        story.desk.run(RunRequest(session_id=job.session_id, instruction="And the first line"))
+        story.desk.jobs.run(RunRequest(session_id=job.session_id, instruction="And the first line"))
     )
     later = await at.settled(second.job_id)
     outside = saved.replace("first\n", "first, changed elsewhere\n")
     (at.root / "notes.md").write_text(outside)
     with pytest.raises(Conflict):
-        await story.desk.apply(later.session_id, later.id, [hunks(later)["notes.md/0"].hunk_id])
+        await story.desk.jobs.apply(later.session_id, later.id, [hunks(later)["notes.md/0"].hunk_id])
     assert at.read("notes.md") == outside
-    again = await at.settled((await story.step(story.desk.rerun(later.id))).job_id)
+    again = await at.settled((await story.step(story.desk.jobs.rerun(later.id))).job_id)
     assert again.status == "awaiting_review"
-    await story.step(story.desk.apply(again.session_id, again.id, [hunks(again)["notes.md/0"].hunk_id]))
+    await story.step(story.desk.jobs.apply(again.session_id, again.id, [hunks(again)["notes.md/0"].hunk_id]))
     final = outside.replace("first, changed elsewhere\n", "FIRST anew\n")
     assert at.read("notes.md") == final
 
     assert job.checkpoint_id is not None
-    point = await story.desk.checkpoint(job.checkpoint_id)
+    point = await story.desk.checkpoints.get(job.checkpoint_id)
     assert set(point.affected_files) == {"notes.md", "plan.md", "new/made.md"}
     hard = RollbackRequest(mode="hard_all")
-    back = await story.step(story.desk.rollback(job.checkpoint_id, hard))
+    back = await story.step(story.desk.checkpoints.roll_back(job.checkpoint_id, hard))
     assert at.read("notes.md") == final  # only the buffers changed
-    await story.step(story.desk.save(list(point.affected_files)))
+    await story.step(story.desk.decisions.save(list(point.affected_files)))
     assert (at.read("notes.md"), at.read("plan.md")) == (NOTES, PLAN)
     assert not (at.root / "new/made.md").exists()
-    await story.step(story.desk.rollback(back.rollback_checkpoint_id, hard))
-    await story.step(story.desk.save(list(point.affected_files)))
+    await story.step(story.desk.checkpoints.roll_back(back.rollback_checkpoint_id, hard))
+    await story.step(story.desk.decisions.save(list(point.affected_files)))
     assert (at.read("notes.md"), at.read("plan.md"), at.read("new/made.md")) == (final, PLAN, "made\n")
-    types = [event.type for event in (await story.desk.events(job.id)).events]
-    return {"types": types, "status": (await story.desk.job(job.id)).status}
+    types = [event.type for event in (await story.desk.jobs.events(job.id)).events]
+    return {"types": types, "status": (await story.desk.jobs.get(job.id)).status}
 
 
 def script() -> ScriptedProvider:

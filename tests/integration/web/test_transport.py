@@ -118,6 +118,6 @@ async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
 async def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
     async with house(tmp_path, Echo()) as server:
         relay = ModelProxy(server.url, TOKEN)
-        with pytest.raises(ProviderError, match="no model to ask"):
+        with pytest.raises(ProviderError, match="has no model"):
             await relay.complete(REQUEST, nothing)
         await relay.aclose()

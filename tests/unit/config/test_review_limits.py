@@ -11,7 +11,7 @@ import pytest
 from newel.agent.errors import ConfigError
 from newel.app.review_limits import COPY, HUNKS, copy_limits, review_limits
 from newel.config.settings import Flags, ReviewFile, ReviewSettings, Settings, load_settings
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
 
 NAMES = ReviewSettings.__struct_fields__
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "review.md").read_text()

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
-from newel.jobs.reader import MAX_READ
+from newel.jobs.reader import MAX_READ_BYTES
 from newel.jobs.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.anyio
@@ -88,12 +88,12 @@ async def test_no_more_is_claimed_than_there_is_room_for_and_only_of_the_queues_
 async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
     lease = await running(engine)
     await engine.append(lease, [b"1"], expect_seq=0)
-    with pytest.raises(LeaseLost, match="has 1 events, not 0"):
+    with pytest.raises(LeaseLost, match="has 1 events instead of 0"):
         await engine.append(lease, [b"other"], expect_seq=0)
     await engine.finish(lease, JobOutcome(state="retry"))
     (again,) = await engine.claim(1, "w")
     assert (again.attempt, again.seq) == (2, 1)
-    with pytest.raises(LeaseLost, match="no longer"):
+    with pytest.raises(LeaseLost, match="taken over"):
         await engine.append(lease, [b"other"], expect_seq=1)
     with pytest.raises(LeaseLost):
         await engine.finish(lease, DONE)
@@ -221,13 +221,13 @@ async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a
     engine: SqliteEngine,
 ) -> None:
     lease = await running(engine)
-    assert not await engine.released(lease.job, wait=0.05)
+    assert not await engine.wait_for_release(lease.job, wait=0.05)
     heard: list[bool] = []
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
 
             async def wait() -> None:
-                heard.append(await engine.released(lease.job, wait=20))
+                heard.append(await engine.wait_for_release(lease.job, wait=20))
 
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
@@ -236,8 +236,8 @@ async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a
             assert heard == []
             await engine.finish(lease, JobOutcome(state="waiting"))
     assert heard == [True]
-    assert await engine.released(lease.job, wait=0)
-    assert await engine.released("none", wait=0)
+    assert await engine.wait_for_release(lease.job, wait=0)
+    assert await engine.wait_for_release("none", wait=0)
 
 
 async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_the_end(
@@ -297,7 +297,7 @@ async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> No
 async def test_a_page_is_bounded_by_number_and_by_size(engine: SqliteEngine) -> None:
     """A reader of a run with large pictures must not fill the memory."""
     lease = await running(engine)
-    big = b"x" * (MAX_READ // 2)
+    big = b"x" * (MAX_READ_BYTES // 2)
     await engine.append(lease, [big] * 5, expect_seq=0)
     assert len(await engine.read(lease.job)) == 3
     assert len(await engine.read(lease.job, 3)) == 2

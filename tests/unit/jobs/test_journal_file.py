@@ -124,7 +124,7 @@ async def test_nobody_else_can_read_what_was_said(tmp_path: Path) -> None:
 async def test_a_folder_has_one_owner_who_says_where_it_is(tmp_path: Path) -> None:
     """Two servers would answer the same message twice."""
     async with open_engine(tmp_path) as engine:
-        assert "kept by this process (since 2" in await refused(tmp_path)
+        assert "in use by this process (since 2" in await refused(tmp_path)
         engine.leave_note("http://127.0.0.1:8101")
         program = "import anyio, sys; from pathlib import Path; from newel.jobs.sqlite import open_engine\n"
         program += "async def main():\n    async with open_engine(Path(sys.argv[1])): pass\nanyio.run(main)"

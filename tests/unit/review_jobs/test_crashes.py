@@ -17,8 +17,8 @@ from newel.review.model.file_lines import lines_of, text_hash
 from newel.review.model.file_review import Conflict
 from newel.review.model.proposal import propose
 from newel.review.store.ledger import PlannedWrite, SaveIntent
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal, event
-from newel.review_jobs.limits import ReviewLimits
 from newel.review_jobs.schemas import RunRequest
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, proposes, replace, said_to, says
@@ -54,8 +54,8 @@ async def test_a_job_that_was_cut_off_goes_on_where_its_journal_ends(tmp_path: P
         says("Done."),
     )
     async with place.open() as desk:
-        session = await desk.create_session()
-        job = await desk.run(RunRequest(session_id=session.session_id, instruction="Translate"))
+        session = await desk.sessions.create()
+        job = await desk.jobs.run(RunRequest(session_id=session.session_id, instruction="Translate"))
         await asked.wait()
     async with place.open():
         view = await place.settled(job.job_id)
@@ -73,7 +73,7 @@ async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_pat
     async with place.open() as desk:
         view = await place.start()
         # What a process leaves that dies after the ledger's change and before the journal's.
-        await desk.files.read("a.md")
+        await desk.files.refresh("a.md")
         ids = count()
         edit = ProposedEdit(
             edit_id="e", file_path="a.md", operation="insert", start_line=1, new_text="zero\n"
@@ -82,10 +82,10 @@ async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_pat
         place.ledger.change("a.md", "propose", make, run=view.id)
     async with place.open() as desk:
         assert view.question is not None
-        await desk.clarify(view.id, view.question.question_id, "Yes")
+        await desk.jobs.clarify(view.id, view.question.question_id, "Yes")
         view = await place.settled(view.id)
         assert view.status == "awaiting_review"
-        assert (await desk.file("a.md")).content == f"zero\n{TEXT}"
+        assert (await desk.files.state("a.md")).content == f"zero\n{TEXT}"
 
 
 async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Pa
         await journal.annotate(
             event("clarification.received", question_id=asked, answer="yes", skipped=False)
         )
-        assert (await desk.job(view.id)).status == "waiting_for_user"
+        assert (await desk.jobs.get(view.id)).status == "waiting_for_user"
     async with place.open():
         assert (await place.settled(view.id)).summary == "True"
 
@@ -131,9 +131,9 @@ async def test_an_application_that_was_cut_off_is_finished_at_the_next_start(
             place.ledger.begin_saving(SaveIntent(id="i", files=tuple(saving)))
             place.write(a="one\nzwei\nthree\n")
     async with place.open() as desk:
-        assert (await desk.job(view.id)).status == "completed"
+        assert (await desk.jobs.get(view.id)).status == "completed"
         assert (place.read("a.md"), place.read("b.md")) == ("one\nzwei\nthree\n", "eins\ntwo\nthree\n")
-        applied = await desk.apply(view.session_id, view.id, ids)
+        applied = await desk.jobs.apply(view.session_id, view.id, ids)
         assert [file.applied_hunks for file in applied.applied_files] == [1, 1]
     async with place.open():
         assert (await place.types(view.id)).count("apply.completed") == 1
@@ -149,7 +149,7 @@ async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_pa
         await journal.annotate(event("apply.started", accepted_hunk_ids=ids))
         place.write(a="one\n2\nthree\n")
     async with place.open() as desk:
-        now = await desk.job(view.id)
+        now = await desk.jobs.get(view.id)
         assert now.status == "awaiting_review"
         assert [hunk.conflict for hunk in hunks(now).values()] == [True]
         assert place.read("a.md") == "one\n2\nthree\n"
@@ -159,15 +159,15 @@ async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_pa
 async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: Path) -> None:
     place = at(tmp_path)
     async with place.open(working=False) as desk:
-        session = await desk.create_session()
-        job = await desk.run(RunRequest(session_id=session.session_id, instruction="Translate"))
-        assert (await desk.job(job.job_id)).status == "queued"
+        session = await desk.sessions.create()
+        job = await desk.jobs.run(RunRequest(session_id=session.session_id, instruction="Translate"))
+        assert (await desk.jobs.get(job.job_id)).status == "queued"
         (lease,) = await place.engine.claim(1, "w")
         await place.engine.finish(lease, JobOutcome(state="failed", reason="the disk was full"))
-        view = await desk.job(job.job_id)
+        view = await desk.jobs.get(job.job_id)
         assert (view.status, view.error) == ("failed", "the disk was full")
     async with place.open() as desk:
-        view = await desk.job(job.job_id)
+        view = await desk.jobs.get(job.job_id)
         assert (view.status, view.error) == ("failed", "the disk was full")
 
 
@@ -186,8 +186,8 @@ async def test_a_hunk_that_was_applied_and_then_deleted_from_outside_is_not_said
         first = await place.start()
         second = await place.start()
         (hunk,) = hunks(second).values()  # both have written in it
-        await desk.apply(first.session_id, first.id, [hunk.hunk_id])
+        await desk.jobs.apply(first.session_id, first.id, [hunk.hunk_id])
         (place.root / "c.md").unlink()
         with pytest.raises(Conflict):
-            await desk.apply(second.session_id, second.id, [hunk.hunk_id])
-        assert (await desk.job(second.id)).status == "awaiting_review"
+            await desk.jobs.apply(second.session_id, second.id, [hunk.hunk_id])
+        assert (await desk.jobs.get(second.id)).status == "awaiting_review"

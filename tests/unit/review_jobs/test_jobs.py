@@ -11,10 +11,10 @@ from newel.agent.messages import AssistantMessage, ToolResultMessage
 from newel.agent.ports import ModelRequest
 from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import QuestionClosed, WrongState
 from newel.review_jobs.event_recorder import JobEventRecorder
 from newel.review_jobs.journal import JobJournal
-from newel.review_jobs.limits import ReviewLimits
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer
 from newel.review_jobs.schemas import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
@@ -59,17 +59,17 @@ async def test_only_accepted_hunks_are_written_and_the_same_request_twice_writes
         at.write(a=TEXT)
         view = await at.start()
         wanted = [hunks(view)["a.md/1"].hunk_id]
-        first = await at.desk.apply(view.session_id, view.id, wanted)
+        first = await at.desk.jobs.apply(view.session_id, view.id, wanted)
         assert at.read("a.md") == TEXT.replace("line 20\n", "zwanzig\n")
         assert first.status == "completed"
         (file,) = first.applied_files
         assert (file.file_path, file.applied_hunks, file.rejected_hunks) == ("a.md", 1, 1)
         at.write(a="mine\n")
-        assert await at.desk.apply(view.session_id, view.id, wanted) == first
+        assert await at.desk.jobs.apply(view.session_id, view.id, wanted) == first
         assert at.read("a.md") == "mine\n"
         with pytest.raises(WrongState):
-            await at.desk.apply(view.session_id, view.id, [])
-        assert (await at.desk.job(view.id)).status == "completed"
+            await at.desk.jobs.apply(view.session_id, view.id, [])
+        assert (await at.desk.jobs.get(view.id)).status == "completed"
 
 
 async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path: Path) -> None:
@@ -77,9 +77,9 @@ async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path
         at.write(a=TEXT)
         view = await at.start()
         with pytest.raises(UnknownHunk):
-            await at.desk.apply(view.session_id, view.id, ["h_none"])
+            await at.desk.jobs.apply(view.session_id, view.id, ["h_none"])
         assert at.read("a.md") == TEXT
-        assert (await at.desk.job(view.id)).diff_bundle == view.diff_bundle
+        assert (await at.desk.jobs.get(view.id)).diff_bundle == view.diff_bundle
 
 
 async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Path) -> None:
@@ -97,15 +97,17 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
         assert view.question.question == "Terse or detailed?"
         question = view.question.question_id
     async with at.open():  # another process
-        assert (await at.desk.job(view.id)).question == view.question
+        assert (await at.desk.jobs.get(view.id)).question == view.question
         with pytest.raises(QuestionClosed):
-            await at.desk.clarify(view.id, "q_0", "Short, please")
-        await at.desk.clarify(view.id, question, "Short, please")
+            await at.desk.jobs.clarify(view.id, "q_0", "Short, please")
+        await at.desk.jobs.clarify(view.id, question, "Short, please")
         done = await at.settled(view.id)
         assert (done.status, done.summary, done.question) == ("completed", "terse it is", None)
         assert "clarification.received" in await at.types(view.id)
         with pytest.raises(QuestionClosed):
-            await at.desk.clarify(view.id, question, "Long, please")
+            await at.desk.jobs.clarify(view.id, question, "Long, please")
+        await at.desk.jobs.clarify(view.id, question, "Short, please")  # the same answer, sent again
+        assert (await at.types(view.id)).count("clarification.received") == 1
 
 
 async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
     async with place(tmp_path, *script) as at:
         view = await at.start()
         assert view.question is not None
-        await at.desk.clarify(view.id, view.question.question_id, None)
+        await at.desk.jobs.clarify(view.id, view.question.question_id, None)
         assert (await at.settled(view.id)).summary == "skipped"
 
 
@@ -127,7 +129,7 @@ async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: 
         for n in range(14):
             assert view.question is not None
             assert view.question.question == f"Number {n}?"
-            await at.desk.clarify(view.id, view.question.question_id, "yes")
+            await at.desk.jobs.clarify(view.id, view.question.question_id, "yes")
             view = await at.settled(view.id)
         assert (view.status, view.summary) == ("completed", "Enough.")
 
@@ -139,7 +141,7 @@ async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries
         view = await at.start()
         assert view.status == "failed"
         assert view.error is not None
-        assert "6 times" in view.error
+        assert "6 malformed" in view.error
         assert "operation" in view.error
         assert (await at.types(view.id)).count("tool.call.completed") == 6
 
@@ -165,7 +167,7 @@ async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path
         at.write(a=TEXT)
         view = await at.start()
         assert view.status == "awaiting_review"
-        event = (await at.desk.events(view.id)).events[-1]
+        event = (await at.desk.jobs.events(view.id)).events[-1]
         assert "script" in event.data["incomplete"]
 
 
@@ -173,8 +175,8 @@ async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_p
     async with place(tmp_path, proposes(replace("a.md", 3, "drei\nund mehr\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
-        file = await at.desk.file("a.md")
-        mine = await at.desk.edit(
+        file = await at.desk.files.state("a.md")
+        mine = await at.desk.decisions.edit(
             EditRequest(
                 file_path="a.md",
                 rev=file.rev,
@@ -182,20 +184,20 @@ async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_p
             )
         )
         with pytest.raises(NeedsChoice):
-            await at.desk.apply(view.session_id, view.id, [])
+            await at.desk.jobs.apply(view.session_id, view.id, [])
         hunk = mine.hunks[0]
         assert hunk.mine
         assert hunk.own_lines == ((4, 4),)
         with pytest.raises(StaleRevision):
-            await at.desk.decide(
+            await at.desk.decisions.decide(
                 Decision(file_path="a.md", rev=file.rev, action="accept", hunk_id=hunk.hunk_id)
             )
-        peeled = await at.desk.decide(
+        peeled = await at.desk.decisions.decide(
             Decision(file_path="a.md", rev=mine.rev, action="reject", hunk_id=hunk.hunk_id, mine="peel")
         )
         assert "und mehr\n" in str(peeled.content)
         assert "ich\n" not in str(peeled.content)
-        await at.desk.apply(view.session_id, view.id, [peeled.hunks[0].hunk_id])
+        await at.desk.jobs.apply(view.session_id, view.id, [peeled.hunks[0].hunk_id])
         assert at.read("a.md") == TEXT.replace("line 3\n", "drei\nund mehr\n")
 
 
@@ -214,20 +216,20 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         at.write(a=outside)
         ids = [hunk.hunk_id for hunk in shown.values()]
         with pytest.raises(Conflict):
-            await at.desk.apply(view.session_id, view.id, ids)
+            await at.desk.jobs.apply(view.session_id, view.id, ids)
         assert (at.read("a.md"), at.read("b.md")) == (outside, TEXT)
         assert (await at.types(view.id))[-1] == "conflict.detected"
-        now = hunks(await at.desk.job(view.id))
+        now = hunks(await at.desk.jobs.get(view.id))
         assert [hunk.conflict for hunk in now.values()] == [True, False, False]
         with pytest.raises(StaleRevision):  # that hunk was no conflict when it was shown
-            await at.desk.apply(view.session_id, view.id, ids)
+            await at.desk.jobs.apply(view.session_id, view.id, ids)
         with pytest.raises(Conflict):  # it takes a decision on the hunk itself
-            await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in now.values()])
-        again = await at.settled((await at.desk.rerun(view.id)).job_id)
+            await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id for hunk in now.values()])
+        again = await at.settled((await at.desk.jobs.rerun(view.id)).job_id)
         assert again.rerun_of == view.id
         assert isinstance(at.provider, ScriptedProvider)
         assert "-line 3\\n+third\\n" in said_to(at.provider.requests[-1])
-        await at.desk.apply(view.session_id, view.id, ids[1:])
+        await at.desk.jobs.apply(view.session_id, view.id, ids[1:])
         assert at.read("a.md") == outside.replace("line 20\n", "zwanzig\n")
         assert at.read("b.md") == TEXT.replace("line 1\n", "eins\n")
 
@@ -252,7 +254,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_pat
         at.write(a=TEXT)
         view = await at.start()
         assert "conflict.detected" in await at.types(view.id)
-        file = await at.desk.file("a.md")
+        file = await at.desk.files.state("a.md")
         assert file.content == "new first line\n" + TEXT.replace("line 3\n", "drei\n")
 
 
@@ -264,7 +266,7 @@ async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) 
         first = await at.start("What is it?")
         assert first.status == "completed"
         second = await at.start("Change it", first.session_id, context_rows=[row])
-        session = await at.desk.session(first.session_id)
+        session = await at.desk.sessions.get(first.session_id)
         assert [entry.text for entry in session.chat] == [
             "What is it?",
             "It is a list.",
@@ -286,8 +288,8 @@ async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path
     at = Place(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
     async with at.open(working=False) as desk:
         at.write(a=TEXT)
-        session = (await desk.create_session()).session_id
-        started = await desk.run(RunRequest(session_id=session, instruction="Do it"))
+        session = (await desk.sessions.create()).session_id
+        started = await desk.jobs.run(RunRequest(session_id=session, instruction="Do it"))
         (lease,) = await at.engine.claim(1, "w")
         journal = await JobJournal.open(at.engine, started.job_id, limit=100)
         journal.lease = lease
@@ -315,4 +317,4 @@ async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path
         with pytest.raises(Conflict):
             await proposer.propose([edit])
         await recorder(result("wrong 2"))
-        assert "3 times" in recorder.failure
+        assert "3 malformed" in recorder.failure

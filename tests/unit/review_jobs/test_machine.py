@@ -25,9 +25,9 @@ from newel.review.model.file_lines import content_of, text_hash
 from newel.review.model.file_review import FileReview, ReviewError, StaleRevision, buffer, render
 from newel.review.model.history import patched
 from newel.review.model.rebase import kept
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import ReviewServiceError
 from newel.review_jobs.job_state import JobState
-from newel.review_jobs.limits import ReviewLimits
 from newel.review_jobs.schemas import (
     Decision,
     EditRequest,
@@ -82,7 +82,7 @@ class DeskMachine(RuleBasedStateMachine):
         self.put("a.md", first.encode())
         self.put("b.md", second.encode())
         self.open()
-        self.session = self.ask(self.at.desk.create_session).session_id
+        self.session = self.ask(self.at.desk.sessions.create).session_id
 
     def answer(self, request: ModelRequest) -> AssistantMessage:
         mine = self.answers[re.findall(r"Do \d+", said_to(request))[-1]]
@@ -142,12 +142,12 @@ class DeskMachine(RuleBasedStateMachine):
 
     def settled(self, job: str) -> None:
         """Wait for a job, and for those behind it. Behind a question they stay queued."""
-        self.jobs[job] = self.ask(self.at.desk.job, job)
+        self.jobs[job] = self.ask(self.at.desk.jobs.get, job)
         for each, known in list(self.jobs.items()):
             if known.status not in {"queued", "running"}:
                 continue
             if any(other.status == "waiting_for_user" for other in self.jobs.values()):
-                assert self.ask(self.at.desk.job, each).status == "queued"
+                assert self.ask(self.at.desk.jobs.get, each).status == "queued"
             else:
                 self.jobs[each] = self.ask(self.at.settled, each)
 
@@ -156,13 +156,13 @@ class DeskMachine(RuleBasedStateMachine):
     @rule(data=st.data(), question=st.booleans(), names=st.sets(st.sampled_from(NAMES)))
     def run(self, data: Data, question: bool, names: set[str]) -> None:
         for name in names:
-            self.ask(self.at.desk.file, name)
+            self.ask(self.at.desk.files.state, name)
         edits = [self.drawn_edit(data, name) for name in sorted(names)]
         asked = [calls("clarify_user", question="Which?")] if question else []
         instruction = f"Do {len(self.answers)}"
         self.answers[instruction] = deque([*asked, *([proposes(*edits)] if edits else [])])
         request = RunRequest(session_id=self.session, instruction=instruction)
-        job = self.ask(self.at.desk.run, request).job_id
+        job = self.ask(self.at.desk.jobs.run, request).job_id
         self.settled(job)
         if self.jobs[job].status != "queued":
             assert self.jobs[job].status == ("waiting_for_user" if question else self.jobs[job].status)
@@ -173,7 +173,7 @@ class DeskMachine(RuleBasedStateMachine):
         job = self.drawn_job(data, "waiting_for_user")
         question = job.question.question_id if job.question else "q_none"
         with self.may_refuse():
-            self.ask(self.at.desk.clarify, job.id, question, answer)
+            self.ask(self.at.desk.jobs.clarify, job.id, question, answer)
             assert job.status == "waiting_for_user"
         self.settled(job.id)
 
@@ -182,7 +182,7 @@ class DeskMachine(RuleBasedStateMachine):
     def rerun(self, data: Data) -> None:
         job = self.drawn_job(data, "awaiting_review")
         with self.may_refuse(*NAMES):
-            started = self.ask(self.at.desk.rerun, job.id)
+            started = self.ask(self.at.desk.jobs.rerun, job.id)
             self.settled(started.job_id)
 
     @precondition(lambda self: self.jobs)
@@ -193,12 +193,12 @@ class DeskMachine(RuleBasedStateMachine):
         chosen = [hunk.hunk_id for hunk in shown if data.draw(st.booleans())]
         expected = {name: self.with_hunks(name, chosen) for name in NAMES}
         with self.may_refuse(*NAMES):
-            done = self.ask(self.at.desk.apply, self.session, job.id, chosen)
+            done = self.ask(self.at.desk.jobs.apply, self.session, job.id, chosen)
             if job.status == "awaiting_review":
                 for file in done.applied_files:
                     if file.applied_hunks:
                         self.expect(file.file_path, expected[file.file_path])
-            assert self.ask(self.at.desk.apply, self.session, job.id, chosen) == done
+            assert self.ask(self.at.desk.jobs.apply, self.session, job.id, chosen) == done
         self.settled(job.id)
 
     # -- a person -------------------------------------------------------------------------------------
@@ -214,25 +214,27 @@ class DeskMachine(RuleBasedStateMachine):
         ids = [self.drawn_hunk(data, review) for _ in range(data.draw(st.integers(1, 3)))]
         with self.may_refuse(name):
             decision = Decision(file_path=name, rev=review.rev, action=action, hunk_ids=ids, mine=mine)
-            self.ask(self.at.desk.decide, decision)
+            self.ask(self.at.desk.decisions.decide, decision)
 
     @rule(data=st.data(), name=st.sampled_from(NAMES))
     def look_back(self, data: Data, name: str) -> None:
         entries = self.at.ledger.entries(path=name)
         if entries:
             entry = data.draw(st.sampled_from(entries))
-            then = self.ask(self.at.desk.files.at, name, entry.rev)
+            then = self.ask(self.at.desk.files.get, name, entry.rev)
             assert (text_hash(buffer(then)), then.rev) == (entry.hash_after, entry.rev)
 
     @rule(data=st.data(), name=st.sampled_from(NAMES), text=TEXTS)
     def edit(self, data: Data, name: str, text: str) -> None:
-        view = self.ask(self.at.desk.file, name)
+        view = self.ask(self.at.desk.files.state, name)
         lines = (view.content or "").count("\n")
         first = data.draw(st.integers(1, lines + 1))
         cut = data.draw(st.integers(0, lines + 1 - first))
         splices = [Splice(start_line=first, delete_lines=cut, new_text=text)]
         with self.may_refuse(name):
-            done = self.ask(self.at.desk.edit, EditRequest(file_path=name, rev=view.rev, splices=splices))
+            done = self.ask(
+                self.at.desk.decisions.edit, EditRequest(file_path=name, rev=view.rev, splices=splices)
+            )
             typed = (view.content or "").splitlines(keepends=True)
             typed[first - 1 : first - 1 + cut] = text.splitlines(keepends=True)
             assert (done.content or "") == "".join(typed)
@@ -241,7 +243,7 @@ class DeskMachine(RuleBasedStateMachine):
     def undo(self, name: str, redo: bool) -> None:
         desk = self.at.desk
         with self.may_refuse(name):
-            self.ask(desk.redo if redo else desk.undo, name, self.review(name).rev)
+            self.ask(partial(desk.decisions.undo, redo=redo), name, self.review(name).rev)
 
     @rule(data=st.data(), name=st.sampled_from(NAMES))
     def act_on_a_state_that_is_gone(self, data: Data, name: str) -> None:
@@ -251,10 +253,10 @@ class DeskMachine(RuleBasedStateMachine):
         desk = self.at.desk
         splices = [Splice(start_line=1, delete_lines=0, new_text="stale\n")]
         stale: list[Callable[[], Awaitable[Any]]] = [
-            partial(desk.decide, Decision(file_path=name, rev=old, action="accept", hunk_id=hunk)),
-            partial(desk.edit, EditRequest(file_path=name, rev=old, splices=splices)),
-            partial(desk.undo, name, old),
-            partial(desk.redo, name, old),
+            partial(desk.decisions.decide, Decision(file_path=name, rev=old, action="accept", hunk_id=hunk)),
+            partial(desk.decisions.edit, EditRequest(file_path=name, rev=old, splices=splices)),
+            partial(desk.decisions.undo, name, old),
+            partial(desk.decisions.undo, name, old, redo=True),
         ]
         for request in stale:
             try:
@@ -273,7 +275,7 @@ class DeskMachine(RuleBasedStateMachine):
             name: self.with_hunks(name, [one.id for one in kept(self.review(name))]) for name in names
         }
         with self.may_refuse(*names):
-            for done in self.ask(self.at.desk.save, names):
+            for done in self.ask(self.at.desk.decisions.save, names).saved_files:
                 if done.saved_hunks:
                     self.expect(done.file_path, expected[done.file_path])
 
@@ -291,15 +293,15 @@ class DeskMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), scoped=st.booleans())
     def roll_back(self, data: Data, scoped: bool) -> None:
-        points = self.ask(self.at.desk.checkpoints).checkpoints
+        points = self.ask(self.at.desk.overview.checkpoints).checkpoints
         if not points:
             return
-        point = self.ask(self.at.desk.checkpoint, data.draw(st.sampled_from(points)).checkpoint_id)
+        point = self.ask(self.at.desk.checkpoints.get, data.draw(st.sampled_from(points)).checkpoint_id)
         ids = [hunk.hunk_id for file in point.files for hunk in file.hunks]
         chosen = [name for name in ids if data.draw(st.booleans())] if scoped else []
         request = RollbackRequest(mode="scoped_selected" if scoped else "hard_all", hunk_ids=chosen)
         with self.may_refuse(*point.affected_files):
-            self.ask(self.at.desk.rollback, point.checkpoint_id, request)
+            self.ask(self.at.desk.checkpoints.roll_back, point.checkpoint_id, request)
 
     # -- the world ------------------------------------------------------------------------------------
 
@@ -314,7 +316,7 @@ class DeskMachine(RuleBasedStateMachine):
 
     @rule()
     def archive(self) -> None:
-        self.ask(self.at.desk.archive, self.session)
+        self.ask(self.at.desk.sessions.archive, self.session)
 
     # -- what always holds ----------------------------------------------------------------------------
 
@@ -326,15 +328,15 @@ class DeskMachine(RuleBasedStateMachine):
     @invariant()
     def jobs_go_the_ways_that_there_are(self) -> None:
         for job, before in list(self.jobs.items()):
-            now = self.ask(self.at.desk.job, job)
+            now = self.ask(self.at.desk.jobs.get, job)
             assert now.status in LATER[before.status], (before.status, now.status)
             self.jobs[job] = now
-            seen, events = self.events.get(job, []), self.ask(self.at.desk.events, job).events
+            seen, events = self.events.get(job, []), self.ask(self.at.desk.jobs.events, job).events
             assert list(events[: len(seen)]) == seen
             assert all(one.cursor < next_.cursor for one, next_ in pairwise(events))
             state = JobState("")
             for each in events:
-                state.fold(each.cursor, each.type, each.ts, each.data)
+                state.reduce(each.cursor, each.type, each.ts, each.data)
             assert (state.status, state.checkpoint_id) == (now.status, now.checkpoint_id)
             self.events[job] = list(events)
 
@@ -353,7 +355,7 @@ class DeskMachine(RuleBasedStateMachine):
             for each in self.at.ledger.entries(path=name):
                 folded = msgspec.structs.replace(patched(folded, each.forward), rev=each.rev)
             assert folded == self.review(name)
-            view = self.ask(self.at.desk.file, name)
+            view = self.ask(self.at.desk.files.state, name)
             for hunk in view.hunks:
                 rejected = Decision(
                     file_path=name,
@@ -362,11 +364,11 @@ class DeskMachine(RuleBasedStateMachine):
                     hunk_id=hunk.hunk_id,
                     mine="base",
                 )
-                self.ask(self.at.desk.decide, rejected)
+                self.ask(self.at.desk.decisions.decide, rejected)
             assert self.with_hunks(
                 name, [hunk.id for hunk in self.review(name).hunks if hunk.is_shown]
             ) == self.disk.get(name)
-            self.ask(self.at.desk.save, [name])
+            self.ask(self.at.desk.decisions.save, [name])
         self.files_are_as_they_were_asked_to_be()
 
 

@@ -9,8 +9,8 @@ import pytest
 from newel.jobs.engine import JobOutcome, LeaseLost
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.providers.scripted import ScriptedProvider
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob, NoSuchSession, TooMany
-from newel.review_jobs.limits import ReviewLimits
 from newel.review_jobs.schemas import RunRequest
 from tests.review_place import Place, place, proposes, replace, says
 
@@ -27,9 +27,9 @@ async def test_only_what_has_ended_makes_room_for_new_jobs(tmp_path: Path) -> No
         ended = await at.start("1", waiting.session_id)
         last = await at.start("2", waiting.session_id)
         with pytest.raises(NoSuchJob):
-            await at.desk.job(ended.id)
-        assert (await at.desk.job(waiting.id)).status == "awaiting_review"
-        assert (await at.desk.job(last.id)).summary == "1"
+            await at.desk.jobs.get(ended.id)
+        assert (await at.desk.jobs.get(waiting.id)).status == "awaiting_review"
+        assert (await at.desk.jobs.get(last.id)).summary == "1"
 
 
 async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhile(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhi
     script = (says(f"{n}") for n in range(40))
     async with place(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
         at.write(a=TEXT)
-        session = (await at.desk.create_session()).session_id
+        session = (await at.desk.sessions.create()).session_id
         done = [await at.start(f"{n}", session) for n in range(40)]
         assert [(view.status, view.summary) for view in done] == [("completed", f"{n}") for n in range(40)]
 
@@ -52,21 +52,21 @@ async def test_a_session_with_nothing_but_open_reviews_takes_no_more_jobs(tmp_pa
         at.write(a=TEXT)
         view = await at.start()
         with pytest.raises(TooMany):
-            await at.desk.run(RunRequest(session_id=view.session_id, instruction="More"))
-        assert (await at.desk.job(view.id)).status == "awaiting_review"
+            await at.desk.jobs.run(RunRequest(session_id=view.session_id, instruction="More"))
+        assert (await at.desk.jobs.get(view.id)).status == "awaiting_review"
 
 
 async def test_active_sessions_are_kept_and_archived_ones_make_room(tmp_path: Path) -> None:
     async with place(tmp_path, says("1"), limits=ReviewLimits(max_sessions=2)) as at:
         first = await at.start()
-        second = await at.desk.create_session()
+        second = await at.desk.sessions.create()
         with pytest.raises(TooMany):
-            await at.desk.create_session()
-        await at.desk.archive(second.session_id)
-        await at.desk.create_session()
+            await at.desk.sessions.create()
+        await at.desk.sessions.archive(second.session_id)
+        await at.desk.sessions.create()
         with pytest.raises(NoSuchSession):
-            await at.desk.session(second.session_id)
-        assert (await at.desk.session(first.session_id)).last_job_id == first.id
+            await at.desk.sessions.get(second.session_id)
+        assert (await at.desk.sessions.get(first.session_id)).last_job_id == first.id
 
 
 async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_reviews_are_not(
@@ -81,14 +81,14 @@ async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_revie
     later = Place(tmp_path, script, ReviewLimits(completed_ttl_hours=0.0))
     async with later.open():
         with pytest.raises(NoSuchJob):
-            await later.desk.job(ended.id)
-        assert (await later.desk.job(waiting.id)).status == "awaiting_review"
-        await later.desk.archive(ended.session_id)
+            await later.desk.jobs.get(ended.id)
+        assert (await later.desk.jobs.get(waiting.id)).status == "awaiting_review"
+        await later.desk.sessions.archive(ended.session_id)
     async with later.open():
-        await later.desk.apply(ended.session_id, waiting.id, [])
+        await later.desk.jobs.apply(ended.session_id, waiting.id, [])
     async with later.open():
         with pytest.raises(NoSuchSession):
-            await later.desk.session(ended.session_id)
+            await later.desk.sessions.get(ended.session_id)
 
 
 async def test_a_job_whose_journal_is_full_ends_and_says_so(tmp_path: Path) -> None:

@@ -59,12 +59,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         async with place.open() as desk:
             view = await place.start(f"Translate{EVIL}\nline 2")
             assert view.question is not None
-            await desk.clarify(view.id, view.question.question_id, None)
+            await desk.jobs.clarify(view.id, view.question.question_id, None)
             view = await place.settled(view.id)
             place.write(a="one\nTWO\n")
             with pytest.raises(Conflict):
-                await desk.apply(view.session_id, view.id, [each.hunk_id for each in hunks(view).values()])
-            again = await place.settled((await desk.rerun(view.id)).job_id)
+                await desk.jobs.apply(
+                    view.session_id, view.id, [each.hunk_id for each in hunks(view).values()]
+                )
+            again = await place.settled((await desk.jobs.rerun(view.id)).job_id)
             assert again.status == "failed"
             return Made(home, place.root, view.id, again.id)
 

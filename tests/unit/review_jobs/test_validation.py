@@ -11,8 +11,8 @@ import pytest
 
 from newel.agent.errors import NewelError
 from newel.review.model.file_review import Conflict, StaleRevision
-from newel.review_jobs.errors import ReviewServiceError, problem
-from newel.review_jobs.limits import ReviewLimits
+from newel.review_jobs.dependencies import ReviewLimits
+from newel.review_jobs.errors import ReviewServiceError, status_of
 from newel.review_jobs.schemas import (
     ContextRow,
     DecideAll,
@@ -61,42 +61,41 @@ async def test_a_job_that_cannot_be_meant_is_not_begun(
     tmp_path: Path, request_: RunRequest, status: int
 ) -> None:
     async with place(tmp_path, limits=SMALL) as at:
-        session = await at.desk.create_session()
+        session = await at.desk.sessions.create()
         with pytest.raises(NewelError) as error:
-            await at.desk.run(msgspec.structs.replace(request_, session_id=session.session_id))
-        assert problem(error.value)[0] == status
-        assert (await at.desk.session(session.session_id)).last_job_id is None
+            await at.desk.jobs.run(msgspec.structs.replace(request_, session_id=session.session_id))
+        assert status_of(error.value) == status
+        assert (await at.desk.sessions.get(session.session_id)).last_job_id is None
 
 
 async def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None:
     async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
-        other = await at.desk.create_session()
+        other = await at.desk.sessions.create()
         hard = RollbackRequest(mode="hard_all")
         scoped = RollbackRequest(mode="scoped_selected", hunk_ids=["h_0"])
         decision = Decision(file_path="a.md", rev=view_rev(at), action="accept", hunk_id="h_0")
         for asked in (
-            at.desk.session("sess_0"),
-            at.desk.job("0"),
-            at.desk.events("0"),
-            at.desk.clarify("0", "q", "a"),
-            at.desk.run(run(session_id="sess_0")),
-            at.desk.apply("sess_0", view.id, []),
-            at.desk.apply(other.session_id, view.id, []),
-            at.desk.checkpoint("cp_0"),
-            at.desk.rollbacks.diff3("cp_0", "a.md"),
-            at.desk.rollbacks.diff3(str(view.checkpoint_id), "b.md"),
-            at.desk.rollback("cp_0", hard),
-            at.desk.rollback(str(view.checkpoint_id), scoped),
-            at.desk.decide(decision),
+            at.desk.sessions.get("sess_0"),
+            at.desk.jobs.get("0"),
+            at.desk.jobs.events("0"),
+            at.desk.jobs.clarify("0", "q", "a"),
+            at.desk.jobs.run(run(session_id="sess_0")),
+            at.desk.jobs.apply("sess_0", view.id, []),
+            at.desk.jobs.apply(other.session_id, view.id, []),
+            at.desk.checkpoints.get("cp_0"),
+            at.desk.checkpoints.diff3("cp_0", "a.md"),
+            at.desk.checkpoints.diff3(str(view.checkpoint_id), "b.md"),
+            at.desk.checkpoints.roll_back("cp_0", hard),
+            at.desk.checkpoints.roll_back(str(view.checkpoint_id), scoped),
+            at.desk.decisions.decide(decision),
         ):
             with pytest.raises(NewelError) as error:
                 await asked
-            status, body = problem(error.value)
-            assert status == 404, body
-            assert body.message
-        assert (await at.desk.job(view.id)).diff_bundle == view.diff_bundle
+            assert status_of(error.value) == 404, error.value
+            assert str(error.value)
+        assert (await at.desk.jobs.get(view.id)).diff_bundle == view.diff_bundle
 
 
 def view_rev(at: Place) -> int:
@@ -128,11 +127,11 @@ async def test_an_edit_of_lines_that_do_not_exist_changes_nothing(
 ) -> None:
     async with place(tmp_path, limits=SMALL) as at:
         at.write(a=TEXT)
-        before = await at.desk.file("a.md")
+        before = await at.desk.files.state("a.md")
         with pytest.raises(NewelError) as error:
-            await at.desk.edit(EditRequest(file_path="a.md", rev=before.rev, splices=splices))
-        assert problem(error.value)[0] == status
-        assert await at.desk.file("a.md") == before
+            await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=before.rev, splices=splices))
+        assert status_of(error.value) == status
+        assert await at.desk.files.state("a.md") == before
 
 
 @pytest.mark.parametrize("path", ["../a.md", "/etc/passwd", ".git/config", "x/.GIT/y", "a\0", "out/a.md", ""])
@@ -141,17 +140,17 @@ async def test_a_path_out_of_the_project_is_refused_everywhere(tmp_path: Path, p
         (at.root / "out").symlink_to(tmp_path)
         splice = Splice(start_line=1, delete_lines=0, new_text="x\n")
         for asked in (
-            at.desk.file(path),
-            at.desk.change_log(path),
-            at.desk.edit(EditRequest(file_path=path, rev=0, splices=[splice])),
-            at.desk.decide(Decision(file_path=path, rev=0, action="accept_all_file")),
-            at.desk.undo(path, 0),
-            at.desk.save([path]),
-            at.desk.rollbacks.diff3("cp_0", path),
+            at.desk.files.state(path),
+            at.desk.files.change_log(path),
+            at.desk.decisions.edit(EditRequest(file_path=path, rev=0, splices=[splice])),
+            at.desk.decisions.decide(Decision(file_path=path, rev=0, action="accept_all_file")),
+            at.desk.decisions.undo(path, 0),
+            at.desk.decisions.save([path]),
+            at.desk.checkpoints.diff3("cp_0", path),
         ):
             with pytest.raises(NewelError) as error:
                 await asked
-            assert problem(error.value)[0] == 422
+            assert status_of(error.value) == 422
         assert at.ledger.paths() == []
         assert not (tmp_path / "a.md").exists()
 
@@ -164,34 +163,34 @@ async def test_a_misspelt_field_is_no_request() -> None:
 async def test_what_the_user_types_is_undone_and_done_again_on_its_revision(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
         at.write(a="one\r\ntwo\r\n")
-        file = await at.desk.file("a.md")
+        file = await at.desk.files.state("a.md")
         splices = [
             Splice(start_line=1, delete_lines=1, new_text="eins\r\n"),
             Splice(start_line=3, delete_lines=0, new_text="drei"),
         ]
-        typed = await at.desk.edit(EditRequest(file_path="a.md", rev=file.rev, splices=splices))
+        typed = await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=file.rev, splices=splices))
         assert typed.content == "eins\r\ntwo\r\ndrei"
         with pytest.raises(StaleRevision):
-            await at.desk.undo("a.md", file.rev)
-        undone = await at.desk.undo("a.md", typed.rev)
+            await at.desk.decisions.undo("a.md", file.rev)
+        undone = await at.desk.decisions.undo("a.md", typed.rev)
         assert undone.content == "one\r\ntwo\r\n"
-        again = await at.desk.redo("a.md", undone.rev)
+        again = await at.desk.decisions.undo("a.md", undone.rev, redo=True)
         assert again.content == typed.content
-        log = (await at.desk.change_log("a.md")).changes
+        log = (await at.desk.files.change_log("a.md")).changes
         assert [(change.origin, change.status) for change in log][-1] == ("user", "pending")
-        (saved,) = await at.desk.save(["a.md"])
+        (saved,) = (await at.desk.decisions.save(["a.md"])).saved_files
         assert at.read("a.md") == "eins\r\ntwo\r\ndrei"
         assert (saved.saved_hunks, saved.left_hunks) == (2, 0)
 
 
 async def test_a_new_file_that_the_user_types_comes_into_being_with_its_save(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
-        file = await at.desk.file("new.md")
+        file = await at.desk.files.state("new.md")
         assert file.content is None
         splice = Splice(start_line=1, delete_lines=0, new_text="hello\n")
-        await at.desk.edit(EditRequest(file_path="new.md", rev=file.rev, splices=[splice]))
+        await at.desk.decisions.edit(EditRequest(file_path="new.md", rev=file.rev, splices=[splice]))
         assert not (at.root / "new.md").exists()
-        await at.desk.save(["new.md"])
+        await at.desk.decisions.save(["new.md"])
         assert at.read("new.md") == "hello\n"
 
 
@@ -200,17 +199,17 @@ async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path
     async with place(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT, b=TEXT)
         view = await at.start()
-        b = await at.desk.file("b.md")
-        await at.desk.decide(
+        b = await at.desk.files.state("b.md")
+        await at.desk.decisions.decide(
             Decision(file_path="b.md", rev=b.rev, action="reject", hunk_id=hunks(view)["b.md/0"].hunk_id)
         )
-        a = await at.desk.file("a.md")
-        a = await at.desk.decide(Decision(file_path="a.md", rev=a.rev, action="accept_all_file"))
+        a = await at.desk.files.state("a.md")
+        a = await at.desk.decisions.decide(Decision(file_path="a.md", rev=a.rev, action="accept_all_file"))
         assert {hunk.state for hunk in a.hunks} == {"accepted"}
-        assert (await at.desk.job(view.id)).status == "awaiting_review"
-        await at.desk.save(["a.md"])
+        assert (await at.desk.jobs.get(view.id)).status == "awaiting_review"
+        await at.desk.decisions.save(["a.md"])
         assert (at.read("a.md"), at.read("b.md")) == ("eins\ntwo\ndrei\n", TEXT)
-        ended = await at.desk.job(view.id)
+        ended = await at.desk.jobs.get(view.id)
         assert ended.status == "completed"
         assert {file.file_path: file.applied_hunks for file in ended.applied_files or ()} == {
             "a.md": 2,
@@ -222,14 +221,14 @@ async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_de
     async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         await at.start()
-        rev = (await at.desk.file("a.md")).rev
+        rev = (await at.desk.files.state("a.md")).rev
         own = [Splice(start_line=3, delete_lines=1, new_text="mine\n")]
-        await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=own))
-        (file,) = (await at.desk.pending()).files
+        await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=rev, splices=own))
+        (file,) = (await at.desk.overview.pending()).files
         assert (file.pending, file.accepted, file.unsaved) == (1, 0, 1)
         at.write(a=TEXT.replace("three", "theirs"))
-        await at.desk.file("a.md")
-        (file,) = (await at.desk.pending()).files
+        await at.desk.files.state("a.md")
+        (file,) = (await at.desk.overview.pending()).files
         assert (file.pending, file.conflicts, file.unsaved) == (2, 1, 1)
 
 
@@ -242,38 +241,42 @@ async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it
         await at.start()
 
         async def states(name: str = "a.md") -> list[str]:
-            return [hunk.state for hunk in (await at.desk.file(name)).hunks]
+            return [hunk.state for hunk in (await at.desk.files.state(name)).hunks]
 
-        first = await at.desk.file("a.md")
+        first = await at.desk.files.state("a.md")
         ids = [hunk.hunk_id for hunk in first.hunks]
         accept = Decision(file_path="a.md", rev=first.rev, action="accept", hunk_ids=ids[:2])
-        after = await at.desk.decide(accept)
-        again = await at.desk.decide(msgspec.structs.replace(accept, rev=after.rev))
+        after = await at.desk.decisions.decide(accept)
+        again = await at.desk.decisions.decide(msgspec.structs.replace(accept, rev=after.rev))
         assert (again.rev, await states()) == (after.rev, ["accepted", "accepted", "pending"])
-        assert [hunk.state for hunk in (await at.desk.undo("a.md", again.rev)).hunks] == ["pending"] * 3
+        assert [hunk.state for hunk in (await at.desk.decisions.undo("a.md", again.rev)).hunks] == [
+            "pending"
+        ] * 3
         # All of a file leaves the lines of the user's own, and so does all of several.
-        rev = (await at.desk.file("a.md")).rev
+        rev = (await at.desk.files.state("a.md")).rev
         splices = [Splice(start_line=3, delete_lines=1, new_text="LINE 3, by me\n")]
-        typed = await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=splices))
+        typed = await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=rev, splices=splices))
         whole = Decision(file_path="a.md", rev=typed.rev, action="reject_all_file")
-        done = await at.desk.decide(whole)
+        done = await at.desk.decisions.decide(whole)
         assert await states() == ["rejected", "pending", "rejected"]
-        await at.desk.undo("a.md", done.rev)
+        await at.desk.decisions.undo("a.md", done.rev)
         seen = [SeenFile(file_path="a.md", hunk_ids=ids[1:])]
-        seen.append(SeenFile(file_path="b.md", hunk_ids=[(await at.desk.file("b.md")).hunks[0].hunk_id]))
+        seen.append(
+            SeenFile(file_path="b.md", hunk_ids=[(await at.desk.files.state("b.md")).hunks[0].hunk_id])
+        )
         for _ in range(2):
-            (a, b) = (await at.desk.decide_all(DecideAll(action="reject", files=seen))).files
+            (a, b) = (await at.desk.decisions.decide_all(DecideAll(action="reject", files=seen))).files
             assert (a.left, b.left) == (2, 0)
         assert (await states(), await states("b.md")) == (["pending", "pending", "rejected"], ["rejected"])
-        await at.desk.decide_all(DecideAll(action="reject", files=seen, mine="base"))
+        await at.desk.decisions.decide_all(DecideAll(action="reject", files=seen, mine="base"))
         assert await states() == ["pending", "pending", "rejected"]  # the lines typed into it were not seen
         seen[0] = SeenFile(file_path="a.md", hunk_ids=[hunk.hunk_id for hunk in typed.hunks[1:]])
-        await at.desk.decide_all(DecideAll(action="reject", files=seen, mine="base"))
+        await at.desk.decisions.decide_all(DecideAll(action="reject", files=seen, mine="base"))
         assert await states() == ["pending", "rejected", "rejected"]
         # What a window has seen is known as long as the journal is.
-        assert (await at.desk.file("a.md", typed.rev)).content == typed.content
+        assert (await at.desk.files.state("a.md", typed.rev)).content == typed.content
         with pytest.raises(StaleRevision):
-            await at.desk.file("a.md", typed.rev + 100)
+            await at.desk.files.state("a.md", typed.rev + 100)
 
 
 async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what_apply_does(
@@ -292,7 +295,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
         await anyio.run_process(
             [needed("git"), "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode()
         )
-        await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in accepted])
+        await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id for hunk in accepted])
         assert at.read("a.md") == (aside / "a.md").read_text() != text
 
 
@@ -302,23 +305,23 @@ async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_firs
         at.write(a=TEXT)
         view = await at.start()
         ids = [hunk.hunk_id for hunk in hunks(view).values()]
-        await at.desk.apply(view.session_id, view.id, ids)
+        await at.desk.jobs.apply(view.session_id, view.id, ids)
         point = str(view.checkpoint_id)
         ask = RollbackRequest(mode="scoped_selected", hunk_ids=ids[:1], dry_run=True)
-        planned = await at.desk.rollback(point, ask)
+        planned = await at.desk.checkpoints.roll_back(point, ask)
         assert "-eins\n+one\n" in planned.files[0].patch
-        assert (await at.desk.file("a.md")).content == "eins\ntwo\ndrei\n"
+        assert (await at.desk.files.state("a.md")).content == "eins\ntwo\ndrei\n"
         with pytest.raises(ReviewServiceError):
-            await at.desk.rollback(point, RollbackRequest(mode="scoped_selected"))
-        await at.desk.rollback(point, RollbackRequest(mode="scoped_selected", hunk_ids=ids[:1]))
+            await at.desk.checkpoints.roll_back(point, RollbackRequest(mode="scoped_selected"))
+        await at.desk.checkpoints.roll_back(point, RollbackRequest(mode="scoped_selected", hunk_ids=ids[:1]))
         assert at.read("a.md") == "eins\ntwo\ndrei\n"
-        await at.desk.save(["a.md"])
+        await at.desk.decisions.save(["a.md"])
         assert at.read("a.md") == "one\ntwo\ndrei\n"
-        three = await at.desk.rollbacks.diff3(point, "a.md")
+        three = await at.desk.checkpoints.diff3(point, "a.md")
         texts = (three.checkpoint_base, three.agent_proposed, three.current_file)
         assert texts == (TEXT, "eins\ntwo\ndrei\n", "one\ntwo\ndrei\n")
         hunk_states = {
-            hunk.hunk_id: hunk.reverse_patch for hunk in (await at.desk.checkpoint(point)).files[0].hunks
+            hunk.hunk_id: hunk.reverse_patch for hunk in (await at.desk.checkpoints.get(point)).files[0].hunks
         }
         assert "-drei\n+three\n" in hunk_states[ids[1]]
         assert (await at.types(view.id))[-3:-1] == [
@@ -339,10 +342,14 @@ async def test_a_link_put_in_the_place_of_a_file_under_review_is_not_written_thr
         (at.root / "a.md").unlink()
         (at.root / "a.md").symlink_to(outside)
         with pytest.raises(NewelError) as error:
-            await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()])
-        assert problem(error.value)[0] in {409, 422}
+            await at.desk.jobs.apply(
+                view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()]
+            )
+        assert status_of(error.value) in {409, 422}
         assert outside.read_text() == TEXT
         (at.root / "a.md").unlink()
         with pytest.raises(Conflict):
-            await at.desk.apply(view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()])
+            await at.desk.jobs.apply(
+                view.session_id, view.id, [hunk.hunk_id for hunk in hunks(view).values()]
+            )
         assert not (at.root / "a.md").exists()

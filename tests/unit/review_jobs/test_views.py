@@ -38,20 +38,20 @@ async def test_the_log_tells_who_changed_what_and_what_became_of_it(tmp_path: Pa
         at.write(a=TEXT)
         view = await at.start()
         names = hunks(view)
-        rev = (await at.desk.file("a.md")).rev
+        rev = (await at.desk.files.state("a.md")).rev
         typed = Splice(start_line=20, delete_lines=1, new_text="end\n")
-        file = await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=[typed]))
-        await at.desk.decide(
+        file = await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=rev, splices=[typed]))
+        await at.desk.decisions.decide(
             Decision(file_path="a.md", rev=file.rev, action="reject", hunk_id=names["a.md/0"].hunk_id)
         )
-        log = (await at.desk.change_log("a.md")).changes[-3:]
+        log = (await at.desk.files.change_log("a.md")).changes[-3:]
         assert [(each.kind, each.origin, each.status) for each in log] == [
             ("propose", "agent", "rejected"),
             ("propose", "agent", "pending"),
             ("user_edit", "user", "pending"),
         ]
-        await at.desk.apply(view.session_id, view.id, [names["a.md/1"].hunk_id])
-        log = (await at.desk.change_log("a.md")).changes
+        await at.desk.jobs.apply(view.session_id, view.id, [names["a.md/1"].hunk_id])
+        log = (await at.desk.files.change_log("a.md")).changes
         assert next(each.status for each in log if "zwölf" in each.forward_patch) == "applied"
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from newel.agent.ports import Model, Provider
 from newel.jobs.engine import Engine
+from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal
-from newel.review_jobs.limits import ReviewLimits
-from newel.review_jobs.trace_file import Trace, read_trace
-from newel.review_jobs.tracing_engine import TracedEngine, Traces
+from newel.review_jobs.trace_file import Trace
+from newel.review_jobs.traces import Traces, load_trace
+from newel.storage.files import project_folder
 from tests.review_place import Place
 
 
 class TracedPlace(Place):
-    """As ``Place``, with its traces in the folder ``traces``."""
+    """As ``Place``, in a home of Newel's with traces."""
 
     def __init__(
         self,
@@ -27,22 +28,21 @@ class TracedPlace(Place):
     ) -> None:
         super().__init__(folder, provider, limits or ReviewLimits())
         self.folder = folder
+        self.jobs = project_folder(folder / "jobs", str(self.root))
         self.traces = folder / "traces"
         self.model = Model("mock-model", "mock")
         self._secrets = secrets
-        self.traced: Engine
 
     def new_traces(self, engine: Engine) -> Traces:
-        kept = Traces(engine, self.traces, str(self.root), self._secrets)
-        self.traced = TracedEngine(engine, kept)
-        return kept
+        return Traces(engine, self.traces, str(self.root), self._secrets)
 
     def path(self, job: str) -> Path:
         return self.traces / f"{job}.jsonl"
 
-    def trace(self, job: str) -> Trace:
-        return read_trace(self.path(job))
+    async def trace(self, job: str) -> Trace:
+        """As ``newel trace`` shows it."""
+        return await load_trace(self.path(job), self.folder, self._secrets)
 
     async def live(self, job: str) -> JobJournal:
-        """What the journal itself gives."""
-        return await JobJournal.open(self.traced, job, limit=1_000_000)
+        """The journal itself."""
+        return await JobJournal.open(self.engine, job, limit=1_000_000)

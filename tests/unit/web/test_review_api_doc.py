@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import get_args
 
-import anyio
 import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
@@ -18,11 +16,9 @@ from newel.agent.errors import NewelError, StaleFile, WorkspaceError
 from newel.jobs.engine import EngineError
 from newel.review.model.file_review import Conflict, ReviewError
 from newel.review_jobs.errors import ReviewServiceError, status_of
-from newel.review_jobs.file_reviews import Action
 from newel.review_jobs.journal import HIDDEN, EventType
-from newel.review_jobs.schemas import Decision, EditRequest, JobView, RollbackRequest, Splice
-from newel.review_jobs.service import ReviewService
-from newel.web.api.review import agent_routes
+from newel.review_jobs.schemas import Decision, EditRequest, FileAction, JobView, RollbackRequest, Splice
+from newel.web.api.review import router
 from tests.review_place import Place, calls, hunks, place, proposes, replace, says
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,11 +50,8 @@ def test_the_structures_are_what_the_types_say() -> None:
 
 
 def test_the_endpoints_are_those_that_are_served() -> None:
-    def desk() -> AbstractAsyncContextManager[ReviewService]:
-        raise AssertionError  # nothing is asked
-
     app = FastAPI()
-    app.include_router(agent_routes(desk, anyio.Event()))
+    app.include_router(router)
     served = {
         f"{method} {route.path}"
         for route in iter_route_contexts(app.routes)
@@ -77,7 +70,7 @@ def test_links_lead_to_structures_that_are_there() -> None:
 
 def test_the_actions_of_a_review_are_told() -> None:
     words = chapter("Events").partition("The `action` of `review.updated` is ")[2]
-    assert set(re.findall(r"`(\w+)`", words)) == set(get_args(Action))
+    assert set(re.findall(r"`(\w+)`", words)) == set(get_args(FileAction))
 
 
 def test_each_code_stands_under_its_status() -> None:
@@ -135,27 +128,27 @@ async def happened(at: Place) -> dict[str, set[str]]:
     jobs: list[JobView] = [await at.start("Translate")]
     (job,) = jobs
     assert job.question is not None
-    await at.desk.clarify(job.id, job.question.question_id, None)
+    await at.desk.jobs.clarify(job.id, job.question.question_id, None)
     job = await at.settled(job.id)
-    rev = (await at.desk.file("a.md")).rev
+    rev = (await at.desk.files.state("a.md")).rev
     splice = Splice(start_line=2, delete_lines=1, new_text="two, by me\n")
-    await at.desk.edit(EditRequest(file_path="a.md", rev=rev, splices=[splice]))
+    await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=rev, splices=[splice]))
     at.write(a="ONE\ntwo\nthree\n")
-    first = hunks(await at.desk.job(job.id))["a.md/0"].hunk_id
+    first = hunks(await at.desk.jobs.get(job.id))["a.md/0"].hunk_id
     with pytest.raises(Conflict):
-        await at.desk.apply(job.session_id, job.id, [first])
-    again = await at.settled((await at.desk.rerun(job.id)).job_id)
-    await at.desk.apply(again.session_id, again.id, [hunks(again)["a.md/0"].hunk_id])
-    rev = (await at.desk.file("a.md")).rev
-    await at.desk.decide(Decision(file_path="a.md", rev=rev, action="accept_all_file"))
+        await at.desk.jobs.apply(job.session_id, job.id, [first])
+    again = await at.settled((await at.desk.jobs.rerun(job.id)).job_id)
+    await at.desk.jobs.apply(again.session_id, again.id, [hunks(again)["a.md/0"].hunk_id])
+    rev = (await at.desk.files.state("a.md")).rev
+    await at.desk.decisions.decide(Decision(file_path="a.md", rev=rev, action="accept_all_file"))
     assert again.checkpoint_id is not None
-    await at.desk.rollback(again.checkpoint_id, RollbackRequest(mode="hard_all"))
+    await at.desk.checkpoints.roll_back(again.checkpoint_id, RollbackRequest(mode="hard_all"))
     nothing = await at.start("Look")
     assert nothing.status == "completed"
     failed = await at.start("Fail")
     assert failed.status == "failed"
     found: dict[str, set[str]] = {}
     for each in (job, again, nothing, failed):
-        for event in (await at.desk.events(each.id)).events:
+        for event in (await at.desk.jobs.events(each.id)).events:
             found.setdefault(event.type, set()).update(event.data)
     return found

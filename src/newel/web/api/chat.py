@@ -1,4 +1,4 @@
-"""A conversation for those who know no tabs: say something, read what comes of it.
+"""A plain chat without tabs: send a message, stream the answer.
 
 POST /chat {"message": "…"}     →  event: text | tool | error, and at the end event: done
 POST /clear                     →  {"status": "ok"}
@@ -22,13 +22,13 @@ from newel.workbench.workbench import Workbench
 
 
 class ChatRequest(Wire, frozen=True):
-    """What the user says."""
+    """A message by the user."""
 
     message: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000_000)]
 
 
 class EmptyBody(Wire, frozen=True):
-    """A body that nobody reads; it must be said to be JSON all the same."""
+    """An empty request body; `Content-Type: application/json` is still required."""
 
 
 class ChatStatus(Wire, frozen=True, omit_defaults=False):
@@ -52,26 +52,27 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         responses=answers(None, 409, *WRITES, stream=("text", "tool", "error", "done")),
         response_class=Response,
         openapi_extra=body_of(ChatRequest),
-        summary="Say something and stream the answer",
+        summary="Send a message and stream the answer",
     )
     async def chat(request: Request) -> Response:
-        """Events: ``text`` {content} for each text of the assistant, ``tool`` {name, input} as each call begins, ``error``
-        {code, message} if the run failed, ``done`` {} at the end.
+        """Events: ``text`` {content} for each text of the assistant, ``tool`` {name, input} when a call starts, ``error``
+        {code, message} if the run fails, and ``done`` {} at the end.
         """
         message = UserMessage(content=(await read_body(request, ChatRequest)).message)
         tab = await workbench.default_chat()
-        under_way = await workbench.engine.get(tab.state.run) if tab.state.run else None
+        running = await workbench.engine.get(tab.state.run) if tab.state.run else None
         runs = [(await tab.send(message), 0)]
-        if under_way is not None and under_way.id != runs[0][0]:
-            runs.insert(0, (under_way.id, under_way.seq))  # it may take the message along
+        if running is not None and running.id != runs[0][0]:
+            runs.insert(0, (running.id, running.seq))  # the running answer may take the message up
 
         async def produce(events: Events) -> None:
             for run, after in runs:
-                if await _tell(workbench, run, after, message, events):
+                if await _stream_answer(workbench, run, after, message, events):
                     break
             else:
                 await events(
-                    "error", Failure("not_answered", "The message was not answered: it was stopped.")
+                    "error",
+                    Failure("not_answered", "The message was not answered because the chat was stopped."),
                 )
             await events("done", {})
 
@@ -82,7 +83,7 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         responses=answers(ChatStatus, 409, *WRITES),
         response_class=Response,
         openapi_extra=body_of(EmptyBody),
-        summary="Begin the conversation anew",
+        summary="Clear the conversation",
     )
     async def clear() -> Response:
         await (await workbench.default_chat()).clear()
@@ -91,24 +92,26 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
     return router
 
 
-async def _tell(workbench: Workbench, run: str, after: int, message: UserMessage, events: Events) -> bool:
-    """Tell what a run does about ``message``, to its end; False if it does not know it."""
-    said = failed = False
+async def _stream_answer(
+    workbench: Workbench, run: str, after: int, message: UserMessage, events: Events
+) -> bool:
+    """Stream a run's answer to ``message``; False if the run does not contain the message."""
+    is_answering = has_failed = False
     async with aclosing(workbench.hub.follow(run, after)) as items:
         async for item in items:
             match item.event:
                 case MessageEnd(message=UserMessage(id=message.id)):
-                    said = True
-                case MessageEnd(message=AssistantMessage(text=text)) if said and text:
+                    is_answering = True
+                case MessageEnd(message=AssistantMessage(text=text)) if is_answering and text:
                     await events("text", TextEvent(text))
-                case ToolExecutionStart(tool_name=name, args=args) if said:
+                case ToolExecutionStart(tool_name=name, args=args) if is_answering:
                     await events("tool", ToolEvent(name, args))
-                case ErrorEvent() as error if said and not error.is_notice:
-                    failed = True
+                case ErrorEvent() as error if is_answering and not error.is_notice:
+                    has_failed = True
                     await events("error", Failure(error.code, error.message))
                 case _:
                     pass
     job = await workbench.engine.get(run)
-    if job is not None and job.state == "failed" and said and not failed:
+    if job is not None and job.state == "failed" and is_answering and not has_failed:
         await events("error", Failure("run_failed", job.reason))
-    return said
+    return is_answering

@@ -1,4 +1,4 @@
-"""The server's side of ``newel.providers.proxy``: whoever has the token asks the model with the server's key."""
+"""Server side of ``newel.providers.proxy``: clients with the server's token use the model with the server's key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from newel.web.http_schema import WRITES, answers, body_of, read_body
 
 
 def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
-    """``provider`` makes retries and knows prices; None refuses."""
+    """``provider`` retries and knows prices. With None every request is refused."""
     router = APIRouter()
 
     @router.post(
@@ -24,15 +24,15 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
         responses=answers(None, 503, *WRITES, stream=("delta", "retry", "message", "error")),
         response_class=Response,
         openapi_extra=body_of(ModelRequest),
-        summary="Ask the model",
+        summary="Send a request to the model",
     )
     async def ask(request: Request) -> Response:
-        """The answer as a stream: ``delta`` and ``retry``, and at the end ``message`` or ``error``. Closing the connection
-        cancels the request.
+        """Streams ``delta`` and ``retry``, and at the end ``message`` or ``error``. Closing the connection cancels the
+        request.
         """
-        wanted = await read_body(request, ModelRequest)
+        model_request = await read_body(request, ModelRequest)
         if provider is None:
-            raise HTTPException(503, "This server has no model to ask.")
+            raise HTTPException(503, "This server has no model.")
         complete = provider.complete
 
         async def produce(events: Events) -> None:
@@ -40,7 +40,7 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
                 await events("retry" if isinstance(delta, Retry) else "delta", delta)
 
             try:
-                message = await complete(wanted, on_delta)
+                message = await complete(model_request, on_delta)
             except ProviderError as error:
                 await events("error", ErrorEvent(code=error.code, message=str(error)))
             else:

@@ -1,4 +1,4 @@
-"""A run's events over HTTP: a page of JSON for who asks again and again, a stream for who stays. Both go on from any number."""
+"""A run's events over HTTP: JSON pages for polling, SSE for streaming. Both resume from any sequence number."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from newel.workbench.workbench import Workbench
 
 
 class RunEvent(Wire, frozen=True, kw_only=True):
-    """``event`` is an event as docs/protocol.md shows them, ``seq`` its number in the run."""
+    """``event`` is an event of docs/protocol.md, ``seq`` its number in the run."""
 
     seq: int
     event: msgspec.Raw
 
 
 class EventPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """Ask again with ``after`` = ``next``. When ``state`` is done, failed or cancelled and no events came, that was all."""
+    """Continue with ``after`` = ``next``. An empty page whose ``state`` is done, failed or cancelled is the last."""
 
     events: list[RunEvent]
     next: int
@@ -36,7 +36,7 @@ class EventPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class RunState(Wire, frozen=True, kw_only=True, omit_defaults=False):
-    """The end of a stream: how the run stands. ``reason`` says why, in words."""
+    """The end of a stream. ``reason`` explains the state."""
 
     state: JobState
     reason: str
@@ -49,27 +49,29 @@ def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         "/api/runs/{run}/events",
         responses=answers(EventPage, 404, 422, stream=("event", "soFar", "end")),
         response_class=Response,
-        summary="The events of a run after a number",
+        summary="Get or stream a run's events",
     )
     async def events(
         request: Request,
         run: Annotated[str, Path(max_length=64)],
         *,
-        after: Annotated[int, Query(ge=0, le=2**53, description="The number of the last event known.")] = 0,
-        limit: Annotated[int, Query(ge=1, le=1000, description="Events in one answer.")] = 100,
+        after: Annotated[
+            int, Query(ge=0, le=2**53, description="The number of the last event received.")
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000, description="Events per page.")] = 100,
         wait: Annotated[
             float, Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none.")
         ] = 0,
         last_event_id: Annotated[
-            str | None, Header(description="The number of the last event known, for a stream.")
+            str | None, Header(description="The number of the last event received, for a stream.")
         ] = None,
     ) -> Response:
-        """JSON, or with ``Accept: text/event-stream`` a stream. In a stream, an ``event`` with an id is lasting and comes
-        exactly once; one without is a piece of text or output; ``soFar`` replaces the pieces that a late reader missed;
-        ``end`` is the last.
+        """Returns JSON, or a stream with ``Accept: text/event-stream``. In a stream, an ``event`` with an id is permanent and
+        sent exactly once; one without is a delta of text or output; ``soFar`` replaces the deltas that a late reader
+        missed; ``end`` is the last.
         """
         if await workbench.engine.get(run) is None:
-            raise HTTPException(404, "There is no run with this id.")
+            raise HTTPException(404, "No run has this id.")
         if "text/event-stream" in request.headers.get("accept", ""):
             start = resumed(last_event_id, after)
 
