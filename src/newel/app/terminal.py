@@ -70,8 +70,8 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         gc.freeze()
         gc.enable()
         if options.simple:
-            from newel.terminal.renderers.base import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
+            from newel.terminal.stdout import text_stdout
 
             return await run_simple_repl(
                 agent, sys.stdin.fileno(), text_stdout(), approver=approver, called=called
@@ -134,7 +134,7 @@ def _is_report(options: AgentOptions) -> bool:
 
 def _answers(screen: str, options: AgentOptions) -> Answers:
     """Where answers go beside the screen that shows the run."""
-    from newel.terminal.renderers.base import text_stdout
+    from newel.terminal.stdout import text_stdout
     from newel.terminal.ui.answers import Answers
 
     alone = screen == "console" and not _is_report(options)
@@ -147,20 +147,22 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
-        from newel.terminal.renderers.base import Aside
         from newel.terminal.renderers.rich import on_terminal
+        from newel.terminal.stdout import LossySink
         from newel.terminal.ui.answers import errors_to
 
         if not sys.stderr.isatty():
-            agent.subscribe(errors_to(Aside(sys.stderr)))
+            agent.subscribe(errors_to(LossySink(sys.stderr)))
         return on_terminal(sys.stdout, window=agent.window)
-    from newel.terminal.renderers.base import Aside, text_stdout
     from newel.terminal.renderers.console import ConsoleRenderer
+    from newel.terminal.stdout import LossySink, text_stdout
 
     if _is_report(options):
         return ConsoleRenderer(text_stdout(), echo=options.echo, errors=sys.stderr, window=agent.window)
     progress = Path(os.devnull).open("w") if options.quiet else sys.stderr  # noqa: SIM115 — open to the end
-    return ConsoleRenderer(Aside(progress), keeps_answer=True, errors=Aside(sys.stderr), window=agent.window)
+    return ConsoleRenderer(
+        LossySink(progress), omit_answer=True, errors=LossySink(sys.stderr), window=agent.window
+    )
 
 
 def header(agent: CodingAgent) -> str:

@@ -30,8 +30,9 @@ from newel.contracts.run_index import (
 )
 from newel.providers.http.timeouts import UNATTENDED
 from newel.runs.models import Contract
-from newel.terminal.renderers.base import text_stdout
-from newel.terminal.renderers.contract import SHORT_ID, ContractScreen, JsonLines, watch
+from newel.terminal.renderers.contract import SHORT_ID, ContractRenderer, watch
+from newel.terminal.rpc.server import JsonRenderer
+from newel.terminal.stdout import text_stdout
 from newel.text.format import one_line
 from newel.text.sanitize import safe
 
@@ -148,7 +149,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             raise EngineError("The run is not in its journal any more.")
         feed = await stack.enter_async_context(EventHub(engine))
         solo = HeadlessRun(engine, feed, crew, job)
-        screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
+        screen = JsonRenderer(sys.stdout.buffer) if given.json else ContractRenderer(text_stdout())
         return await watch(solo, feed, job, screen)
 
 
@@ -197,7 +198,7 @@ def _line(run: AgentRun, *, folder: bool) -> str:
 
 async def _tail(folders: list[Path], run_id: str) -> int:
     run = await find_run(folders, run_id)
-    screen = ContractScreen(text_stdout())
+    screen = ContractRenderer(text_stdout())
     async with aclosing(follow_run(run)) as events:
         async for event in events:
             screen.handle(event)

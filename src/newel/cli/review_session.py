@@ -71,7 +71,7 @@ class Prompter:
     """Whoever sits at the terminal: is shown texts, and asked."""
 
     def __init__(self) -> None:
-        from newel.terminal.renderers.base import text_stdout
+        from newel.terminal.stdout import text_stdout
         from newel.terminal.ui.line_reader import LineReader
         from newel.terminal.ui.prompt_line import TerminalAsk
 

@@ -17,11 +17,12 @@ from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.command_names import Called, in_the_folder
 from newel.terminal.missing_model import shortfall
-from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, forget_stdout, tell_damage
+from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
 from newel.terminal.review.commands import OFF
 from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.answers import Answers
 from newel.text.format import one_line
 
@@ -97,9 +98,9 @@ async def _run(
 
         approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
     audience = RendererSubscription(renderer, agent.abort)
-    unsubscribe = agent.subscribe(audience.see)
+    unsubscribe = agent.subscribe(audience.handle)
     try:
-        tell_damage(agent, renderer)
+        report_damage(agent, renderer)
         async with on_signals(stop) as group:
             group.start_soon(animate, renderer)
             for prompt in prompts:
@@ -117,7 +118,7 @@ async def _run(
                     return FAILED
             return DONE
     except OSError as error:  # all else that can fail has been told as an event: this is the screen itself
-        forget_stdout(error)
+        discard_stdout(error)
         return FAILED
     finally:
         unsubscribe()

@@ -8,40 +8,22 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TextIO, assert_never
+from typing import Any, TextIO
 
 import anyio
 
+from newel.agent import events as e
 from newel.agent.errors import NewelError
-from newel.agent.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ErrorEvent,
-    Interrupted,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    QueueUpdate,
-    Retry,
-    StateUpdate,
-    TextDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnStart,
-)
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.command_names import Called, in_the_folder
-from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
-from newel.terminal.renderers.tool_calls import ToolCallTracker
+from newel.terminal.renderers.base import Renderer, RendererSubscription, report_damage
+from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.repl.prompt_input import Prompt, prepare
 from newel.terminal.repl.shell_escape import ending, run_command
 from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
 from newel.terminal.ui.prompt_line import TerminalAsk
@@ -53,84 +35,63 @@ NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """What this front end calls the tools."""
 
 
-class SimpleRenderer:
+class SimpleRenderer(Renderer):
     """``Agent: …`` for text, ``[Tool: edit_file("src/main.py", ...)]`` for calls; a blank line between."""
 
-    animated = False
-
     def __init__(self, out: TextIO) -> None:
+        super().__init__()
         self.out = out
-        self._calls = ToolCallTracker()
         self._stream = SafeStream()
-        self._speaking = False
+        self._in_text = False
         self._in_tools = False
         self._open_call: str | None = None
 
-    def note(self, text: str, _code: str = "", /) -> None:
+    def handle(self, event: e.AgentEvent, /) -> None:
+        super().handle(event)
+        self.out.flush()
+
+    def note(self, text: str, code: str = "", /) -> None:  # noqa: ARG002 — the base's signature
         self._paragraph(safe(text))
-
-    def tick(self) -> None:
-        """Nothing moves here."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def close(self) -> None:
         self.out.flush()
 
-    def handle(self, event: AgentEvent) -> None:
-        if outcome := self._calls.see(event):
-            if outcome.milliseconds is None:  # it never ran, so that no start has told of it
-                self._begin_tool(outcome.call_id, outcome.name, outcome.args)
-            if outcome.call_id == self._open_call:
-                self._end_line()
-        match event:
-            case MessageUpdate():
-                if isinstance(event.assistant_message_event, TextDelta):
-                    self._text(self._stream.feed(event.assistant_message_event.delta))
-            case MessageEnd():
-                if isinstance(event.message, AssistantMessage):
-                    self._text(self._stream.finish())
-                    self._end_line()
-            case ToolExecutionStart():
-                self._begin_tool(event.tool_call_id, event.tool_name, event.args)
-            case Retry():
-                self._stream.finish()
-                self._paragraph(
-                    f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]"
-                )
-            case ErrorEvent() if event.is_notice:
-                self.note(event.message)
-            case ErrorEvent():
-                self._paragraph(f"Error: {safe(event.message)}")
-            case AgentEnd():
-                self._end_line()
-                if event.reason not in {"done", "error"}:
-                    self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
-                self._in_tools = False
-            case (
-                AgentStart()
-                | TurnStart()
-                | MessageStart()
-                | ToolExecutionUpdate()
-                | ToolExecutionEnd()
-                | TurnEnd()
-                | QueueUpdate()
-                | StateUpdate()
-                | Interrupted()
-            ):
-                pass
-            case _:
-                assert_never(event)
-        self.out.flush()
+    def on_text(self, text: str) -> None:
+        self._text(self._stream.feed(text))
+
+    def on_answer(self, message: AssistantMessage) -> None:  # noqa: ARG002 — its text has come in pieces
+        self._text(self._stream.finish())
+        self._end_line()
+
+    def on_tool_start(self, event: e.ToolExecutionStart) -> None:
+        self._begin_tool(event.tool_call_id, event.tool_name, event.args)
+
+    def on_call_end(self, outcome: CallOutcome) -> None:
+        if outcome.milliseconds is None:  # it never ran, so there was no start
+            self._begin_tool(outcome.call_id, outcome.name, outcome.args)
+        if outcome.call_id == self._open_call:
+            self._end_line()
+
+    def on_retry(self, event: e.Retry) -> None:
+        self._stream.finish()
+        self._paragraph(f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]")
+
+    def on_error(self, message: str) -> None:
+        self._paragraph(f"Error: {safe(message)}")
+
+    def on_run_end(self, event: e.AgentEnd) -> None:
+        self._end_line()
+        if event.reason not in {"done", "error"}:
+            self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
+        self._in_tools = False
 
     def _text(self, text: str) -> None:
-        if not self._speaking:
+        if not self._in_text:
             text = text.lstrip()
             if not text:
                 return
             self._paragraph("Agent: ", end="")
-            self._speaking = True
+            self._in_text = True
         self.out.write(text)
 
     def _begin_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
@@ -143,9 +104,9 @@ class SimpleRenderer:
         self._open_call = call_id
 
     def _end_line(self) -> None:
-        if self._speaking or self._open_call is not None:
-            self.out.write("\n" if self._speaking else "]\n")
-        self._speaking, self._open_call = False, None
+        if self._in_text or self._open_call is not None:
+            self.out.write("\n" if self._in_text else "]\n")
+        self._in_text, self._open_call = False, None
 
     def _paragraph(self, text: str, end: str = "\n") -> None:
         self._end_line()
@@ -182,18 +143,18 @@ async def run_simple_repl(
     repl = _SimpleRepl(agent, stdin, out, reminder)
     if approver is not None and os.isatty(stdin):
         approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
-    audience = RendererSubscription(repl.renderer, repl.reading.cancel)
-    unsubscribe = agent.subscribe(audience.see)
+    subscription = RendererSubscription(repl.renderer, repl.reading.cancel)
+    unsubscribe = agent.subscribe(subscription.handle)
     try:
-        tell_damage(agent, repl.renderer)
+        report_damage(agent, repl.renderer)
         async with on_signals(repl.stop):
             with repl.reading:
                 await repl.run()
-            audience.check()
+            subscription.check()
             out.write("\n")
             out.flush()
     except OSError as error:  # the screen is gone; the errors of runs are told as events
-        forget_stdout(error)
+        discard_stdout(error)
         return 1
     finally:
         unsubscribe()
@@ -265,7 +226,7 @@ class _SimpleRepl:
             self.renderer.note(note)
         with contextlib.suppress(
             Exception
-        ):  # an error event has told it; what the screen raises is the audience's
+        ):  # an error event has told it; what the screen raises is the subscription's
             await self.agent.prompt(prepared.text, prepared.attachments)
 
     def _write(self, text: str) -> None:

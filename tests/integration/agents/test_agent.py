@@ -90,7 +90,7 @@ def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> 
     )
     done = newel("agent", "Make files", "--accept", "ls c")
     assert done.returncode == 0, done.stderr
-    assert "◆ Not yet: as the results show. Missing: b." in done.stdout
+    assert "◆ Not yet fulfilled: as the results show. Missing: b." in done.stdout
     assert "✗ failed" in done.stdout
     assert "No such file" in done.stdout
     assert "✓ passed" in done.stdout

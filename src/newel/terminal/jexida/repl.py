@@ -15,10 +15,11 @@ from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.commands import BY_NAME, COMMANDS, JexidaContext, pull, unknown
 from newel.terminal.jexida.panel_style import PlainPanels
 from newel.terminal.jexida.renderer import PanelRenderer
-from newel.terminal.renderers.base import RendererSubscription, animate, forget_stdout, text_stdout
+from newel.terminal.renderers.base import RendererSubscription, animate
 from newel.terminal.renderers.screen import Screen
 from newel.terminal.repl.job_queue import JobQueue
 from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.stdout import discard_stdout, text_stdout
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line, plural
 
@@ -35,7 +36,7 @@ async def run_jexida(talk: JexidaAgent, *, title: str, history: Path, warnings: 
     desk, renderer = open_desk(talk, history)
     repl = _JexidaRepl(JexidaContext(talk, desk, renderer, title))
     audience = RendererSubscription(renderer, repl.leave)
-    unsubscribe = talk.agent.subscribe(audience.see)
+    unsubscribe = talk.agent.subscribe(audience.handle)
     if os.isatty(sys.stdin.fileno()):
         talk.confirmation.ask = repl.ask
     try:
@@ -52,7 +53,7 @@ async def run_jexida(talk: JexidaAgent, *, title: str, history: Path, warnings: 
             await desk.run(repl)
         audience.check()
     except OSError as error:  # the screen is gone; what else fails is told on it
-        forget_stdout(error)
+        discard_stdout(error)
         return repl.code or FAILED
     finally:
         unsubscribe()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 from contextlib import aclosing
-from typing import BinaryIO, Protocol, TextIO
+from typing import Protocol, TextIO
 
 import msgspec
 
-from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, MessageUpdate, TextDelta
+from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.contracts.headless import HeadlessRun
 from newel.jobs.engine import Job
@@ -20,13 +20,12 @@ from newel.runs.run_events import (
     Evaluation,
     Notice,
     RunEvent,
-    encode,
 )
 from newel.runs.subscriber_queue import SequencedEvent
-from newel.terminal.renderers.base import forget_stdout
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.text.format import clause, duration, one_line
 
 DONE, FAILED = 0, 1
@@ -44,50 +43,46 @@ class ContractDisplay(Protocol):
     def close(self) -> None: ...
 
 
-class ContractScreen:
-    """Shows the events of a run, as they happen or as a journal has them: there a message comes at once."""
+class ContractRenderer(ConsoleRenderer):
+    """Draws the events of a run, live or from its journal, where a message comes without its pieces."""
 
     def __init__(self, out: TextIO) -> None:
-        self._renderer = ConsoleRenderer(out)
-        self._seen: str | None = None
-        """The message that has been shown in pieces."""
-
-    def close(self) -> None:
-        self._renderer.close()
+        super().__init__(out)
+        self._streamed_id = ""
+        """The message whose pieces were shown."""
 
     def handle(self, event: RunEvent, /) -> None:
         match event:
             case Evaluation():
-                words = "The contract is fulfilled" if event.satisfied else "Not yet"
+                verdict = "The contract is fulfilled" if event.satisfied else "Not yet fulfilled"
                 missing = f" Missing: {clause(event.missing)}." if event.missing else ""
-                self._renderer.note(f"◆ {words}: {clause(event.why)}.{missing}")
+                self.note(f"◆ {verdict}: {clause(event.why)}.{missing}")
             case AcceptanceStart():
-                self._renderer.note(f"◆ Acceptance: {one_line(event.command)}")
+                self.note(f"◆ Acceptance: {one_line(event.command)}")
             case AcceptanceEnd():
                 mark = "✓ passed" if event.passed else "✗ failed"
                 tail = [] if event.passed else last_lines(event.output)
-                self._renderer.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
+                self.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
             case Notice():
-                self._renderer.note(event.message)
+                self.note(event.message)
             case ContractState():
-                self._renderer.note(_state(event))
-            case ErrorEvent() if event.is_notice:
-                self._renderer.handle(event)
-            case ErrorEvent():
-                pass  # the state that follows says it
-            case AgentEnd():
-                self._renderer.handle(msgspec.structs.replace(event, reason="done"))
-            case MessageUpdate():
-                self._seen = event.message_id
-                self._renderer.handle(event)
-            case MessageEnd(message=AssistantMessage() as message):
-                if message.id != self._seen and message.text:
-                    self._renderer.handle(
-                        MessageUpdate(message_id=message.id, assistant_message_event=TextDelta(message.text))
-                    )
-                self._renderer.handle(event)
+                self.note(_state(event))
+            case e.MessageUpdate():
+                self._streamed_id = event.message_id
+                super().handle(event)
             case _:
-                self._renderer.handle(event)
+                super().handle(event)
+
+    def on_answer(self, message: AssistantMessage) -> None:
+        if message.id != self._streamed_id:
+            self.on_text(message.text)
+        super().on_answer(message)
+
+    def on_error(self, message: str) -> None:
+        """The contract's state, which follows, says it."""
+
+    def on_run_end(self, event: e.AgentEnd) -> None:
+        super().on_run_end(msgspec.structs.replace(event, reason="done"))
 
 
 def _state(event: ContractState) -> str:
@@ -100,20 +95,6 @@ def _state(event: ContractState) -> str:
             return event.reason or "Stopped."
         case _:
             return ""
-
-
-class JsonLines:
-    """Writes each event as a line of JSON, as the journal has it."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-
-    def handle(self, event: RunEvent, /) -> None:
-        self._out.write(encode(event) + b"\n")
-        self._out.flush()
-
-    def close(self) -> None:
-        pass
 
 
 class _Watched:
@@ -137,7 +118,7 @@ class _Watched:
             self.screen.handle(event)
         except OSError as error:
             self.unseen = True
-            forget_stdout(error)
+            discard_stdout(error)
             self.solo.stop(now=True)
 
 

@@ -77,7 +77,7 @@ def fit(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
 
 
-def said_by_user(text: str) -> Text:
+def user_text(text: str) -> Text:
     lines = safe(text).rstrip().split("\n")
     said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
     said.append("\n  ".join(lines), style="bold")

@@ -35,17 +35,14 @@ class CallOutcome(NamedTuple):
 
 
 class ToolCallTracker:
-    """Watches events and knows which call an outcome belongs to.
-
-    A call that was refused has no execution events: it is known by its result alone.
-    """
+    """Matches outcomes to calls. A refused call has no execution events, only a result."""
 
     def __init__(self) -> None:
         self._asked: dict[str, ToolCall] = {}
         self._ran: set[str] = set()
 
-    def see(self, event: AgentEvent) -> CallOutcome | None:
-        """The outcome, if this event is the first to tell it."""
+    def track(self, event: AgentEvent) -> CallOutcome | None:
+        """Return the outcome if this event is the first to carry it."""
         match event:
             case MessageEnd(message=AssistantMessage() as message):
                 self._asked = {call.id: call for call in message.tool_calls}

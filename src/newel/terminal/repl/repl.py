@@ -16,7 +16,7 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.command_context import CommandContext
 from newel.terminal.command_names import between_prompts
-from newel.terminal.renderers.base import RendererSubscription, animate, forget_stdout, text_stdout
+from newel.terminal.renderers.base import RendererSubscription, animate
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.repl.job_queue import JobQueue
 from newel.terminal.repl.prompt_input import Prompt, parse_command, prepare
@@ -24,6 +24,7 @@ from newel.terminal.repl.shell_escape import ending, run_command
 from newel.terminal.repl.slash_commands import BY_NAME, COMMANDS, SlashCommand, recap
 from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.stdout import discard_stdout, text_stdout
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.terminal.ui.terminal_ui import TerminalUI, When
@@ -51,7 +52,7 @@ async def run_repl(
     repl = _Repl(agent, desk, home, reminder)
     approver.attend(desk.ask)
     audience = RendererSubscription(desk.renderer, repl.leave)
-    unsubscribe = agent.subscribe(audience.see)
+    unsubscribe = agent.subscribe(audience.handle)
     try:
         if header:
             desk.renderer.note(header)
@@ -66,7 +67,7 @@ async def run_repl(
             await desk.run(repl)
         audience.check()
     except OSError as error:  # the screen is gone; what else fails is told on it
-        forget_stdout(error)
+        discard_stdout(error)
         return repl.code or FAILED
     finally:
         unsubscribe()
@@ -81,7 +82,9 @@ def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]
     dumb = os.environ.get("TERM", "dumb") == "dumb"
     if screen == "console" or dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
         out = text_stdout()
-        return PlainUI(ConsoleRenderer(out, apart=False, window=agent.window), sys.stdin.fileno(), out)
+        return PlainUI(
+            ConsoleRenderer(out, separate_runs=False, window=agent.window), sys.stdin.fileno(), out
+        )
     from newel.terminal.renderers.rich import RichRenderer
     from newel.terminal.renderers.styles import Styles
     from newel.terminal.repl.completion import FileCompleter, ReplCompleter

@@ -21,19 +21,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO, assert_never
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEvent, ErrorEvent, Event
+from newel.agent.events import ErrorEvent, Event
 from newel.agent.messages import Usage, UserMessage
 from newel.agent.ports import ThinkingLevel, Touch
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
+from newel.terminal.renderers.base import Renderer, RendererSubscription, report_damage
 from newel.terminal.rpc.requests import (
     AnyRequest,
     Approve,
@@ -52,6 +51,7 @@ from newel.terminal.rpc.requests import (
     StopRun,
 )
 from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
 from newel.text.json import to_json
@@ -95,26 +95,19 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
     error: str | None
 
 
-class JsonRenderer:
+class JsonRenderer(Renderer):
     """Writes each event as one line of JSON."""
 
-    animated = False
-
     def __init__(self, out: BinaryIO) -> None:
+        super().__init__()
         self.out = out
 
-    def handle(self, event: AgentEvent | ApprovalAsked | RpcState) -> None:
+    def handle(self, event: Event, /) -> None:
         self.out.write(to_json(event) + b"\n")
         self.out.flush()
 
     def note(self, text: str, code: str = "note", /) -> None:
         self.handle(ErrorEvent(code=code, message=text))
-
-    def tick(self) -> None:
-        """Nothing moves here."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def close(self) -> None:
         self.out.flush()
@@ -129,18 +122,18 @@ async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: A
     """
     mode = _JsonMode(agent, JsonRenderer(out))
     approver.handler = mode.ask
-    audience = RendererSubscription(mode.renderer, mode.end)
-    unsubscribe = agent.subscribe(audience.see)
+    subscription = RendererSubscription(mode.renderer, mode.end)
+    unsubscribe = agent.subscribe(subscription.handle)
     try:
-        tell_damage(agent, mode.renderer)
+        report_damage(agent, mode.renderer)
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
             with mode.reading:
                 await mode.read(LineReader(stdin))
             await mode.finished.wait()
-        audience.check()
+        subscription.check()
     except OSError as error:
-        forget_stdout(error)
+        discard_stdout(error)
         return 1
     finally:
         unsubscribe()

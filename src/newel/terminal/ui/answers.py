@@ -8,7 +8,7 @@ from pathlib import Path
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.events import AgentEvent, ErrorEvent
-from newel.terminal.renderers.base import TextSink
+from newel.terminal.stdout import TextSink
 from newel.text.sanitize import safe
 
 

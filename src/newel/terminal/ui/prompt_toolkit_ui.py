@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -40,7 +40,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.ui.prompt_line import QUIET
 from newel.terminal.ui.terminal_ui import InputHandler
@@ -72,21 +72,13 @@ STYLE = Style.from_dict(
 )
 
 
-class EchoRenderer(Renderer, Protocol):
-    """A renderer for a screen on which what is typed vanishes when it is sent."""
-
-    def echo(self, text: str) -> None:
-        """Show what a person sent that is no message to the model."""
-        ...
-
-
 class PromptToolkitUI:
     """Input at the bottom of the terminal that ``out`` is, and above it what the ``renderer`` draws that is made for this
     screen. ``history`` is a file that keeps what was sent.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], EchoRenderer], *, completer: Completer, history: Path
+        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
     ) -> None:
         self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
         self._renderer = renderer(self)
@@ -108,7 +100,7 @@ class PromptToolkitUI:
         self._app = self._build()
 
     @property
-    def renderer(self) -> Renderer:
+    def renderer(self) -> LiveRenderer:
         return self._renderer
 
     # -- the desk -----------------------------------------------------------------------------------
