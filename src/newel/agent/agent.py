@@ -34,7 +34,7 @@ from newel.agent.ports import (
 )
 
 Subscriber = Callable[[AgentEvent], None]
-"""Called with each event, in order. Must be quick. What it raises ends the run, and it hears no more; the others
+"""CommandFormatter with each event, in order. Must be quick. What it raises ends the run, and it hears no more; the others
 hear how the run ends."""
 
 

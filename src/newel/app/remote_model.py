@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newel.config.jexida import ModelChoice
     from newel.config.settings import Settings
     from newel.providers.model_server import ModelServer
-    from newel.terminal.jexida.ports import ModelBackend, Tell
+    from newel.terminal.jexida.ports import ModelBackend, OnProgress
 
 
 class RemoteModels:
@@ -36,9 +36,9 @@ class RemoteModels:
     def provider(self) -> Provider:
         return self
 
-    async def pull(self, model: str, tell: Tell) -> None:
+    async def pull(self, model: str, on_progress: OnProgress) -> None:
         """Have the host download a model. Raises ``ProviderError``."""
-        await self._there.pull(model, tell)
+        await self._there.pull(model, on_progress)
 
     async def models(self) -> list[str]:
         """The names of the host's models. Raises ``ProviderError`` and ``WorkspaceError``."""
@@ -56,7 +56,7 @@ class RemoteModels:
         return await self._retrying.complete(request, on_delta)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self._there.way is None:
             return "not asked yet"
         return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
@@ -69,7 +69,7 @@ class ApiModels:
 
     def __init__(self, client: ModelServer) -> None:
         self.provider = Retrying(client)
-        self.words = f"API of {client.name}"
+        self.description = f"API of {client.name}"
         self.models = client.models
 
     async def check(self, model: str) -> None:

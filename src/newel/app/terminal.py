@@ -12,7 +12,7 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, opened
 from newel.app.model_resolver import warn_of_strangers
 from newel.config.settings import Settings, load_settings
-from newel.terminal.command_names import in_a_shell
+from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import Unechoed, can_draw
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
-    called = in_a_shell(settings.host)
+    format_command = shell_command_for(settings.host)
     async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
@@ -74,14 +74,14 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             from newel.terminal.stdout import text_stdout
 
             return await run_simple_repl(
-                agent, sys.stdin.fileno(), text_stdout(), approver=approver, called=called
+                agent, sys.stdin.fileno(), text_stdout(), approver=approver, format_command=format_command
             )
         if json_in:
             from newel.terminal.rpc.server import run_json
 
             return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
         if interactive:
-            from newel.terminal.repl.repl import run_repl
+            from newel.terminal.repl.coding_repl import run_repl
 
             return await run_repl(
                 agent,
@@ -101,7 +101,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             prompts,
             renderer,
             approver=approver,
-            called=called,
+            format_command=format_command,
             answers=_answers(screen, options),
         )
 

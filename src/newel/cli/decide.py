@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.command_names import in_a_shell
+from newel.terminal.commands import shell_command_for
 from newel.terminal.review import commands as words
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def command_decide(arguments: Sequence[str]) -> int:
         if project is None:
             person.renderer.note(NOTHING_WAITS)
             return FAILED
-        called = in_a_shell(given.host)
+        format_command = shell_command_for(given.host)
         walk = InteractiveReview(
-            project, person.renderer.note, person.ask, called, columns=terminal_size(person.out)[0]
+            project, person.renderer.note, person.ask, format_command, columns=terminal_size(person.out)[0]
         )
         await walk.run()
         return DONE if walk.outcome.is_done else FAILED
@@ -90,7 +90,7 @@ def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.N
             return await person.agrees(about, words.QUESTIONS[verdict], yes=given.yes)
 
         choice = chosen(await look(project), given.names, verdict, every=given.every, mine=given.mine)
-        outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(given.host))
+        outcome = await settle(project, choice, person.renderer.note, confirm, shell_command_for(given.host))
         return DONE if outcome.is_done else FAILED
 
     return with_ledger(parser, given, run)

@@ -13,7 +13,7 @@ import msgspec
 from newel.cli.options import folder, positive_int
 from newel.cli.review_session import DONE, Prompter, ledger_parser, with_ledger
 from newel.config.settings import Flags, load_settings
-from newel.terminal.command_names import in_a_shell
+from newel.terminal.commands import shell_command_for
 from newel.terminal.review import commands as words
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command_review(arguments: Sequence[str]) -> int:
 
     told: list[str] = []
 
-    called = in_a_shell(given.host)
+    format_command = shell_command_for(given.host)
 
     async def show(project: ProjectReview | None) -> int:
         if given.json:
@@ -41,9 +41,9 @@ def command_review(arguments: Sequence[str]) -> int:
         elif project is None:
             print(words.NOTHING)
         elif given.checkpoint:
-            told.append(await words.describe_checkpoint(project, given.checkpoint, called))
+            told.append(await words.describe_checkpoint(project, given.checkpoint, format_command))
         else:
-            told.append(await words.describe_project(project, given.n, called))
+            told.append(await words.describe_project(project, given.n, format_command))
         return DONE
 
     if not load_settings(Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:

@@ -115,10 +115,10 @@ def _is_id(words: Sequence[str]) -> bool:
 
 def _check_slash(first: str, as_prompt: str) -> None:
     """Commands of a conversation mean nothing to a model: one that gets `/undo` undoes what it takes that for."""
-    from newel.terminal.repl.slash_commands import BY_NAME
+    from newel.terminal.repl.slash_commands import COMMANDS
 
     name = first[1:]
-    if name not in BY_NAME:
+    if name not in COMMANDS:
         return
     outside = f" In the shell it is `newel {name}`." if name in MODULES else ""
     raise UsageError(

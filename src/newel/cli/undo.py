@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.command_names import Called, in_a_shell
+from newel.terminal.commands import CommandFormatter, shell_command_for
 from newel.terminal.review import commands as words
 from newel.text.sanitize import reveal_line
 
@@ -43,7 +43,7 @@ def command_undo(arguments: Sequence[str]) -> int:
             return DONE
         named = await project.find(given.checkpoint) if given.checkpoint else None
         return await _take_back(
-            project, await project.undo(named), yes=given.yes, called=in_a_shell(given.host)
+            project, await project.undo(named), yes=given.yes, format_command=shell_command_for(given.host)
         )
 
     return with_ledger(parser, given, undo)
@@ -76,7 +76,7 @@ def command_rollback(arguments: Sequence[str]) -> int:
         if _is_finished(project):
             return DONE
         plan = await project.rollback(await project.find(given.checkpoint), given.hunks)
-        return await _take_back(project, plan, yes=given.yes, called=in_a_shell(given.host))
+        return await _take_back(project, plan, yes=given.yes, format_command=shell_command_for(given.host))
 
     return with_ledger(parser, given, rollback)
 
@@ -90,7 +90,9 @@ def _is_finished(project: ProjectReview) -> bool:
     return bool(project.finished)
 
 
-async def _take_back(project: ProjectReview, plan: RollbackPlan, *, yes: bool, called: Called) -> int:
+async def _take_back(
+    project: ProjectReview, plan: RollbackPlan, *, yes: bool, format_command: CommandFormatter
+) -> int:
     person = Prompter()
 
     is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
@@ -99,8 +101,8 @@ async def _take_back(project: ProjectReview, plan: RollbackPlan, *, yes: bool, c
         return await person.agrees(about, words.take_back_question(is_redo), yes=yes)
 
     if not plan.files:
-        print(words.describe_plan(plan, called) or "The files are as they were already.")
+        print(words.describe_plan(plan, format_command) or "The files are as they were already.")
         return FAILED if plan.conflicts else DONE
-    saved = await words.take_back(project, plan, confirm, called)
+    saved = await words.take_back(project, plan, confirm, format_command)
     print(words.describe_saved(saved, is_redo) if saved else "Nothing was changed.")
     return DONE if saved and not plan.conflicts else FAILED

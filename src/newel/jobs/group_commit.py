@@ -24,7 +24,7 @@ from newel.storage.sqlite import roll_back
 
 T = TypeVar("T")
 Change = Callable[[sqlite3.Connection], T]
-"""Called within a transaction, perhaps again in another one. Raises ``NewelError`` only before it has changed anything."""
+"""CommandFormatter within a transaction, perhaps again in another one. Raises ``NewelError`` only before it has changed anything."""
 
 
 class _PendingWrite(Generic[T]):

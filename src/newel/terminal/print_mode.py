@@ -15,7 +15,7 @@ from newel.agent.events import AgentEnd
 from newel.agent.messages import AssistantMessage
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, in_the_folder
+from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.missing_model import shortfall
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
@@ -38,27 +38,27 @@ async def run_prompts(
     renderer: Renderer,
     *,
     approver: Approver | None = None,
-    called: Called = in_the_folder,
+    format_command: CommandFormatter = shell_command,
     answers: Answers | None = None,
 ) -> int:
     """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
-    standard input is a terminal: there the person is asked. ``called`` is how commands are that are named.
+    standard input is a terminal: there the person is asked. ``format_command`` writes commands for the user.
     ``answers`` gets the text that each run ends with.
 
     Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``shortfall``), 128 + N if signal N
     stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
     """
-    reminder = PendingNotice(agent, called)
+    notice = PendingNotice(agent, format_command)
     _tell_unrecorded(agent)
     if agent.where:
         _say(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
         code = await _run(agent, prompts, renderer, approver, answers or Answers())
-        if words := await reminder.words():
+        if words := await notice.text():
             _say(words)
         return code
     finally:
-        reminder.close()
+        notice.close()
 
 
 def _tell_unrecorded(agent: CodingAgent) -> None:

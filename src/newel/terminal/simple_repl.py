@@ -16,11 +16,11 @@ from newel.agent import events as e
 from newel.agent.errors import NewelError
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, in_the_folder
+from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, report_damage
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.repl.prompt_input import Prompt, prepare
-from newel.terminal.repl.shell_escape import ending, run_command
+from newel.terminal.repl.shell_escape import exit_summary, run_command
 from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
@@ -131,16 +131,15 @@ async def run_simple_repl(
     out: TextIO,
     *,
     approver: Approver | None = None,
-    called: Called = in_the_folder,
+    format_command: CommandFormatter = shell_command,
 ) -> int:
     """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
-    Where that is a terminal, the questions of ``approver`` are put to the person at it. ``called`` is how commands are that
-    are named.
+    Where that is a terminal, the questions of ``approver`` are put to the person at it. ``format_command`` writes commands for the user.
 
     Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
     """
-    reminder = PendingNotice(agent, called)
-    repl = _SimpleRepl(agent, stdin, out, reminder)
+    notice = PendingNotice(agent, format_command)
+    repl = _SimpleRepl(agent, stdin, out, notice)
     if approver is not None and os.isatty(stdin):
         approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
     subscription = RendererSubscription(repl.renderer, repl.reading.cancel)
@@ -158,17 +157,17 @@ async def run_simple_repl(
         return 1
     finally:
         unsubscribe()
-        reminder.close()
+        notice.close()
         if approver is not None:
             approver.attend(None)
     return repl.code
 
 
 class _SimpleRepl:
-    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, reminder: PendingNotice) -> None:
+    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, notice: PendingNotice) -> None:
         self.agent = agent
         self.out = out
-        self.reminder = reminder
+        self.notice = notice
         self.renderer = SimpleRenderer(out)
         self.reading = anyio.CancelScope()
         self.code = 0
@@ -194,7 +193,7 @@ class _SimpleRepl:
                 with anyio.CancelScope() as self._running:
                     await self._take(text)
                 self._running = None
-                if words := await self.reminder.words():
+                if words := await self.notice.text():
                     self.renderer.note(words)
                 self._write("\n")
             self._write("You: ")
@@ -212,7 +211,7 @@ class _SimpleRepl:
             if text.startswith("!"):
                 completed = await run_command(agent.workspace, text[1:], self._write)
                 if completed.exit_code:
-                    self._write(f"[{ending(completed)}]\n")
+                    self._write(f"[{exit_summary(completed)}]\n")
             elif text == "/clear":
                 agent.new_session()
             else:

@@ -179,7 +179,7 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
         ("/model mock-model-mini", "The next prompt goes to mock-model-mini."),
         ("once more: how are you", "once more"),
         ("/compact Keep the greeting.", "Summarised"),
-        ("/nonsense", "There is no command /nonsense. /help lists them."),
+        ("/nonsense", "Error: There is no command /nonsense. /help lists them."),
     ):
         terminal.type(f"{line}\n")
         terminal.wait_for(shown)

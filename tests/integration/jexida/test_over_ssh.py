@@ -133,7 +133,7 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     terminal.send("hi again\r")
     terminal.wait_for("Download phi3 there now?")
     terminal.answer("y\r")
-    terminal.wait_for("phi3 is there now.")
+    terminal.wait_for("phi3 was downloaded.")
     terminal.wait_for("│ Hello. ")
 
 

@@ -36,8 +36,8 @@ from newel.session.manager import SessionManager
 from newel.terminal.print_mode import run_prompts
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.rich import on_terminal
+from newel.terminal.repl.coding_repl import run_repl
 from newel.terminal.repl.prompt_input import Prompt
-from newel.terminal.repl.repl import run_repl
 from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver
@@ -147,9 +147,7 @@ async def main(front: str, prompts: list[str]) -> int:
     given = [Prompt(text) for text in prompts]
     match front:
         case "rich" | "console":
-            return await run_repl(
-                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
-            )
+            return await run_repl(agent, home=home, approver=approver, screen=front, header="newel test")
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)
         case "json":

@@ -36,7 +36,7 @@ def test_counts_agree_with_their_nouns_and_unknown_commands_stay_in_view(open_te
     terminal.send("/show 5\r")
     terminal.wait_for("There is 1 call in this conversation.")
     terminal.send("/nope\r")
-    terminal.wait_for(f"{MARK} /nope\n\nThere is no command /nope.")
+    terminal.wait_for(f"{MARK} /nope\n\nError: There is no command /nope.")
     terminal.send("/tools\r")
     terminal.wait_for("write ")
     columns = {

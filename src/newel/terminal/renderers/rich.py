@@ -48,7 +48,7 @@ class RichRenderer(LiveRenderer):
         self._last: Kind = "nothing"
         self._running: dict[str, _RunningCall] = {}
         self._answer = _StreamedAnswer()
-        self._retry_reason = ""
+        self._retry_reason: str = ""
         self._previewed: tuple[str, int, list[str]] = ("", 0, [])
 
     # -- printing -----------------------------------------------------------------------------------

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, get_args
 
 from newel.agent.errors import NewelError, SessionInUse
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_context import CommandContext
+from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
 from newel.text.format import count, describe_call, listing, meter, one_line, plural
 from newel.workspace.port import Workspace
@@ -25,19 +25,8 @@ SHOWN = 100_000
 """Characters of a call's input or output that ``/show`` prints."""
 
 
-class SlashCommand(NamedTuple):
-    """``at_once`` commands act also while a prompt is answered; others wait for its end."""
-
-    name: str
-    arguments: str
-    help: str
-    run: Callable[[CommandContext, str], Awaitable[None]]
-    at_once: bool = False
-
-
 async def show_help(context: CommandContext, _: str) -> None:
-    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
-    rows += [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
+    rows = [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
     rows += [
         ("!command", "run a command yourself; the model does not see it"),
         ("@path", "attach a file"),
@@ -46,7 +35,7 @@ async def show_help(context: CommandContext, _: str) -> None:
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Ctrl+O", "show the last call in full"),
     ]
-    context.say(listing(rows, context.desk.columns()))
+    context.say(COMMANDS.help(rows, context.ui.columns()))
 
 
 async def clear(context: CommandContext, _: str) -> None:
@@ -197,7 +186,7 @@ async def branch(context: CommandContext, _: str) -> None:
     entry = entries[picked]
     if isinstance(entry.message, UserMessage):
         agent.branch(entry.parent_id)
-        context.desk.give_back(entry.message.text)
+        context.ui.restore_input(entry.message.text)
     else:
         agent.branch(entry.message.id)
     context.say("New branch. What followed is kept in the session: /branch.")
@@ -259,7 +248,7 @@ async def tools(context: CommandContext, _: str) -> None:
         )
         for tool in context.agent.state.tools
     ]
-    context.say(listing(rows, context.desk.columns()))
+    context.say(listing(rows, context.ui.columns()))
 
 
 async def show(context: CommandContext, number: str) -> None:
@@ -303,10 +292,10 @@ async def stop(context: CommandContext, _: str) -> None:
 
 
 async def leave(context: CommandContext, _: str) -> None:
-    context.desk.leave()
+    context.ui.leave()
 
 
-COMMANDS = (
+COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("help", "", "this list", show_help, at_once=True),
     SlashCommand("clear", "", "begin a new conversation", clear),
     SlashCommand("model", "[NAME]", "choose the model", model),
@@ -332,8 +321,8 @@ COMMANDS = (
     SlashCommand("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "leave", leave, at_once=True),
+    alias="exit",
 )
-BY_NAME = {command.name: command for command in COMMANDS} | {"exit": COMMANDS[-1]}
 
 
 def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage | None:

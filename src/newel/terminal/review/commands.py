@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from newel.review.tracking.recording_workspace import RecordingWorkspace
-from newel.terminal.command_names import Called, between_prompts, whole_review
+from newel.terminal.commands import CommandFormatter, full_review_command, slash_command
 from newel.terminal.diff_view import SHOWN, WHOLE, Extent, changed_lines, shortened
 from newel.text.format import plural, some
 from newel.text.sanitize import reveal_line
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from newel.review.project import ProjectReview, RunFile, RunView
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
-    from newel.terminal.command_context import CommandContext
+    from newel.terminal.commands import CommandContext
     from newel.terminal.ui.terminal_ui import TerminalUI
 
 LISTED = 10
@@ -56,7 +56,7 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
 
 
 async def describe_project(
-    project: ProjectReview, limit: int, called: Called, *, between: bool = False
+    project: ProjectReview, limit: int, format_command: CommandFormatter, *, between: bool = False
 ) -> str:
     """What waits in a project, and its latest runs, the last one with what it did; ``called`` is how the commands are that
     it names. ``between`` two prompts a long diff is cut. Raises ``LedgerError``.
@@ -66,31 +66,31 @@ async def describe_project(
     from newel.terminal.review.hunk_format import describe_waiting
 
     names = await anyio.to_thread.run_sync(run_names, project.ledger)
-    parts = [describe_waiting(await look(project), names, called, SHOWN if between else WHOLE)]
+    parts = [describe_waiting(await look(project), names, format_command, SHOWN if between else WHOLE)]
     runs = await look_back(project, limit=limit)
     shown = SHOWN_BETWEEN if between else WHOLE
-    parts += [describe_run(run, called, shown) if run is runs[0] else _head(run) for run in runs]
+    parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
-        parts.append(f"`{called(f'review {runs[1].checkpoint_id}')}` shows what another run did.")
+        parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows what another run did.")
     parts += [reveal_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NOTHING
 
 
 async def describe_checkpoint(
-    project: ProjectReview, checkpoint: str, called: Called, *, between: bool = False
+    project: ProjectReview, checkpoint: str, format_command: CommandFormatter, *, between: bool = False
 ) -> str:
     """A run, by the id of its checkpoint or the beginning of it, with what it did. Raises ``UnknownCheckpoint``."""
     from newel.review.project import look_at
 
     run = await look_at(project, await project.find(checkpoint))
-    return describe_run(run, called, SHOWN_BETWEEN if between else WHOLE).rstrip("\n")
+    return describe_run(run, format_command, SHOWN_BETWEEN if between else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, called: Called, shown: Extent) -> str:
+def describe_run(run: RunView, format_command: CommandFormatter, shown: Extent) -> str:
     """A run with its files, and below them what it did, as much as ``shown`` says."""
     # What waits altogether is shown by itself, hunk by hunk.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), whole_review(called, run.checkpoint_id), shown)}"
+    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), shown)}"
 
 
 def _head(run: RunView) -> str:
@@ -112,12 +112,12 @@ def _is_all_waiting(file: RunFile) -> bool:
     return bool(file.hunks) and all(hunk.state in {"pending", "accepted"} for hunk in file.hunks)
 
 
-def describe_plan(plan: RollbackPlan, called: Called) -> str:
-    """What a rollback would change, and what it leaves alone. ``called`` is how the commands are that it names."""
+def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
+    """What a rollback would change, and what it leaves alone. ``format_command`` writes commands for the user."""
     lines: list[str] = []
     if plan.files:
         patches = "".join(file.patch for file in plan.files)
-        lines.append(shortened(patches, whole_review(called, plan.checkpoint)).rstrip("\n"))
+        lines.append(shortened(patches, full_review_command(format_command, plan.checkpoint)).rstrip("\n"))
         if plan.mode == "hard_all":
             lines.append(
                 "Whatever was changed in these files since goes, your own edits too; an undo brings it back."
@@ -139,10 +139,10 @@ def _left_alone(plan: RollbackPlan) -> list[str]:
 
 
 async def take_back(
-    project: ProjectReview, plan: RollbackPlan, confirm: Confirm, called: Called
+    project: ProjectReview, plan: RollbackPlan, confirm: Confirm, format_command: CommandFormatter
 ) -> list[Saved]:
     """Show a plan, and carry it out if it is confirmed; returns what became of the files. Raises what ``carry_out`` does."""
-    if plan.files and await confirm(describe_plan(plan, called)):
+    if plan.files and await confirm(describe_plan(plan, format_command)):
         return await project.carry_out(plan)
     return []
 
@@ -171,10 +171,10 @@ async def show_review(context: CommandContext, checkpoint: str) -> None:
     if (project := await _project(context)) is None:
         return
     if checkpoint:
-        told = await describe_checkpoint(project, checkpoint, between_prompts, between=True)
+        told = await describe_checkpoint(project, checkpoint, slash_command, between=True)
     else:
-        told = await describe_project(project, LISTED, between_prompts, between=True)
-    context.desk.renderer.note(told, "diff")
+        told = await describe_project(project, LISTED, slash_command, between=True)
+    context.ui.renderer.note(told, "diff")
 
 
 async def decide(context: CommandContext, _: str) -> None:
@@ -184,8 +184,8 @@ async def decide(context: CommandContext, _: str) -> None:
         return
     from newel.terminal.review.interactive import InteractiveReview
 
-    desk = context.desk
-    walk = InteractiveReview(project, desk.renderer.note, desk.ask, between_prompts, columns=desk.columns())
+    ui = context.ui
+    walk = InteractiveReview(project, ui.renderer.note, ui.ask, slash_command, columns=ui.columns())
     await walk.run()
 
 
@@ -209,18 +209,18 @@ async def _settle(context: CommandContext, verdict: Verdict, text: str) -> None:
     wish = understood(verdict, text)
 
     async def confirm(about: str) -> bool:
-        context.desk.renderer.note(about, "diff")
-        return wish.yes or is_yes(await context.desk.ask(QUESTIONS[verdict], ""))
+        context.ui.renderer.note(about, "diff")
+        return wish.yes or is_yes(await context.ui.ask(QUESTIONS[verdict], ""))
 
     choice = chosen(await look(project), wish.names, verdict, every=wish.every, mine=wish.mine)
-    await settle(project, choice, context.desk.renderer.note, confirm, between_prompts)
+    await settle(project, choice, context.ui.renderer.note, confirm, slash_command)
 
 
 async def undo(context: CommandContext, words: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await _project(context):
         named = await project.find(words.strip()) if words.strip() else None
-        await take_back_here(context.desk, project, await project.undo(named))
+        await roll_back_in_ui(context.ui, project, await project.undo(named))
 
 
 async def rollback(context: CommandContext, words: str) -> None:
@@ -247,7 +247,7 @@ async def rollback(context: CommandContext, words: str) -> None:
         context.say(str(error).replace("`newel checkpoints`", "/rollback"))
         return
     plan = await project.rollback(checkpoint, hunks)
-    await take_back_here(context.desk, project, plan)
+    await roll_back_in_ui(context.ui, project, plan)
 
 
 async def _project(context: CommandContext) -> ProjectReview | None:
@@ -258,17 +258,17 @@ async def _project(context: CommandContext) -> ProjectReview | None:
     return (await workspace.recorder()).project
 
 
-async def take_back_here(desk: TerminalUI, project: ProjectReview, plan: RollbackPlan) -> None:
-    """Carry out a plan if the person at the desk agrees. Raises what ``take_back`` does."""
+async def roll_back_in_ui(ui: TerminalUI, project: ProjectReview, plan: RollbackPlan) -> None:
+    """Carry out a plan if the person at the ui agrees. Raises what ``take_back`` does."""
     is_redo = await anyio.to_thread.run_sync(project.brings_back, plan)
 
     async def confirm(about: str) -> bool:
-        desk.renderer.note(about, "diff")
-        answer = await desk.ask(take_back_question(is_redo), "")
+        ui.renderer.note(about, "diff")
+        answer = await ui.ask(take_back_question(is_redo), "")
         return (answer or "").strip().lower() in {"y", "yes"}
 
     if not plan.files:
-        desk.renderer.note(describe_plan(plan, between_prompts) or "The files are as they were already.")
+        ui.renderer.note(describe_plan(plan, slash_command) or "The files are as they were already.")
         return
-    saved = await take_back(project, plan, confirm, between_prompts)
-    desk.renderer.note(describe_saved(saved, is_redo) if saved else "Nothing was changed.")
+    saved = await take_back(project, plan, confirm, slash_command)
+    ui.renderer.note(describe_saved(saved, is_redo) if saved else "Nothing was changed.")

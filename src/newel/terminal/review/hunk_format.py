@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from newel.review.decide import patch_of, run_of
-from newel.terminal.command_names import Called, whole_review
+from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
 from newel.text.format import plural, some
 from newel.text.sanitize import reveal_line
@@ -51,11 +51,13 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(found: PendingReviews, runs: Runs, called: Called, shown: Extent = SHOWN) -> str:
-    """What waits for a decision, by file and hunk; nothing if nothing does. ``called`` is how commands are."""
+def describe_waiting(
+    found: PendingReviews, runs: Runs, format_command: CommandFormatter, shown: Extent = SHOWN
+) -> str:
+    """What waits for a decision, by file and hunk; nothing if nothing does. ``format_command`` writes commands for the user."""
     blocks: list[str] = []
     rejected: list[str] = []
-    rest = whole_review(called)
+    rest = full_review_command(format_command)
     for review in found.reviews:
         gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
         if gone:
@@ -64,19 +66,21 @@ def describe_waiting(found: PendingReviews, runs: Runs, called: Called, shown: E
             if hunk.state != "rejected":
                 where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
-    lines = [f"{plural(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
+    lines = (
+        [f"{plural(len(blocks), 'hunk')} to decide: {format_command('decide')}\n", *blocks] if blocks else []
+    )
     lines += describe_problems(found.problems)
     if rejected:
-        lines += [f"Rejected; {called('keep HUNK')} brings one back:", *rejected[:LISTED]]
+        lines += [f"Rejected; {format_command('keep HUNK')} brings one back:", *rejected[:LISTED]]
         lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def describe_choice(choice: Selection, called: Called) -> str:
+def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
     """What a verdict would be on, with the diff of each file, and what it leaves alone."""
     lines: list[str] = []
     for review, hunks in choice.picks.values():
-        lines.append(shortened(patch_of(review, hunks), whole_review(called)).rstrip("\n"))
+        lines.append(shortened(patch_of(review, hunks), full_review_command(format_command)).rstrip("\n"))
     verb = "kept and written" if choice.verdict == "keep" else "rejected"
     if choice.picks:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
@@ -99,7 +103,7 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
     return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
 
 
-def describe_written(written: WriteResult, called: Called) -> str:
+def describe_written(written: WriteResult, format_command: CommandFormatter) -> str:
     """What was written, and what was not."""
     lines: list[str] = []
     if written.saved:
@@ -107,15 +111,15 @@ def describe_written(written: WriteResult, called: Called) -> str:
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
-        lines.append(f"What you kept there stays kept: {called('decide')} offers to write it.")
+        lines.append(f"What you kept there stays kept: {format_command('decide')} offers to write it.")
     return "\n".join(lines)
 
 
-def describe_rejected(counts: Mapping[str, int], called: Called) -> str:
+def describe_rejected(counts: Mapping[str, int], format_command: CommandFormatter) -> str:
     """That so many hunks of files were rejected; nothing if none was."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {some(counts)}. {called('keep HUNK')} brings one back."
+    return f"Rejected {_counted(counts)}: {some(counts)}. {format_command('keep HUNK')} brings one back."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:

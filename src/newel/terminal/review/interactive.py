@@ -30,7 +30,7 @@ from newel.review.model.decisions import Mine
 from newel.review.model.file_review import FileReview, Hunk, ReviewError, root_of
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint, LedgerError
-from newel.terminal.command_names import Called, whole_review
+from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review import hunk_format as words
 from newel.text.format import listing, plural
 from newel.text.sanitize import reveal_line
@@ -117,10 +117,10 @@ async def settle(
     choice: Selection,
     show: Show,
     confirm: Callable[[str], Awaitable[bool]],
-    called: Called,
+    format_command: CommandFormatter,
 ) -> ReviewOutcome:
-    """Carry a verdict out, if it is confirmed; ``called`` is how the commands are that are named. Raises ``StaleRevision`` and ``LedgerError``."""
-    about = words.describe_choice(choice, called)
+    """Carry a verdict out, if it is confirmed; ``format_command`` writes commands for the user. Raises ``StaleRevision`` and ``LedgerError``."""
+    about = words.describe_choice(choice, format_command)
     if not choice.picks:
         show(about or NOTHING_WAITS, "note")
         return NONE
@@ -130,11 +130,11 @@ async def settle(
     reviews = await decide(project, choice)
     if choice.verdict == "reject":
         gone, peeled = _rejected(choice)
-        parts = [words.describe_rejected(gone, called), words.describe_peeled(peeled)]
+        parts = [words.describe_rejected(gone, format_command), words.describe_peeled(peeled)]
         show("\n".join(part for part in parts if part), "note")
         return ReviewOutcome({}, gone, is_done=not choice.left)
     written = await write(project, reviews, choice.hunks)
-    show(words.describe_written(written, called), "note")
+    show(words.describe_written(written, format_command), "note")
     kept = {one.path: one.applied for one in written.saved}
     return ReviewOutcome(kept, {}, is_done=not (choice.left or written.problems))
 
@@ -153,13 +153,19 @@ class InteractiveReview:
     """The way through what waits in a project. Use ``run``."""
 
     def __init__(
-        self, project: ProjectReview, show: Show, ask: Ask, called: Called, *, columns: int = 80
+        self,
+        project: ProjectReview,
+        show: Show,
+        ask: Ask,
+        format_command: CommandFormatter,
+        *,
+        columns: int = 80,
     ) -> None:
         self._project = project
         self._show = show
         self._ask = ask
         self._columns = columns
-        self._called = called
+        self._format_command = format_command
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         """The hunks, here and below by the ids under which they came into being: an edit gives them others."""
@@ -192,10 +198,10 @@ class InteractiveReview:
         try:
             wanted = await self._decided()
         except anyio.get_cancelled_exc_class():
-            self._show(STOPPED.format(decide=self._called("decide")), "note")
+            self._show(STOPPED.format(decide=self._format_command("decide")), "note")
             raise
         if wanted is None:
-            self._show(STOPPED.format(decide=self._called("decide")), "note")
+            self._show(STOPPED.format(decide=self._format_command("decide")), "note")
         else:
             await self._write(wanted)
 
@@ -236,9 +242,9 @@ class InteractiveReview:
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
         parts = [
-            words.describe_written(written, self._called),
-            words.describe_rejected(self.outcome.rejected, self._called),
-            f"{plural(left, 'hunk')} left to decide: {self._called('decide')}." if left else "",
+            words.describe_written(written, self._format_command),
+            words.describe_rejected(self.outcome.rejected, self._format_command),
+            f"{plural(left, 'hunk')} left to decide: {self._format_command('decide')}." if left else "",
         ]
         self._show("\n".join(part for part in parts if part) or "Nothing was decided.", "note")
 
@@ -258,7 +264,9 @@ class InteractiveReview:
         if hunk is None:
             return at + 1  # what stood there is no hunk any more
         self._show(
-            self._head(at, path, hunk) + words.hunk_diff(review, hunk, whole_review(self._called)), "diff"
+            self._head(at, path, hunk)
+            + words.hunk_diff(review, hunk, full_review_command(self._format_command)),
+            "diff",
         )
         answer = await self._ask(QUESTION, "")
         while answer is not None and answer.strip().lower() not in _KEYS:

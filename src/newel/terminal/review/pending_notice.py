@@ -8,16 +8,16 @@ from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
 from newel.review.model.file_review import ReviewError
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, between_prompts
+from newel.terminal.commands import CommandFormatter, slash_command
 from newel.text.format import plural
 
 
 class PendingNotice:
-    """Watches an agent from its making on until ``close``. ``called`` is how the command is that decides."""
+    """Watches an agent from its making on until ``close``. ``format_command`` writes commands for the user."""
 
-    def __init__(self, agent: CodingAgent, called: Called) -> None:
+    def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
         self._agent = agent
-        self._called = called
+        self._format_command = format_command
         self._since = ""
         self._has_acted = False
         self.close = agent.subscribe(self._see)
@@ -34,7 +34,7 @@ class PendingNotice:
             case _:
                 pass
 
-    async def words(self) -> str:
+    async def text(self) -> str:
         """A line about the runs since it was last asked for; empty if nothing of them waits."""
         since, has_acted = self._since, self._has_acted
         self._since, self._has_acted = "", False
@@ -52,6 +52,6 @@ class PendingNotice:
         return self._about(len(files)) if files else ""
 
     def _about(self, files: int) -> str:
-        if self._called is not between_prompts and self._agent.session.get_file_path() is None:
+        if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
             return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"
+        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._format_command('decide')}"

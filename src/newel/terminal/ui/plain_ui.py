@@ -31,14 +31,14 @@ class PlainUI:
     def columns(self) -> int:
         return terminal_size(self._out)[0]
 
-    async def run(self, person: InputHandler) -> None:
+    async def run(self, handler: InputHandler) -> None:
         with self._scope:
             while True:
-                await person.idle()
+                await handler.wait_idle()
                 line = await self._read("> ")
                 if line is None:
                     break
-                person.submit(line)
+                handler.submit(line)
                 await checkpoint()
 
     def leave(self) -> None:
@@ -48,7 +48,7 @@ class PlainUI:
         self,
         question: str,
         about: str,
-        given: str = "",  # noqa: ARG002 — nothing can be edited here
+        initial: str = "",  # noqa: ARG002 — nothing can be edited here
         *,
         interrupting: bool = False,
     ) -> str | None:
@@ -66,7 +66,7 @@ class PlainUI:
         return await self._read(question)
 
     @asynccontextmanager
-    async def away(self) -> AsyncGenerator[None]:
+    async def suspend(self) -> AsyncGenerator[None]:
         self._out.flush()
         yield
 
@@ -79,7 +79,7 @@ class PlainUI:
     def echo(self, text: str) -> None:
         """What was typed stays where it was typed."""
 
-    def give_back(self, text: str) -> None:
+    def restore_input(self, text: str) -> None:
         self.renderer.note(f"Not sent: {text}")
 
     async def _read(self, prompt: str) -> str | None:

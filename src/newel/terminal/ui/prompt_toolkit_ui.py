@@ -82,7 +82,7 @@ class PromptToolkitUI:
     ) -> None:
         self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
         self._renderer = renderer(self)
-        self._person: InputHandler | None = None
+        self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
         self._question = ""
@@ -108,8 +108,8 @@ class PromptToolkitUI:
     def columns(self) -> int:
         return self.size()[0]
 
-    async def run(self, person: InputHandler) -> None:
-        self._person = person
+    async def run(self, handler: InputHandler) -> None:
+        self._handler = handler
         try:
             await self._app.run_async(
                 handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
@@ -117,14 +117,14 @@ class PromptToolkitUI:
         except EOFError:  # the terminal is gone
             pass
         finally:
-            self._person = None
+            self._handler = None
 
     def leave(self) -> None:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
     async def ask(
-        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
             self._renderer.note(reveal(about))
@@ -134,15 +134,15 @@ class PromptToolkitUI:
         try:
             if interrupting:
                 await self._until_quiet()
-            return await self._answered(given)
+            return await self._read_answer(initial)
         finally:
             self._question = ""
             self._app.invalidate()
 
-    async def _answered(self, given: str) -> str | None:
+    async def _read_answer(self, initial: str) -> str | None:
         """The line that is typed in place of the draft, which comes back afterwards."""
         self._draft, self._answer = self._buffer.document, _PendingAnswer()
-        self._buffer.reset(Document(given))
+        self._buffer.reset(Document(initial))
         self._app.invalidate()
         try:
             await self._answer.given.wait()
@@ -164,7 +164,7 @@ class PromptToolkitUI:
             await checkpoint()
 
     @asynccontextmanager
-    async def away(self) -> AsyncGenerator[None]:
+    async def suspend(self) -> AsyncGenerator[None]:
         self._held = []
         try:
             with set_app(self._app):
@@ -184,7 +184,7 @@ class PromptToolkitUI:
     def echo(self, text: str) -> None:
         self._renderer.echo(text)
 
-    def give_back(self, text: str) -> None:
+    def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
         self._buffer.cursor_position = len(self._buffer.text)
         self._app.invalidate()
@@ -282,7 +282,7 @@ class PromptToolkitUI:
         elif time.monotonic() - self._interrupted < AGAIN:
             lines = ["Ctrl+C again leaves"]
         else:
-            lines = self._person.state() if self._person else []
+            lines = self._handler.state_lines() if self._handler else []
         columns, _ = self.size()
         return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
 
@@ -324,10 +324,10 @@ class PromptToolkitUI:
 
     def _send(self, *, later: bool = False) -> None:
         text = self._typed()
-        if text.strip() and self._person is not None:
+        if text.strip() and self._handler is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
-            self._person.submit(text, "later" if later else "now")
+            self._handler.submit(text, "later" if later else "now")
 
     def _typed(self) -> str:
         """Bytes that are no text reach a buffer as halves of surrogate pairs, which nothing else takes."""
@@ -360,7 +360,7 @@ class PromptToolkitUI:
             self._buffer.apply_completion(commands[0])
         elif self._buffer.complete_state:
             self._buffer.complete_next()
-        elif not completing and self._person is not None and self._person.busy and not self._question:
+        elif not completing and self._handler is not None and self._handler.busy and not self._question:
             self._send(later=True)
         else:
             self._buffer.start_completion(select_first=True)
@@ -368,15 +368,15 @@ class PromptToolkitUI:
     def _on_escape(self) -> None:
         if self._buffer.complete_state:
             self._buffer.cancel_completion()
-        elif self._person is not None:
-            self._person.stop()
+        elif self._handler is not None:
+            self._handler.stop()
 
     def _on_interrupt(self) -> None:
         now, before = time.monotonic(), self._interrupted
         self._interrupted = now
         if now - before < AGAIN:
             self.leave()
-        elif self._person is not None and self._person.stop():
+        elif self._handler is not None and self._handler.stop():
             pass
         elif self._buffer.text:
             self._buffer.reset()
@@ -395,8 +395,8 @@ class PromptToolkitUI:
             self.leave()
 
     def _on_unfold(self) -> None:
-        if self._person is not None:
-            self._person.unfold()
+        if self._handler is not None:
+            self._handler.expand()
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()

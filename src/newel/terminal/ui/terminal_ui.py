@@ -21,7 +21,7 @@ class InputHandler(Protocol):
     @property
     def busy(self) -> bool: ...
 
-    def unfold(self) -> None:
+    def expand(self) -> None:
         """Show in full what was shown in short last."""
         ...
 
@@ -29,11 +29,11 @@ class InputHandler(Protocol):
         """Stop what runs; False if nothing does."""
         ...
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Returns when nothing runs and nothing waits."""
         ...
 
-    def state(self) -> list[str]:
+    def state_lines(self) -> list[str]:
         """Lines about what waits and what can be done now, for beside the input."""
         ...
 
@@ -48,7 +48,7 @@ class TerminalUI(Protocol):
         """How wide the screen is, now."""
         ...
 
-    async def run(self, person: InputHandler) -> None:
+    async def run(self, handler: InputHandler) -> None:
         """Serve the person until they leave."""
         ...
 
@@ -57,12 +57,12 @@ class TerminalUI(Protocol):
         ...
 
     async def ask(
-        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
-        """An ``AskLine``. ``given`` is a line to begin with, where lines can be edited."""
+        """An ``AskLine``. ``initial`` is a line to begin with, where lines can be edited."""
         ...
 
-    def away(self) -> AbstractAsyncContextManager[None]:
+    def suspend(self) -> AbstractAsyncContextManager[None]:
         """Inside, the terminal belongs to another program; what is to be shown waits."""
         ...
 
@@ -78,6 +78,6 @@ class TerminalUI(Protocol):
         """Keep a command that was sent in view, where what is typed vanishes."""
         ...
 
-    def give_back(self, text: str) -> None:
+    def restore_input(self, text: str) -> None:
         """Offer a text to be edited and sent again."""
         ...
