@@ -19,8 +19,8 @@ from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.missing_model import shortfall
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
-from newel.terminal.review.commands import OFF
 from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.review.review_ui import NOT_RECORDING
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.answers import Answers
@@ -64,7 +64,7 @@ async def run_prompts(
 def _tell_unrecorded(agent: CodingAgent) -> None:
     """Say that changes of files cannot be taken back, where that is so."""
     if not isinstance(agent.workspace, RecordingWorkspace):
-        _say(OFF)
+        _say(NOT_RECORDING)
 
 
 def _say(words: str) -> None:

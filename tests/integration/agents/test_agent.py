@@ -280,7 +280,7 @@ def test_one_undo_takes_back_a_contract_that_was_resumed(with_agent: WithAgent, 
     done = newel("undo", "--yes")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in newel.project.iterdir()] == ["mine"]
-    assert "Brought back in 3 files" in newel("undo", "--yes").stdout
+    assert "Redone in 3 files" in newel("undo", "--yes").stdout
     assert (newel.project / "one").read_text() == "one\nmore\n"
 
 

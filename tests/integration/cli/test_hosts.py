@@ -200,7 +200,7 @@ def test_what_an_agent_does_on_a_host_under_review_waits_there_to_be_kept_hunk_b
     assert lines.strip() == "2"
     assert folder.startswith(f"{sshd.home}/.newel/copies/")
     assert f"newel decide --host {place}" in done.stdout + done.stderr
-    assert f"to decide: newel decide --host {place}" in newel("review", "--host", place).stdout
+    assert f"(`newel decide --host {place}`):" in newel("review", "--host", place).stdout
     found = hunks(newel, place)
     assert found.keys() == {"app.py", "old.txt", 'moved "it".txt', "gone.txt", "run.sh", "b.bin"}
     two, eight = found["app.py"]

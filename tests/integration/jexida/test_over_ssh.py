@@ -219,6 +219,6 @@ def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaPro
         return piped(command(sshd, "--through", "run", *options), tmp_path, words)
 
     assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
-    assert "Going on with a conversation of 2 messages." in talk("Who am I?\n", "--continue")
+    assert "Resumed a conversation of 2 messages." in talk("Who am I?\n", "--continue")
     assert "My name is Ada." in program.prompts[-1]
     assert "42" not in program.prompts[-1]  # the user's own commands are the user's own

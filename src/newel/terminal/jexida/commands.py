@@ -216,9 +216,10 @@ async def undo(context: JexidaContext, _: str) -> None:
     if project is None or plan is None:
         context.say(NOT_RECORDED)
     else:
-        from newel.terminal.review.commands import roll_back_in_ui
+        from newel.terminal.review.commands import conversation_ui
+        from newel.terminal.review.run_format import roll_back
 
-        await roll_back_in_ui(context.ui, project, plan)
+        await roll_back(project, plan, conversation_ui(context.ui))
 
 
 async def clear(context: JexidaContext, _: str) -> None:

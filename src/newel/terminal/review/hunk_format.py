@@ -1,4 +1,4 @@
-"""Hunks under review in words for a terminal. All that is returned is inert."""
+"""Hunks under review as text. All results are inert."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LISTED = 20
 """Files that are listed for their rejected hunks alone."""
 
-STATES = {"pending": "waiting", "accepted": "kept, not written yet", "rejected": "rejected"}
+STATES = {"pending": "pending", "accepted": "kept, not written yet", "rejected": "rejected"}
 
 Runs = Mapping[str, "Checkpoint"]
 """The checkpoints of runs, by the run."""
@@ -46,12 +46,12 @@ def whose(hunk: Hunk, runs: Runs) -> str:
 
 
 def hunk_facts(hunk: Hunk, runs: Runs) -> str:
-    """``waiting · rename the option``: what a person must know of a hunk before its lines."""
+    """``pending · rename the option``: the state and the origin of a hunk."""
     state = "conflict" if hunk.conflict and hunk.state == "pending" else STATES[hunk.state]
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(
+def describe_pending(
     found: PendingReviews, runs: Runs, format_command: CommandFormatter, shown: Extent = SHOWN
 ) -> str:
     """What waits for a decision, by file and hunk; nothing if nothing does. ``format_command`` writes commands for the user."""
@@ -67,17 +67,19 @@ def describe_waiting(
                 where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
     lines = (
-        [f"{plural(len(blocks), 'hunk')} to decide: {format_command('decide')}\n", *blocks] if blocks else []
+        [f"{plural(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]
+        if blocks
+        else []
     )
     lines += describe_problems(found.problems)
     if rejected:
-        lines += [f"Rejected; {format_command('keep HUNK')} brings one back:", *rejected[:LISTED]]
+        lines += [f"Rejected (`{format_command('keep HUNK')}` restores one):", *rejected[:LISTED]]
         lines += [f"  … and {plural(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
     return "\n".join([*lines, ""]) if lines else ""
 
 
 def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
-    """What a verdict would be on, with the diff of each file, and what it leaves alone."""
+    """The hunks of a decision with the diff of each file, and those it skips."""
     lines: list[str] = []
     for review, hunks in choice.picks.values():
         lines.append(shortened(patch_of(review, hunks), full_review_command(format_command)).rstrip("\n"))
@@ -93,7 +95,7 @@ def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
 
 
 def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
-    """The files that would be written, and how much of them."""
+    """The files that would be written, with their numbers of hunks."""
     rows = [
         f"  {reveal_line(review.path)}  {plural(len(ids), 'hunk')}  "
         + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
@@ -104,36 +106,36 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
 
 
 def describe_written(written: WriteResult, format_command: CommandFormatter) -> str:
-    """What was written, and what was not."""
+    """The written files, and the problems."""
     lines: list[str] = []
     if written.saved:
         names = some(one.path for one in written.saved)
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
-        lines.append(f"What you kept there stays kept: {format_command('decide')} offers to write it.")
+        lines.append(f"Your decisions are saved; `{format_command('decide')}` offers to write them again.")
     return "\n".join(lines)
 
 
 def describe_rejected(counts: Mapping[str, int], format_command: CommandFormatter) -> str:
-    """That so many hunks of files were rejected; nothing if none was."""
+    """A sentence on the rejected hunks; empty if there are none."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {some(counts)}. {format_command('keep HUNK')} brings one back."
+    return f"Rejected {_counted(counts)}: {some(counts)}. `{format_command('keep HUNK')}` restores one."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:
-    """That the user's own lines were dropped in so many hunks of files; nothing if in none."""
+    """A sentence on the hunks whose user lines were dropped; empty if there are none."""
     return (
-        f"Dropped your own lines in {_counted(counts)}; what the agent proposed waits again."
+        f"Dropped your own lines in {_counted(counts)}; the agent's proposal is pending again."
         if counts
         else ""
     )
 
 
 def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
-    """What was left as it is, a line each."""
-    return [f"Left as it is: {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
+    """One line for each skipped file."""
+    return [f"Skipped {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

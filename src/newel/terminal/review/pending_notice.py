@@ -53,5 +53,5 @@ class PendingNotice:
 
     def _about(self, files: int) -> str:
         if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
-            return f"What was proposed for {plural(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        return f"{plural(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._format_command('decide')}"
+            return f"The changes proposed for {plural(files, 'file')} were discarded: --ephemeral keeps them in memory only."
+        return f"{plural(files, 'file')} {'has' if files == 1 else 'have'} pending changes. Review them with `{self._format_command('decide')}`."
