@@ -101,7 +101,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     from newel.terminal.jexida.agent import JexidaAgent
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
-    from newel.terminal.ui.echo import Unechoed
+    from newel.terminal.ui.echo import EchoSuppressor
     from newel.workspace.ssh.target import Target
 
     there = remote.connection
@@ -112,7 +112,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], ask
     }
     ssh_config = asked.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
-        stack.enter_context(Unechoed())
+        stack.enter_context(EchoSuppressor())
         host = await stack.enter_async_context(remote_host(target, config=ssh_config))
         model, path = await _model(stack, newel, remote.model, host, asked)
         session = stack.enter_context(

@@ -13,17 +13,17 @@ from newel.app.agent_factory import AgentOptions, opened
 from newel.app.model_resolver import warn_of_strangers
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
-from newel.terminal.ui.echo import Unechoed, can_draw
+from newel.terminal.ui.echo import EchoSuppressor, can_draw
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.ui.answers import Answers
+    from newel.terminal.ui.answers import AnswerOutput
     from newel.terminal.ui.approval import Approver
 
 
-def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
-    """Carry out what the command line asked for; returns the exit code. ``unechoed`` ends where what is typed is not for a
+def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
+    """Carry out what the command line asked for; returns the exit code. ``echo_suppressor`` ends where what is typed is not for a
     prompt at the bottom.
     """
     # Loading makes many objects and no garbage: looking for some meanwhile costs a twentieth of the start.
@@ -38,12 +38,12 @@ def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
         from newel.app.trusting import can_ask, settled
 
         if can_ask(settings):
-            unechoed.end()
+            echo_suppressor.end()
             settings = settled(settings, load)
     if _will_draw_prompt(settings, options):
-        unechoed.begin()
+        echo_suppressor.begin()
     else:
-        unechoed.end()
+        echo_suppressor.end()
     return anyio.run(run_with, settings, options)
 
 
@@ -132,13 +132,13 @@ def _is_report(options: AgentOptions) -> bool:
     return not options.quiet and (asked_for or sys.stdout.isatty())
 
 
-def _answers(screen: str, options: AgentOptions) -> Answers:
+def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     """Where answers go beside the screen that shows the run."""
     from newel.terminal.stdout import text_stdout
-    from newel.terminal.ui.answers import Answers
+    from newel.terminal.ui.answers import AnswerOutput
 
     alone = screen == "console" and not _is_report(options)
-    return Answers(text_stdout() if alone else None, options.answers_to)
+    return AnswerOutput(text_stdout() if alone else None, options.answers_to)
 
 
 def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:

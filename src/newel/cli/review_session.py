@@ -13,9 +13,7 @@ import anyio
 
 from newel.agent.errors import UsageError
 from newel.app.workspace_factory import sweep_copies
-from newel.cli.options import add_place
-from newel.cli.parser import Parser
-from newel.cli.place import ground_of
+from newel.cli.options import Parser, add_place, open_place
 from newel.config.settings import newel_home
 from newel.review.tracking.recording_workspace import ledger_folder
 from newel.terminal.commands import shell_command_for
@@ -36,7 +34,7 @@ Action = Callable[["ProjectReview | None"], Awaitable[int]]
 def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:
     """The parser of the command ``name``, which works on the ledger of a folder."""
     parser = Parser(prog=f"newel {name}", description=description, epilog=epilog)
-    add_place(parser, "look at")
+    add_place(parser, "use")
     return parser
 
 
@@ -44,7 +42,7 @@ def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, acti
     """Open the ledger of the ``given`` folder and run ``action`` on it."""
 
     async def run() -> int:
-        async with ground_of(parser, given) as ground, _opened(ground) as project:
+        async with open_place(parser, given) as ground, _opened(ground) as project:
             return await action(project)
 
     return anyio.run(run)

@@ -1,4 +1,4 @@
-"""The smallest REPL: ``You: `` and ``Agent: ``, and one bracketed line for each tool call.
+"""The minimal REPL: ``You: `` and ``Agent: ``, and one bracketed line for each tool call.
 
 Ctrl+C stops what runs, and ends the REPL when nothing does. Input may come from a pipe.
 """
@@ -32,7 +32,7 @@ from newel.text.json import to_json
 from newel.text.sanitize import SafeStream, safe
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
-"""What this front end calls the tools."""
+"""Names of tools in this front end."""
 
 
 class SimpleRenderer(Renderer):
@@ -64,11 +64,11 @@ class SimpleRenderer(Renderer):
         self._end_line()
 
     def on_tool_start(self, event: e.ToolExecutionStart) -> None:
-        self._begin_tool(event.tool_call_id, event.tool_name, event.args)
+        self._start_tool(event.tool_call_id, event.tool_name, event.args)
 
     def on_call_end(self, outcome: CallOutcome) -> None:
         if outcome.milliseconds is None:  # it never ran, so there was no start
-            self._begin_tool(outcome.call_id, outcome.name, outcome.args)
+            self._start_tool(outcome.call_id, outcome.name, outcome.args)
         if outcome.call_id == self._open_call:
             self._end_line()
 
@@ -94,8 +94,8 @@ class SimpleRenderer(Renderer):
             self._in_text = True
         self.out.write(text)
 
-    def _begin_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
-        """Say what runs, on a line that its end completes."""
+    def _start_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
+        """Write the call on a line that its end completes."""
         self._end_line()
         if not self._in_tools:
             self.out.write("\n")
@@ -134,9 +134,9 @@ async def run_simple_repl(
     format_command: CommandFormatter = shell_command,
 ) -> int:
     """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
-    Where that is a terminal, the questions of ``approver`` are put to the person at it. ``format_command`` writes commands for the user.
+    On a terminal, the user answers the questions of ``approver``. ``format_command`` writes commands for the user.
 
-    Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
+    Returns 0, 1 if the reader has gone, 128 + N if a signal N other than Ctrl+C ended it.
     """
     notice = PendingNotice(agent, format_command)
     repl = _SimpleRepl(agent, stdin, out, notice)
@@ -152,7 +152,7 @@ async def run_simple_repl(
             subscription.check()
             out.write("\n")
             out.flush()
-    except OSError as error:  # the screen is gone; the errors of runs are told as events
+    except OSError as error:  # the screen's own: errors of runs were shown as events
         discard_stdout(error)
         return 1
     finally:
@@ -223,9 +223,7 @@ class _SimpleRepl:
         prepared = await prepare(self.agent, Prompt(text))
         for note in prepared.notes:
             self.renderer.note(note)
-        with contextlib.suppress(
-            Exception
-        ):  # an error event has told it; what the screen raises is the subscription's
+        with contextlib.suppress(Exception):  # an event has shown it
             await self.agent.prompt(prepared.text, prepared.attachments)
 
     def _write(self, text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Protocol, TextIO
 
 
 class TextSink(Protocol):
-    """What text can be written to."""
+    """A destination of text."""
 
     def write(self, text: str, /) -> int: ...
 
@@ -18,7 +18,7 @@ class TextSink(Protocol):
 
 
 class LossySink:
-    """A sink for what nobody has to read: what cannot be written is lost without an error."""
+    """A sink that ignores write errors."""
 
     def __init__(self, out: TextSink) -> None:
         self._out = out
@@ -42,12 +42,10 @@ def text_stdout() -> TextIO:
 
 
 def discard_stdout(error: OSError) -> None:
-    """Standard output failed with this: let what is still buffered go nowhere. That nobody reads any more goes without
-    a word; a full disk does not.
-    """
-    if error.errno not in {errno.EPIPE, errno.EIO}:  # a reader that has left, a terminal that was closed
+    """Discard what is buffered for standard output after ``error``. Prints a message, unless the reader has gone."""
+    if error.errno not in {errno.EPIPE, errno.EIO}:  # the reader has gone, the terminal was closed
         with suppress(OSError):
-            print(f"newel: Standard output cannot be written: {error.strerror}.", file=sys.stderr)  # noqa: T201 — a person must know
+            print(f"newel: Cannot write to standard output: {error.strerror}.", file=sys.stderr)  # noqa: T201 — the last resort
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_named_before_the_model_is_asked(with_m
     newel = with_model()
     done = newel("-o", "missing/answer.md", "how are you")
     assert done.returncode == 2
-    assert "missing/answer.md cannot be written" in done.stderr
+    assert "missing/answer.md is not writable" in done.stderr
     assert newel.requests == []
 
 

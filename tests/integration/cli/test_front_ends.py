@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.prompt_line import QUIET_S
 from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
@@ -44,7 +44,7 @@ class Terminal:
 
     def answer(self, text: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        time.sleep(QUIET + 0.4)
+        time.sleep(QUIET_S + 0.4)
         self.type(text)
 
     def wait_for(self, text: str) -> None:

@@ -150,7 +150,7 @@ def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, proj
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     done = newel("hosts", "test", f"host:{project}")
     assert done.returncode == 0
-    for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "Nothing is wrong."):
+    for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "No problems found."):
         assert words in done.stdout
     done = newel("hosts", "test", f"host:{project}", "--model", "phi3")
     assert done.returncode == 1

@@ -63,8 +63,8 @@ def test_any_value_can_be_typed_in_quotes(name: str, lines: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("web 20 more", "There is no variable for more."),
-        ("name=a name=b", "name is given twice."),
+        ("web 20 more", "No variable is left for more."),
+        ("name=a name=b", "Duplicate value for name."),
         ("'web", "No closing quotation in 'web."),
     ],
 )
@@ -138,4 +138,4 @@ def test_with_pipes_a_missing_value_is_an_error_with_the_usage(run_program: Call
     said = run_program("/run logs\n/run logs web\n/run greet you\n").stdout
     assert "Error: Nothing was run: name has no value. Usage: /run logs NAME [LINES=100]" in said
     assert "[REMOTE COMMAND]\n$ printf '<%s>' -'100' 'web'\n<-100><web>" in said
-    assert "Error: There is no variable for you. Usage: /run greet" in said
+    assert "Error: No variable is left for you. Usage: /run greet" in said

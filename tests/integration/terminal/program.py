@@ -147,7 +147,9 @@ async def main(front: str, prompts: list[str]) -> int:
     given = [Prompt(text) for text in prompts]
     match front:
         case "rich" | "console":
-            return await run_repl(agent, home=home, approver=approver, screen=front, header="newel test")
+            return await run_repl(
+                agent, home=home, approver=approver, screen=front, header="newel test", first_prompts=given
+            )
         case "simple":
             return await run_simple_repl(agent, 0, sys.stdout, approver=approver)
         case "json":

@@ -1,4 +1,4 @@
-"""A contract at work without a page: what the agent says and does, the verdicts between, and the signals that end it."""
+"""An unattended agent in a terminal: its events, the verdicts on its contract, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from newel.text.format import clause, duration, one_line
 
 DONE, FAILED = 0, 1
 SHORT_ID = 8
-"""Characters of a run's id that people are shown."""
+"""Characters of a run's ID that are shown."""
 
 
 class ContractDisplay(Protocol):
     """Shows the events of a run."""
 
     def handle(self, event: RunEvent, /) -> None:
-        """Show one event. Raises ``OSError`` if nobody reads any more."""
+        """Show one event. Raises ``OSError`` if the reader has gone."""
         ...
 
     def close(self) -> None: ...
@@ -97,14 +97,14 @@ def _state(event: ContractState) -> str:
             return ""
 
 
-class _Watched:
-    """A run, its screen, which may be gone before it, and how often somebody wanted it to end."""
+class _WatchedRun:
+    """A run, its display, and the signals that it received."""
 
     def __init__(self, solo: HeadlessRun, screen: ContractDisplay) -> None:
         self.solo = solo
         self.screen = screen
-        self.unseen = False
-        """Whether nobody reads any more."""
+        self.is_unseen = False
+        """The display failed."""
         self.state: ContractState | None = None
         self.signals: list[signal.Signals] = []
 
@@ -112,35 +112,35 @@ class _Watched:
         self.state = await self.solo.run()
 
     def show(self, event: RunEvent) -> None:
-        if self.unseen:
+        if self.is_unseen:
             return
         try:
             self.screen.handle(event)
         except OSError as error:
-            self.unseen = True
+            self.is_unseen = True
             discard_stdout(error)
             self.solo.stop(now=True)
 
 
 async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDisplay) -> int:
-    """Carry a run out and show what happens from now on. The first Ctrl+C ends it before its next request; a second
-    one, any other signal and a reader that goes away end it at once, a third where it stands.
+    """Run a contract and show its events. The first Ctrl+C stops the run before its next request; a second one, any other
+    signal and a reader that has gone stop it at once; the third signal kills the process.
 
     Returns 0 if the contract was completed, 128 + N if signal N came before, else 1.
     """
-    watched = _Watched(solo, screen)
+    watched = _WatchedRun(solo, screen)
 
     def stop(number: signal.Signals) -> None:
         watched.signals.append(number)
         now = len(watched.signals) > 1 or number != signal.SIGINT
         if len(watched.signals) > 2:
             die_of(number)
-        if not solo.stop(now=now):  # it has not begun
+        if not solo.stop(now=now):  # it has not started
             group.cancel_scope.cancel()
 
     about = f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}"
     watched.show(Notice(level="info", message=about))
-    if watched.unseen:
+    if watched.is_unseen:
         return FAILED
     async with on_signals(stop) as group:
         group.start_soon(watched.run)
@@ -148,7 +148,7 @@ async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDis
             async for item in items:
                 if isinstance(item, SequencedEvent):
                     watched.show(item.event)
-    if not watched.unseen:
+    if not watched.is_unseen:
         screen.close()
     if watched.state is not None and watched.state.state == "completed":
         return DONE

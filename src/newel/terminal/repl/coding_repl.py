@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -34,15 +35,19 @@ async def run_repl(
     approver: Approver,
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
+    first_prompts: Sequence[Prompt] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
     ui = _open_ui(agent, home, screen)
     notice = PendingNotice(agent, slash_command)
     approver.attend(ui.ask)
     try:
-        return await CodingRepl(agent, ui, home, notice, header).run(agent)
+        repl = CodingRepl(agent, ui, home, notice, header)
+        for prompt in first_prompts:
+            repl.jobs.add(prompt)
+        return await repl.run(agent)
     finally:
         notice.close()
         approver.attend(None)

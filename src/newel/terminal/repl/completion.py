@@ -19,7 +19,7 @@ MAX_COMPLETIONS = 50
 CACHE_S = 10.0
 """Seconds for which a list of files is reused."""
 
-# What git does not ignore; without git, what is not hidden. Names that need quoting are left out.
+# Files not ignored by git; without git, files not hidden. Names that need quoting are skipped.
 _LIST = (
     "{ git -c core.quotePath=off ls-files --cached --others --exclude-standard"
     " || find . -name '.?*' -prune -o -name node_modules -prune -o -type f -print; }"

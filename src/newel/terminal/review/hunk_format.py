@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from newel.review.store.ledger import Checkpoint
 
 LISTED = 20
-"""Files that are listed for their rejected hunks alone."""
+"""Files listed for their rejected hunks alone."""
 
 STATES = {"pending": "pending", "accepted": "kept, not written yet", "rejected": "rejected"}
 
@@ -26,8 +26,8 @@ Runs = Mapping[str, "Checkpoint"]
 
 
 def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) -> str:
-    """What a hunk changes: its lines with those around them, and what becomes of the file itself.
-    ``rest`` is the command that shows what is too long for ``shown``.
+    """The diff of a hunk with its context, and changes of the file itself. ``rest`` is the command that shows a diff too
+    long for ``shown``.
     """
     lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
     first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
@@ -36,7 +36,7 @@ def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) 
 
 
 def whose(hunk: Hunk, runs: Runs) -> str:
-    """Who wrote a hunk: the run by its title, or the user."""
+    """The author of a hunk: a run by its title, or the user."""
     if hunk.by_user:
         return "yours"
     run = run_of(hunk)
@@ -54,14 +54,14 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
 def describe_pending(
     found: PendingReviews, runs: Runs, format_command: CommandFormatter, shown: Extent = SHOWN
 ) -> str:
-    """What waits for a decision, by file and hunk; nothing if nothing does. ``format_command`` writes commands for the user."""
+    """The pending hunks by file; empty if there are none. ``format_command`` writes commands for the user."""
     blocks: list[str] = []
     rejected: list[str] = []
     rest = full_review_command(format_command)
     for review in found.reviews:
-        gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
-        if gone:
-            rejected.append(f"  {reveal_line(review.path)}  {', '.join(gone)}")
+        rejected_ids = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
+        if rejected_ids:
+            rejected.append(f"  {reveal_line(review.path)}  {', '.join(rejected_ids)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
                 where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"

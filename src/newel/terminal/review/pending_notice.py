@@ -1,4 +1,4 @@
-"""What a person should hear once a prompt was answered: that something waits for their decision."""
+"""A notice after a run that has left pending changes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from newel.text.format import plural
 
 
 class PendingNotice:
-    """Watches an agent from its making on until ``close``. ``format_command`` writes commands for the user."""
+    """Watches an agent until ``close``. ``format_command`` writes commands for the user."""
 
     def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
         self._agent = agent
         self._format_command = format_command
         self._since = ""
         self._has_acted = False
-        self.close = agent.subscribe(self._see)
+        self.close = agent.subscribe(self._handle)
 
-    def _see(self, event: AgentEvent) -> None:
+    def _handle(self, event: AgentEvent) -> None:
         match event:
             case AgentStart():
                 self._since = self._since or event.timestamp
@@ -35,7 +35,7 @@ class PendingNotice:
                 pass
 
     async def text(self) -> str:
-        """A line about the runs since it was last asked for; empty if nothing of them waits."""
+        """The notice about the runs since the last call; empty if they left nothing pending."""
         since, has_acted = self._since, self._has_acted
         self._since, self._has_acted = "", False
         workspace = self._agent.workspace
@@ -47,7 +47,7 @@ class PendingNotice:
             ledger = (await workspace.recorder()).project.ledger
             session = self._agent.session.get_id()
             files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
-        except ReviewError:  # a ledger that cannot be used was told of during the run
+        except ReviewError:  # shown during the run already
             return ""
         return self._about(len(files)) if files else ""
 

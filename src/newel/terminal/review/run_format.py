@@ -24,7 +24,7 @@ SHOWN_IN_CONVERSATION = Extent(60, 6_000)
 """How much of a run's diff a conversation shows."""
 
 ROWS = 20
-"""Files of a run that are listed."""
+"""Files listed of a run."""
 
 
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
@@ -44,8 +44,8 @@ def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
 async def describe_project(
     project: ProjectReview, limit: int, format_command: CommandFormatter, *, in_conversation: bool = False
 ) -> str:
-    """What waits in a project, and its latest runs, the last one with what it did; ``called`` is how the commands are that
-    it names. ``between`` two prompts a long diff is cut. Raises ``LedgerError``.
+    """The pending hunks of a project and its latest runs, the last one with its diff, which is cut ``in_conversation``. Raises
+    ``LedgerError``.
     """
     from newel.review.decide import look, run_names
     from newel.review.project import look_back
@@ -71,7 +71,7 @@ async def describe_checkpoint(
     *,
     in_conversation: bool = False,
 ) -> str:
-    """A run, by the id of its checkpoint or the beginning of it, with what it did. Raises ``UnknownCheckpoint``."""
+    """A run with its diff, by its checkpoint's ID or the beginning of it. Raises ``UnknownCheckpoint``."""
     from newel.review.project import look_at
 
     run = await look_at(project, await project.find(checkpoint))
@@ -79,14 +79,14 @@ async def describe_checkpoint(
 
 
 def describe_run(run: RunView, format_command: CommandFormatter, shown: Extent) -> str:
-    """A run with its files, and below them what it did, as much as ``shown`` says."""
-    # What waits altogether is shown by itself, hunk by hunk.
+    """A run with its files and its diff, cut to ``shown``."""
+    # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
     return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), shown)}"
 
 
 def _head(run: RunView) -> str:
-    """A run and its files, the line of each with how much it is."""
+    """A run and its files, each with the size of its change."""
     width = max((len(reveal_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
@@ -105,7 +105,7 @@ def _is_all_waiting(file: RunFile) -> bool:
 
 
 def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
-    """What a rollback would change, and what it leaves alone. ``format_command`` writes commands for the user."""
+    """The changes of a rollback, and the files that it skips. ``format_command`` writes commands for the user."""
     lines: list[str] = []
     if plan.files:
         patches = "".join(file.patch for file in plan.files)

@@ -1,4 +1,4 @@
-"""A desk for terminals that know nothing, and for pipes: lines in, lines out."""
+"""The user interface of pipes and simple terminals: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from newel.text.sanitize import reveal, safe
 
 
 class PlainUI:
-    """Reads lines from the file descriptor ``stdin``, one whenever nothing runs."""
+    """Reads a line from the file descriptor ``stdin`` whenever nothing runs."""
 
     def __init__(self, renderer: Renderer, stdin: int, out: TextIO) -> None:
         self.renderer = renderer
@@ -71,13 +71,13 @@ class PlainUI:
         yield
 
     def clear(self) -> None:
-        """What was printed stays."""
+        """Printed text stays."""
 
     def refresh(self) -> None:
-        """Nothing is shown of the state here."""
+        """No state is shown."""
 
     def echo(self, text: str) -> None:
-        """What was typed stays where it was typed."""
+        """Typed text stays visible."""
 
     def restore_input(self, text: str) -> None:
         self.renderer.note(f"Not sent: {text}")
