@@ -143,7 +143,7 @@ def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
 
 def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     if name == "json":
-        from newel.terminal.rpc.server import JsonRenderer
+        from newel.terminal.renderers.base import JsonRenderer
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":

@@ -11,38 +11,35 @@ from newel.cli import HIDDEN, MODULES
 
 LIKENESS: Final = 0.8
 
-_SETTINGS = "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them."
-_UPDATE = "Newel is updated by the tool that installed it, for example `uv tool upgrade newel`."
 _COMMAND_HINTS: Final = {
-    **dict.fromkeys(["acp"], "Newel does not support ACP; programs can use `newel --json`."),
-    **dict.fromkeys(
-        ["auth", "login", "logout", "setup", "config", "configure", "settings", "init"], _SETTINGS
-    ),
-    **dict.fromkeys(["update", "upgrade"], _UPDATE),
-    **dict.fromkeys(["install", "uninstall"], "Tool servers are added with `newel mcp add`."),
-    **dict.fromkeys(
-        ["resume", "session", "history"],
-        "`newel --continue` resumes this folder's last session, `newel --session ID` another one; `newel sessions` lists them.",
-    ),
-    **dict.fromkeys(
-        ["model", "models"], "`newel doctor` lists the server's models, `--model NAME` chooses one."
-    ),
-    **dict.fromkeys(["version"], "`newel --version` shows the version."),
-    **dict.fromkeys(["completion", "completions"], "Newel has no shell completion."),
-    **dict.fromkeys(["status", "diff"], "`newel review` shows what agents changed in this folder."),
-    **dict.fromkeys(
-        ["rewind", "revert"], "`newel undo` undoes the last run, `newel rollback` an earlier one."
-    ),
-    **dict.fromkeys(["redo"], "`newel undo` after an undo brings the changes back."),
-    **dict.fromkeys(
-        ["host", "remote", "ssh"], "`newel hosts` lists hosts, `newel --host PLACE` works on one."
-    ),
-    **dict.fromkeys(["serve", "server", "ui"], "`newel web` starts the workbench in the browser."),
-    **dict.fromkeys(
-        ["accept", "apply"], "`newel decide` asks about each change, `newel keep` keeps changes by id."
-    ),
+    word: hint
+    for words, hint in (
+        ("acp", "Newel does not support ACP; programs can use `newel --json`."),
+        (
+            "auth login logout setup config configure settings init",
+            "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them.",
+        ),
+        (
+            "update upgrade",
+            "Update Newel with the tool that installed it, for example `uv tool upgrade newel`.",
+        ),
+        ("install uninstall", "`newel mcp add` adds tool servers."),
+        (
+            "resume session history",
+            "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `newel sessions` lists them.",
+        ),
+        ("model models", "`newel doctor` lists the server's models, `--model NAME` chooses one."),
+        ("version", "`newel --version` shows the version."),
+        ("completion completions", "Newel has no shell completion."),
+        ("status diff", "`newel review` shows what agents changed in this folder."),
+        ("rewind revert", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
+        ("redo", "`newel undo` after an undo restores the changes."),
+        ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
+        ("serve server ui", "`newel web` starts the workbench in the browser."),
+        ("accept apply", "`newel decide` asks about each change, `newel keep` keeps changes by ID."),
+    )
+    for word in words.split()
 }
-
 
 _VERBS: Final = frozenset(
     {"add", "delete", "edit", "get", "list", "login", "logout", "ls", "remove", "rm", "set", "show", "status"}
@@ -50,33 +47,36 @@ _VERBS: Final = frozenset(
 """After a word that looks like a command, these make it a command and not a prompt."""
 
 _AUTO: Final = "`--approve auto`, the default, runs everything without asking."
-_APPROVE: Final = "`--approve auto|ask|review|read-only` sets what runs without asking."
-_RESUME: Final = "`newel --continue` resumes this folder's last session, `newel --session ID` another one."
-_ONCE: Final = 'A prompt on the command line is one task: newel "fix the failing test"'
 _OPTION_HINTS: Final = {
-    **dict.fromkeys(["-i", "--interactive"], "`newel` without a prompt starts a conversation."),
-    **dict.fromkeys(["--prompt", "--message", "--msg", "-e", "--exec"], _ONCE),
-    **dict.fromkeys(["-r", "--resume", "--fork-session", "--last"], _RESUME),
-    **dict.fromkeys(
-        ["-y", "--yes", "--yolo", "--full-auto", "--yes-always", "--auto-approve", "--force"], _AUTO
-    ),
-    **dict.fromkeys(["--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox"], _AUTO),
-    **dict.fromkeys(["-a", "--ask-for-approval", "--permission-mode", "--sandbox", "-s"], _APPROVE),
-    **dict.fromkeys(
-        ["--output-format", "--input-format", "--stream-json"], "`--json` reads and writes JSON lines."
-    ),
-    **dict.fromkeys(["--append-system-prompt"], "Put instructions into AGENTS.md, or use --system-prompt."),
-    **dict.fromkeys(["-C", "--cd", "--add-dir", "--dir"], "`--cwd DIR` works in another folder."),
-    **dict.fromkeys(
-        ["--openai-api-base", "--api-base", "--provider", "--endpoint"], "`--base-url URL` names the server."
-    ),
-    **dict.fromkeys(["--openai-api-key", "--key"], "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
-    **dict.fromkeys(
-        ["--effort", "--reasoning-effort"], "`--thinking LEVEL` sets how much the model reasons."
-    ),
-    **dict.fromkeys(
-        ["--verbose", "--debug", "-v", "-d"], "`--renderer console` shows all of a run as plain text."
-    ),
+    option: hint
+    for options, hint in (
+        ("-i --interactive", "`newel` without a prompt starts a conversation."),
+        (
+            "--prompt --message --msg -e --exec",
+            'A prompt on the command line is one task: newel "fix the failing test"',
+        ),
+        (
+            "-r --resume --fork-session --last",
+            "`newel --continue` resumes this folder's latest session, `newel --session ID` another.",
+        ),
+        (
+            "-y --yes --yolo --full-auto --yes-always --auto-approve --force --dangerously-skip-permissions",
+            _AUTO,
+        ),
+        ("--dangerously-bypass-approvals-and-sandbox", _AUTO),
+        (
+            "-a --ask-for-approval --permission-mode --sandbox -s",
+            "`--approve auto|ask|review|read-only` sets what runs without asking.",
+        ),
+        ("--output-format --input-format --stream-json", "`--json` reads and writes JSON lines."),
+        ("--append-system-prompt", "Put instructions into AGENTS.md, or use --system-prompt."),
+        ("-C --cd --add-dir --dir", "`--cwd DIR` works in another folder."),
+        ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),
+        ("--openai-api-key --key", "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
+        ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
+        ("--verbose --debug -v -d", "`--renderer console` shows all of a run as plain text."),
+    )
+    for option in options.split()
 }
 
 

@@ -77,7 +77,7 @@ def closest(name: str, names: Iterable[str]) -> list[str]:
     """Similar names, the most similar first."""
     from difflib import get_close_matches
 
-    return get_close_matches(name[:60], list(names), 3, 0.5)
+    return get_close_matches(name[:60], list(names))
 
 
 def did_you_mean(prefix: str, names: Sequence[str]) -> str:

@@ -5,28 +5,21 @@ Ctrl+C stops what runs, and ends the REPL when nothing does. Input may come from
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 from typing import Any, TextIO
 
-import anyio
-
 from newel.agent import events as e
-from newel.agent.errors import NewelError
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.commands import CommandFormatter, shell_command
-from newel.terminal.renderers.base import Renderer, RendererSubscription, report_damage
+from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
+from newel.terminal.renderers.base import Renderer, report_damage
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.repl.prompt_input import Prompt, prepare
+from newel.terminal.repl.repl import Repl, error_of
 from newel.terminal.repl.shell_escape import exit_summary, run_command
 from newel.terminal.review.pending_notice import PendingNotice
-from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
-from newel.terminal.ui.line_reader import LineReader
-from newel.terminal.ui.prompt_line import TerminalAsk
+from newel.terminal.ui.plain_ui import PlainUI
 from newel.text.format import SUBJECT, both_ends, clause, command_of, one_line
 from newel.text.json import to_json
 from newel.text.sanitize import SafeStream, safe
@@ -133,99 +126,60 @@ async def run_simple_repl(
     approver: Approver | None = None,
     format_command: CommandFormatter = shell_command,
 ) -> int:
-    """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
-    On a terminal, the user answers the questions of ``approver``. ``format_command`` writes commands for the user.
-
-    Returns 0, 1 if the reader has gone, 128 + N if a signal N other than Ctrl+C ended it.
+    """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts; returns the exit code
+    of ``Repl.run``. On a terminal, the user answers the questions of ``approver``. ``format_command`` writes commands for
+    the user.
     """
     notice = PendingNotice(agent, format_command)
-    repl = _SimpleRepl(agent, stdin, out, notice)
+    ui = PlainUI(SimpleRenderer(out), stdin, out, prompt="You: ")
     if approver is not None and os.isatty(stdin):
-        approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
-    subscription = RendererSubscription(repl.renderer, repl.reading.cancel)
-    unsubscribe = agent.subscribe(subscription.handle)
+        approver.attend(ui.ask)
     try:
-        report_damage(agent, repl.renderer)
-        async with on_signals(repl.stop):
-            with repl.reading:
-                await repl.run()
-            subscription.check()
-            out.write("\n")
-            out.flush()
-    except OSError as error:  # the screen's own: errors of runs were shown as events
-        discard_stdout(error)
-        return 1
+        return await SimpleRepl(agent, ui, out, notice).run(agent)
     finally:
-        unsubscribe()
         notice.close()
         if approver is not None:
             approver.attend(None)
-    return repl.code
 
 
-class _SimpleRepl:
-    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, notice: PendingNotice) -> None:
-        self.agent = agent
-        self.out = out
-        self.notice = notice
-        self.renderer = SimpleRenderer(out)
-        self.reading = anyio.CancelScope()
-        self.code = 0
-        self.lines = LineReader(stdin)
-        self._echo = not os.isatty(stdin)
-        self._running: anyio.CancelScope | None = None
+class SimpleRepl(Repl[CodingAgent]):
+    """``/clear`` and ``!command`` are its only commands: all other text is a prompt."""
 
-    def stop(self, number: signal.Signals) -> None:
-        if self._running is not None:
-            self._running.cancel()
-        if number != signal.SIGINT:
-            self.code = exit_code(number)
-            self.reading.cancel()
-        elif self._running is None:
-            self.reading.cancel()
+    def __init__(self, agent: CodingAgent, ui: PlainUI, out: TextIO, notice: PendingNotice) -> None:
+        super().__init__(ui, COMMANDS, agent)
+        self._out = out
+        self._notice = notice
 
-    async def run(self) -> None:
-        self._write("You: ")
-        while (line := await self._read()) is not None:
-            if text := line.strip():
-                if self._echo:
-                    self._write(f"{safe(line)}\n")
-                with anyio.CancelScope() as self._running:
-                    await self._take(text)
-                self._running = None
-                if words := await self.notice.text():
-                    self.renderer.note(words)
-                self._write("\n")
-            self._write("You: ")
+    def _greet(self) -> None:
+        report_damage(self._context, self.ui.renderer)
 
-    async def _read(self) -> str | None:
-        try:
-            return await self.lines.next()
-        except ValueError as error:
-            self.renderer.note(f"Error: {error}.")
-            return ""
-
-    async def _take(self, text: str) -> None:
-        agent = self.agent
-        try:
-            if text.startswith("!"):
-                completed = await run_command(agent.workspace, text[1:], self._write)
-                if completed.exit_code:
-                    self._write(f"[{exit_summary(completed)}]\n")
-            elif text == "/clear":
-                agent.new_session()
-            else:
-                await self._prompt(text)
-        except NewelError as error:
-            self.renderer.note(f"Error: {error}")
-
-    async def _prompt(self, text: str) -> None:
-        prepared = await prepare(self.agent, Prompt(text))
+    async def _run_text(self, prompt: Prompt) -> None:
+        if prompt.typed.startswith("!"):
+            completed = await run_command(self._context.workspace, prompt.typed[1:], self._write)
+            if completed.exit_code:
+                self._write(f"[{exit_summary(completed)}]\n")
+            return
+        prepared = await prepare(self._context, prompt)
         for note in prepared.notes:
-            self.renderer.note(note)
-        with contextlib.suppress(Exception):  # an event has shown it
-            await self.agent.prompt(prepared.text, prepared.attachments)
+            self.ui.renderer.note(note)
+        self._is_prompting = True
+        await error_of(self._context.prompt(prepared.text, prepared.attachments))
+
+    async def _after_job(self, stopped: bool) -> None:  # noqa: ARG002 — a stopped command just ends here
+        await super()._after_job(stopped=False)
+        if words := await self._notice.text():
+            self.ui.renderer.note(words)
+        self._write("\n")
 
     def _write(self, text: str) -> None:
-        self.out.write(text)
-        self.out.flush()
+        self._out.write(text)
+        self._out.flush()
+
+
+async def _clear(agent: CodingAgent, _: str) -> None:
+    agent.new_session()
+
+
+COMMANDS: CommandTable[CodingAgent] = CommandTable(
+    SlashCommand("clear", "", "start a new conversation", _clear)
+)

@@ -143,7 +143,7 @@ def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
     terminal.type("how are you\n")
     terminal.wait_for("All is well")
     terminal.type("/clear\n")
-    terminal.wait_for("A new conversation.")
+    terminal.wait_for("New conversation.")
     terminal.type("once more: how are you\n/quit\n")
     assert terminal.end() == 0
     assert [len(request["messages"]) for request in newel.requests] == [2, 2]

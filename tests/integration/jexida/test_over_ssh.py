@@ -76,7 +76,7 @@ def test_every_command_of_the_conversation_works_on_a_host(
         screen.type("/model", "Enter")
         screen.wait_for("phi3:latest  in use")
         screen.type("/undo", "Enter")
-        screen.wait_for("What commands change is not recorded here")
+        screen.wait_for("Changes made by commands are not recorded here")
         screen.type("/run gr", "Tab", "Enter")
         screen.wait_for(f"│ hello from {sshd.user}")
         screen.type("/shell", "Enter")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, BinaryIO, assert_never
 
 import anyio
 
@@ -19,6 +19,7 @@ from newel.agent.errors import NewelError
 from newel.agent.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
 from newel.agent.transform import COMPACTION
 from newel.terminal.renderers.tool_calls import CallOutcome, ToolCallTracker
+from newel.text.json import to_json
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -150,6 +151,24 @@ class Renderer:
     def on_error(self, message: str) -> None: ...
 
     def on_run_end(self, event: e.AgentEnd) -> None: ...
+
+
+class JsonRenderer(Renderer):
+    """Writes each event as one line of JSON."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        super().__init__()
+        self.out = out
+
+    def handle(self, event: e.Event, /) -> None:
+        self.out.write(to_json(event) + b"\n")
+        self.out.flush()
+
+    def note(self, text: str, code: str = "note", /) -> None:
+        self.handle(e.ErrorEvent(code=code, message=text))
+
+    def close(self) -> None:
+        self.out.flush()
 
 
 class DisplayFailed(NewelError):

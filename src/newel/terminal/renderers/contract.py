@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import aclosing
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -22,6 +22,7 @@ from newel.runs.run_events import (
     RunEvent,
 )
 from newel.runs.subscriber_queue import SequencedEvent
+from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
@@ -31,16 +32,6 @@ from newel.text.format import clause, duration, one_line
 DONE, FAILED = 0, 1
 SHORT_ID = 8
 """Characters of a run's ID that are shown."""
-
-
-class ContractDisplay(Protocol):
-    """Shows the events of a run."""
-
-    def handle(self, event: RunEvent, /) -> None:
-        """Show one event. Raises ``OSError`` if the reader has gone."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class ContractRenderer(ConsoleRenderer):
@@ -100,7 +91,7 @@ def _state(event: ContractState) -> str:
 class _WatchedRun:
     """A run, its display, and the signals that it received."""
 
-    def __init__(self, solo: HeadlessRun, screen: ContractDisplay) -> None:
+    def __init__(self, solo: HeadlessRun, screen: ContractRenderer | JsonRenderer) -> None:
         self.solo = solo
         self.screen = screen
         self.is_unseen = False
@@ -122,7 +113,7 @@ class _WatchedRun:
             self.solo.stop(now=True)
 
 
-async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDisplay) -> int:
+async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractRenderer | JsonRenderer) -> int:
     """Run a contract and show its events. The first Ctrl+C stops the run before its next request; a second one, any other
     signal and a reader that has gone stop it at once; the third signal kills the process.
 

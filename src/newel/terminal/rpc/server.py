@@ -32,7 +32,7 @@ from newel.agent.messages import Usage, UserMessage
 from newel.agent.ports import ThinkingLevel, Touch
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.renderers.base import Renderer, RendererSubscription, report_damage
+from newel.terminal.renderers.base import JsonRenderer, RendererSubscription, report_damage
 from newel.terminal.rpc.requests import (
     AnyRequest,
     Approve,
@@ -54,7 +54,6 @@ from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
-from newel.text.json import to_json
 
 # -- output besides the events ---------------------------------------------------------------
 
@@ -93,24 +92,6 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
     cost: float | None
     context: int
     error: str | None
-
-
-class JsonRenderer(Renderer):
-    """Writes each event as one line of JSON."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        super().__init__()
-        self.out = out
-
-    def handle(self, event: Event, /) -> None:
-        self.out.write(to_json(event) + b"\n")
-        self.out.flush()
-
-    def note(self, text: str, code: str = "note", /) -> None:
-        self.handle(ErrorEvent(code=code, message=text))
-
-    def close(self) -> None:
-        self.out.flush()
 
 
 # -- the conversation -------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ from newel.text.sanitize import reveal, safe
 class PlainUI:
     """Reads a line from the file descriptor ``stdin`` whenever nothing runs."""
 
-    def __init__(self, renderer: Renderer, stdin: int, out: TextIO) -> None:
+    def __init__(self, renderer: Renderer, stdin: int, out: TextIO, *, prompt: str = "> ") -> None:
         self.renderer = renderer
         self._out = out
+        self._prompt = prompt
         self._lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._scope = anyio.CancelScope()
@@ -35,7 +36,7 @@ class PlainUI:
         with self._scope:
             while True:
                 await handler.wait_idle()
-                line = await self._read("> ")
+                line = await self._read(self._prompt)
                 if line is None:
                     break
                 handler.submit(line)
@@ -87,11 +88,11 @@ class PlainUI:
         try:
             line = await self._lines.next()
         except ValueError as error:
-            self.renderer.note(f"{error}.")
+            self.renderer.note(f"Error: {error}.")
             return ""
         if line is None:
             self._write("\n")
-        elif self._echo:
+        elif self._echo and (line.strip() or prompt != self._prompt):
             self._write(f"{safe(line)}\n")
         return line
 
