@@ -180,7 +180,7 @@ def test_several_prompts_are_quoted_or_follow_then(
         (["resume", "5c0cf6f9"], "`newel --continue`"),
         (["help", "reviw"], "`newel review`"),
         (["/undo"], "`newel undo`"),
-        (["/compact", "now"], "in a conversation"),
+        (["/compact", "now"], "of the conversation"),
     ],
 )
 def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(

@@ -506,7 +506,7 @@ def test_in_a_conversation_hunks_and_files_can_be_named(
     for words, expected in (
         ("/keep", "Name a hunk or a file, or use --all"),
         ("/reject --mine none", "Unknown option --mine"),
-        ("/keep 'x", "A quote is not closed"),
+        ("/keep 'x", "Unclosed quote"),
         ("/decide", "No pending changes."),
     ):
         terminal.send(f"{words}\r")

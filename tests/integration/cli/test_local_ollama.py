@@ -48,7 +48,7 @@ def test_a_model_that_is_missing_is_told_with_how_to_get_it(newel: Newel) -> Non
 
 @pytest.mark.parametrize(
     ("model", "words"),
-    [("llama3.2", "No problems found."), ("nope", "ollama pull"), ("", "Nothing is wrong.")],
+    [("llama3.2", "No problems found."), ("nope", "ollama pull"), ("", "No problems found.")],
 )
 def test_doctor_tells_the_api_the_models_and_what_to_do(newel: Newel, model: str, words: str) -> None:
     done = newel("doctor", LLM_DEFAULT_MODEL=model)
