@@ -15,7 +15,6 @@ from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit, Policy, Tool
-    from newel.app.hosts import ExecutionHost
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
 
 
@@ -82,7 +82,7 @@ async def opened(
     """
     from newel.agent.events import ErrorEvent
     from newel.app import mcp_servers
-    from newel.app.hosts import open_ground
+    from newel.app.hosts import open_host
     from newel.app.model_resolver import open_model
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
@@ -91,7 +91,7 @@ async def opened(
     enter(settings.approve, attended=ask is not None)
     recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
+        ground = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         stack.callback(recorders.close)
         model = await stack.enter_async_context(open_model(settings, ground))
         place = AgentContext(
@@ -142,9 +142,8 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.boundaries import guarded, places_of
-    from newel.app.workspace_factory import open_workspaces
-    from newel.context.attachable import Attachable
+    from newel.app.workspace_factory import guarded, open_workspaces, secret_paths_of
+    from newel.context.attachments import Attachable
     from newel.context.instructions import describe
     from newel.context.shortening import Shortener
     from newel.session.coding_agent import CodingAgent
@@ -153,7 +152,7 @@ async def build_agent(
     model = in_use.model
     open_folder = partial(place.ground.workspace, place.folder)
     places = await open_workspaces(settings, model, place.recorders, open_folder)
-    judge = places_of(settings, place.ground, places)
+    judge = secret_paths_of(settings, place.ground, places)
     tools = coding_tools(
         guarded(places.works_in, judge), timeout=settings.bash_timeout, room=settings.max_result * 9 // 10
     )
@@ -195,7 +194,7 @@ async def build_agent(
 
 def _compactor(in_use: ResolvedModel) -> Compactor:
     from newel.context.compaction import Compactor
-    from newel.providers.windows import find_window
+    from newel.providers.model_server import find_window
 
     window = partial(find_window, in_use.server)
     compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)
@@ -217,8 +216,8 @@ async def _what_is_said(
     """The instructions and templates of the user, who is here, and of the project, which may be elsewhere."""
     from newel.context.file_reader import WorkspaceFolder
     from newel.context.instructions import find_instructions
-    from newel.context.prompt_templates import load
     from newel.workspace.local import LocalWorkspace
+    from newel.workspace.snapshots.index import load
 
     home = LocalWorkspace("/", environ={})  # Newel's own folder may not be there yet
     prompts = [
@@ -231,10 +230,10 @@ async def _what_is_said(
 
 
 def _policy(settings: Settings, place: AgentContext, judge: SecretPaths, reviewed: list[Tool]) -> Policy:
-    from newel.permissions.approval import policy
+    from newel.permissions.approval import approval_policy
 
     names = [tool.spec.name for tool in reviewed]
-    return policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
+    return approval_policy(settings.approve, ask=place.ask, folder=place.folder, reviewed=names, places=judge)
 
 
 def _system_prompt(

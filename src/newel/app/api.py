@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from newel.agent.errors import ConfigError
-from newel.app.agent_factory import AgentOptions, opened
+from newel.app.agent_factory import AgentOptions, open_agent
 from newel.config.settings import Flags, load_settings
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def chat(
     """
     import httpx2
 
-    from newel.providers.http.urls import is_loopback, of_chat_completions, split_base_url
-    from newel.text.redact_urls import shown_url
+    from newel.providers.http.urls import chat_completions_url, is_loopback, split_base_url
+    from newel.text.sanitize import redact_url
 
     settings = load_settings(Flags(model=model), cwd=Path.cwd(), environ=os.environ)
     if settings.endpoint is None:
@@ -53,7 +53,7 @@ def chat(
     if tools:
         payload["tools"] = tools
     key = settings.endpoint.api_key
-    base_url, query = split_base_url(of_chat_completions(settings.endpoint.base_url))
+    base_url, query = split_base_url(chat_completions_url(settings.endpoint.base_url))
     url = f"{base_url}/chat/completions{query}"
     answer = _post(
         url,
@@ -63,7 +63,7 @@ def chat(
         trust_env=not is_loopback(base_url),  # no proxy stands before this machine itself
     )
     if not answer.is_success:  # the client's own words would show a password in the URL
-        words = f"{shown_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
+        words = f"{redact_url(url)} answered with {answer.status_code} {answer.reason_phrase}"
         raise httpx2.HTTPStatusError(words, request=answer.request, response=answer)
     return answer.json()
 
@@ -73,7 +73,7 @@ def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
     import httpx2
 
     from newel.agent.ports import Model, ModelRequest
-    from newel.providers.errors import EndpointDescription, refusal
+    from newel.providers.errors import EndpointDescription, error_from_response
     from newel.providers.openai.compat import ServerCompat
 
     request = ModelRequest(Model(payload["model"], max_output=MAX_OUTPUT), "", [])
@@ -86,7 +86,9 @@ def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
             _learned[asked] = dialect
         if answer.is_success or limit is None:
             return answer
-        refused = refusal(answer.status_code, answer.headers, answer.content, EndpointDescription(url))
+        refused = error_from_response(
+            answer.status_code, answer.headers, answer.content, EndpointDescription(url)
+        )
         change = dialect.after(refused, request)
         if change is None or change[0].limit == limit:
             return answer
@@ -116,4 +118,4 @@ def open_coding_agent(
         ephemeral=ephemeral,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return opened(settings, options, ask)
+    return open_agent(settings, options, ask)

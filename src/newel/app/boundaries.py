@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from newel.app.hosts import ExecutionHost
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.config.settings import Settings
     from newel.permissions.secret_paths import SecretPaths
+    from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
 
 

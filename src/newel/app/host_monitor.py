@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from newel.agent.errors import HostUnreachable, WorkspaceError
-from newel.runs.host_status import HostState
+from newel.workspace.ssh.host_monitor import HostState
 
 if TYPE_CHECKING:
-    from newel.workspace.ssh.connection import ConnectionState, SshConnection
+    from newel.workspace.ssh.connection import SshConnection
+    from newel.workspace.ssh.supervisor import ConnectionState
 
 PATIENCE: Final = 3.0
 """Seconds for which a person's request waits for a host that went away; what agents do waits longer."""

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
-from newel.providers.ollama.cli import ProgramEnded
+from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.process import run_program_on_host
 

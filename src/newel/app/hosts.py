@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.concurrency import beside
-from newel.text.format import clause
+from newel.concurrency import background_tasks
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from newel.app.host_programs import HostPrograms
-    from newel.runs.host_status import HostMonitor
     from newel.workspace.process.runner import OutputLimits
-    from newel.workspace.ssh.connection import ConnectionState, SshConnection
+    from newel.workspace.ssh.connection import SshConnection
+    from newel.workspace.ssh.host_monitor import HostMonitor
+    from newel.workspace.ssh.supervisor import ConnectionState
     from newel.workspace.ssh.target import Target
     from newel.workspace.tracked import TrackedWorkspace
 
@@ -145,12 +146,12 @@ class SshHost:
     """One folder of a host."""
 
     def __init__(self, connection: SshConnection) -> None:
-        from newel.app.host_monitor import SshHostMonitor
         from newel.app.host_programs import HostPrograms
         from newel.workspace.process.runner import OutputLimits
+        from newel.workspace.ssh.host_monitor import HostMonitor
 
         self._connection = connection
-        self.line = SshHostMonitor(connection)
+        self.line = HostMonitor(connection)
         self.programs = HostPrograms(connection)
         self.name = self._open(OutputLimits()).name
 
@@ -185,12 +186,12 @@ class SshHost:
         return await keep_there(self._open(OutputLimits()), f"{self._connection.facts.home}/{ON_HOST}", text)
 
     def telling(self, tell: Tell) -> AbstractAsyncContextManager[object]:
-        return beside(partial(self._watch, tell))
+        return background_tasks(partial(self._watch, tell))
 
     async def _watch(self, tell: Tell) -> None:
         import anyio
 
-        from newel.workspace.ssh.connection import ConnectionState
+        from newel.workspace.ssh.supervisor import ConnectionState
 
         host = self._connection.host
         send, states = anyio.create_memory_object_stream[ConnectionState](math.inf)
@@ -222,7 +223,7 @@ def _told(state: ConnectionState, away: str, host: str) -> str:
         case "slow", "":
             return f"There is {state.reason} from {host}. Newel waits for it."
         case "lost", "" | "slow":
-            return f"The connection to {host} is lost: {clause(state.reason)}. Newel tries to get it back."
+            return f"The connection to {host} is lost: {as_clause(state.reason)}. Newel tries to get it back."
         case "up", "slow":
             return f"{host} answers again."
         case "up", "lost":

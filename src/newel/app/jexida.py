@@ -14,15 +14,15 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.app.hosts import SSH_CONFIG
-from newel.app.trusting import ignored_words, is_news
+from newel.app.trusting import has_undecided_server, ignored_message
 from newel.config.jexida import NAME, ModelChoice, RemoteSettings, Through, load_remote
 from newel.config.settings import Flags, Settings, load_settings
 from newel.permissions.nested import enter
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from newel.app.lazy_host import RemoteHost
     from newel.terminal.jexida.ports import ModelBackend
+    from newel.terminal.jexida.remote_host import RemoteHost
 
 
 NO_HOST = f"""\
@@ -58,11 +58,11 @@ def run(asked: Options) -> int:
     enter(newel.approve, attended=True)
     loaded = load_remote(asked.config or Path.home() / NAME, newel.remote)
     remote = _with(loaded.settings, asked)
-    if remote.model.through == "api" and is_news(newel) and newel.ignored is not None:
-        loaded.warnings.append(ignored_words(newel.ignored))
+    if remote.model.through == "api" and has_undecided_server(newel) and newel.ignored is not None:
+        loaded.warnings.append(ignored_message(newel.ignored))
     if remote.connection.host is None:
         for warning in loaded.warnings:
-            print(f"jexida: {safe(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
+            print(f"jexida: {sanitize(warning)}", file=sys.stderr)  # noqa: T201 — it may be why there is no host
         remote = _with(remote, _asked_for_host(asked))
     return anyio.run(_run, newel, remote, loaded.warnings, asked)
 
@@ -82,7 +82,7 @@ def _asked_for_host(asked: Options) -> Options:
         raise ConfigError(NO_HOST)
     there = Target.parse(named)
     kept = f'Keep it: write [connection] and host = "{there.host}" into ~/{NAME}.'
-    print(safe(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
+    print(sanitize(kept), file=sys.stderr)  # noqa: T201 — to whom it was asked
     return msgspec.structs.replace(
         asked,
         host=there.host,
@@ -95,10 +95,11 @@ def _asked_for_host(asked: Options) -> Options:
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], asked: Options) -> int:
     from importlib.metadata import version
 
-    from newel.app.lazy_host import recorded, remote_host
+    from newel.app.lazy_host import remote_host
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.agent import JexidaAgent
+    from newel.terminal.jexida.remote_host import recorded
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
     from newel.terminal.ui.echo import EchoSuppressor

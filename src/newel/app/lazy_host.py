@@ -11,11 +11,11 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.app.host_programs import HostPrograms
-from newel.concurrency import beside
-from newel.providers.ollama.cli import ProgramEnded
+from newel.concurrency import background_tasks
 from newel.review.tracking.recording_workspace import AgentSession, RecorderRegistry, RecordingWorkspace
-from newel.workspace.port import Completed, OnOutput, Workspace
-from newel.workspace.ssh.connection import ConnectionState, SshConnection, connected
+from newel.workspace.port import Completed, OnOutput, ProgramEnded, Workspace
+from newel.workspace.ssh.connection import SshConnection, connected
+from newel.workspace.ssh.supervisor import ConnectionState
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 
@@ -153,7 +153,7 @@ class RemoteHost:
 async def remote_host(target: Target, *, config: str | None = None) -> AsyncGenerator[RemoteHost]:
     """A host, and its connection let go of at the end. ``config`` is a file that ssh reads instead of the user's."""
     host = RemoteHost(target, config)
-    async with beside(host.keep):
+    async with background_tasks(host.keep):
         yield host
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from newel.config.settings import EndpointSettings
 from newel.config.trust import ServerTrust
-from newel.providers.http.urls import of_ollama
-from newel.text.sanitize import reveal_line
+from newel.providers.http.urls import ollama_http_url
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.providers.discovery import LocalServer
@@ -64,7 +64,7 @@ def endpoint_of(server: LocalServer) -> EndpointSettings:
 
 def describe(server: LocalServer) -> str:
     """What answers, its address and its models, on one line."""
-    models = [reveal_line(name, 40) for name in server.models[:MOST_NAMES]]
+    models = [escape_line(name, 40) for name in server.models[:MOST_NAMES]]
     shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
     program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
     return f"{program} answers at {server.address} ({shown or 'no model'})"
@@ -74,11 +74,11 @@ def _program(server: LocalServer) -> str:
     from newel.providers.listeners import program_on
 
     name = program_on(server.port)
-    return f"The program {reveal_line(name, 40)}" if name else "A server"
+    return f"The program {escape_line(name, 40)}" if name else "A server"
 
 
 def _is_ollama(server: LocalServer) -> bool:
-    return of_ollama(server.base_url) is not None
+    return ollama_http_url(server.base_url) is not None
 
 
 def _unused(server: LocalServer, *, declined: bool) -> str:

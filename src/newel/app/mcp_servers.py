@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from newel.config.settings import Settings
 from newel.mcp.server_config import files, load_servers
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
@@ -94,7 +94,7 @@ async def joined_tools(
     import anyio
 
     from newel.agent.events import ErrorEvent
-    from newel.concurrency import beside
+    from newel.concurrency import background_tasks
 
     own = tuple(agent.state.tools)
     told: set[str] = set()
@@ -122,7 +122,7 @@ async def joined_tools(
                 await _wait_for(manager)
                 while news.statistics().current_buffer_used:
                     _say(news.receive_nowait())
-            async with beside(tell):
+            async with background_tasks(tell):
                 yield
 
 
@@ -143,4 +143,4 @@ def _starting(manager: McpManager) -> str:
 
 
 def _say(words: str) -> None:
-    print(f"newel: {safe(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know
+    print(f"newel: {sanitize(words)}", file=sys.stderr, flush=True)  # noqa: T201 — a person must know

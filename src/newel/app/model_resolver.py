@@ -13,18 +13,17 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import Model, Provider
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
-from newel.providers.factory import connect
 from newel.providers.model_server import ModelServer
-from newel.text.redact_urls import shown_url
-from newel.text.sanitize import safe
+from newel.storage.sqlite import connect
+from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
     from newel.app.host_programs import HostPrograms
-    from newel.app.hosts import ExecutionHost
     from newel.config.hosts import HostModel
     from newel.config.jexida import Through
     from newel.providers.ollama.cli import OllamaCli
     from newel.providers.ollama.remote import RemoteOllama
+    from newel.workspace.execution_host import ExecutionHost
 
 NAME_A_SERVER = """\
 For any OpenAI-compatible server:
@@ -154,12 +153,12 @@ async def _of_host(
 
 def _asking(server: ModelServer, settings: Settings) -> Provider:
     """The server, asked again where that is worth it, its answers priced as the settings say."""
-    from newel.providers.pricing import Priced
+    from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
     provider: Provider = Retrying(server, settings.patience)
-    return Priced(provider, rates) if rates else provider
+    return PricingProvider(provider, rates) if rates else provider
 
 
 def server_on(there: HostPrograms, through: Through, port: int) -> RemoteOllama | OllamaCli:
@@ -188,8 +187,8 @@ async def find_endpoint(settings: Settings) -> EndpointSettings:
     """What is configured, else the first local server that answers and that the user trusts. Raises ``NoModelConfigured``."""
     if settings.endpoint is not None:
         return settings.endpoint
-    from newel.app.local_server import look
     from newel.app.trusting import trust_command
+    from newel.workspace.disk.file_kinds import look
 
     found = await look(settings.home)
     if found.endpoint is not None:
@@ -221,7 +220,7 @@ async def find_model(settings: Settings, endpoint: EndpointSettings, server: Mod
         return names[0]
     offer = _listed(names) if names else "it names none"
     raise ConfigError(
-        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {shown_url(endpoint.base_url)} has: {offer}."
+        f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
     )
 
 
@@ -236,13 +235,13 @@ def warn_of_strangers(settings: Settings) -> None:
 def notice_of_strangers(settings: Settings) -> str:
     """See ``warn_of_strangers``; empty if there is nothing to tell."""
     if settings.ignored is not None:
-        from newel.app.trusting import ignored_words, is_news
+        from newel.app.trusting import has_undecided_server, ignored_message
 
-        return ignored_words(settings.ignored) if is_news(settings) else ""
+        return ignored_message(settings.ignored) if has_undecided_server(settings) else ""
     if settings.origins.get("approve") == ONLY_DOTENV and settings.endpoint:
-        shown = shown_url(settings.endpoint.base_url)
+        shown = redact_url(settings.endpoint.base_url)
         words = f"only the .env of this folder names the server {shown}, so calls need your approval"
-        return f"{safe(words)} (--approve auto lifts that)"
+        return f"{sanitize(words)} (--approve auto lifts that)"
     return ""
 
 

@@ -12,9 +12,9 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.app.model_resolver import ResolvedModel
 from newel.config.settings import Settings
-from newel.providers.factory import connect
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
-from newel.text.redact_urls import shown_url
+from newel.storage.sqlite import connect
+from newel.text.sanitize import redact_url
 
 UNSET = "No model is set up yet. Choose Set up a model, then try again."
 
@@ -75,7 +75,7 @@ async def connect_named(
         )
     if not scheme.endswith("https") and not is_loopback(base_url):
         raise ConfigError(
-            f"{shown_url(base_url)} is another machine, and what is sent there could be read on the way. Use its https:// "
+            f"{redact_url(base_url)} is another machine, and what is sent there could be read on the way. Use its https:// "
             "address, or set LLM_BASE_URL before the start if you mean it."
         )
     async with AsyncExitStack() as undo:
@@ -86,7 +86,7 @@ async def connect_named(
             if len(names) > 1:
                 return names
             if not names:
-                raise ConfigError(f"{shown_url(base_url)} names no model. Write the name of one.")
+                raise ConfigError(f"{redact_url(base_url)} names no model. Write the name of one.")
             model = names[0]
         stack.push_async_exit(undo.pop_all())
     return ResolvedModel(server=server, provider=Retrying(server), name=model, facts=settings.models)

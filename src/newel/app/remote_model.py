@@ -10,16 +10,16 @@ from newel.providers.ollama.cli import OllamaCli
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
 from newel.terminal.jexida.protocol import SCHEMA
-from newel.text.format import clause
+from newel.text.format import as_clause
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
     from newel.agent.ports import ModelRequest, OnDelta, Provider
-    from newel.app.lazy_host import RemoteHost
     from newel.config.jexida import ModelChoice
     from newel.config.settings import Settings
     from newel.providers.model_server import ModelServer
     from newel.terminal.jexida.ports import ModelBackend, OnProgress
+    from newel.terminal.jexida.remote_host import RemoteHost
 
 
 class RemoteModels:
@@ -59,7 +59,9 @@ class RemoteModels:
     def description(self) -> str:
         if self._there.way is None:
             return "not asked yet"
-        return f"{self._there.way} ({clause(self._there.reason)})" if self._there.reason else self._there.way
+        return (
+            f"{self._there.way} ({as_clause(self._there.reason)})" if self._there.reason else self._there.way
+        )
 
 
 class ApiModels:

@@ -12,7 +12,7 @@ from newel.agent.errors import ConfigError
 if TYPE_CHECKING:
     from newel.config.settings import Settings
     from newel.review.model.proposal import HunkSize
-    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.dependencies import ReviewLimits
     from newel.workspace.mirror.mirror import MirrorLimits
 
 HUNKS = {"max_hunk_lines": "lines", "max_hunk_bytes": "bytes"}
@@ -25,7 +25,7 @@ def review_limits(settings: Settings) -> ReviewLimits:
     """The limits in force. What bounds a setting from above and cannot be set gives way to it. Raises ``ConfigError``
     where two settings contradict each other.
     """
-    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.dependencies import ReviewLimits
     from newel.tools.review import ProjectLimits
 
     given = _given(settings)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.config.settings import Settings
     from newel.jobs.engine import Engine
-    from newel.review_jobs.limits import ReviewLimits
+    from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
 
 
@@ -20,10 +20,11 @@ async def open_desk(
     """
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.boundaries import judge_of
+    from newel.app.workspace_factory import project_secret_paths
     from newel.review_jobs.dependencies import ReviewDependencies
     from newel.review_jobs.service import ReviewService
-    from newel.review_jobs.tracing_engine import TracedEngine, Traces
+    from newel.review_jobs.traces import Traces
+    from newel.review_jobs.tracing_engine import TracedEngine
     from newel.workspace.process.runner import OutputLimits
 
     own = crew.ground.workspace(crew.ground.name, OutputLimits())
@@ -42,6 +43,6 @@ async def open_desk(
             config=RunConfig(model=crew.in_use.model, transform=Transformer(), thinking=settings.thinking),
             limits=limits,
             traces=traces,
-            places=judge_of(settings, crew.ground, project.workspace.root),
+            places=project_secret_paths(settings, crew.ground, project.workspace.root),
         )
     )

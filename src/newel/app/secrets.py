@@ -10,7 +10,7 @@ from typing import Any
 
 from newel.mcp.server_config import load_servers
 from newel.session.masking import secret_values
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 from newel.workspace.process.environment import is_secret
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.app.agent_factory import AgentOptions, opened
+from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_strangers
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
@@ -35,11 +35,11 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
 
     settings = load()
     if settings.ignored is not None or settings.endpoint is None:
-        from newel.app.trusting import can_ask, settled
+        from newel.app.trusting import ask_for_trust, can_ask
 
         if can_ask(settings):
             echo_suppressor.end()
-            settings = settled(settings, load)
+            settings = ask_for_trust(settings, load)
     if _will_draw_prompt(settings, options):
         echo_suppressor.begin()
     else:
@@ -66,7 +66,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
     format_command = shell_command_for(settings.host)
-    async with opened(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
+    async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:

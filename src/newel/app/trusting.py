@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from newel.agent.errors import ConfigError
 from newel.config.settings import OPENAI_URL, Settings
 from newel.config.trust import IgnoredServer, ServerTrust
-from newel.text.redact_urls import shown_url
-from newel.text.sanitize import reveal, reveal_line, safe
+from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanitize
 
 if TYPE_CHECKING:
     from newel.providers.discovery import LocalServer
@@ -54,7 +53,7 @@ def _remember(home: Path, folder: str, address: str, *, trusted: bool) -> None:
     except ConfigError as error:
         if folder and trusted:
             raise
-        sys.stderr.write(f"newel: Your answer is not remembered. {safe(str(error))}\n")
+        sys.stderr.write(f"newel: Your answer is not remembered. {sanitize(str(error))}\n")
 
 
 def is_news(settings: Settings) -> bool:
@@ -67,7 +66,8 @@ def _with_local_server(settings: Settings) -> Settings:
     import anyio
     import msgspec
 
-    from newel.app.local_server import endpoint_of, look
+    from newel.app.local_server import endpoint_of
+    from newel.workspace.disk.file_kinds import look
 
     found = anyio.run(look, settings.home)
     endpoint = found.endpoint
@@ -95,7 +95,7 @@ def ignored_words(ignored: IgnoredServer) -> str:
 def trust_command(ignored: IgnoredServer) -> str:
     """What to type to trust the server of a folder."""
     here = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
-    return reveal(shlex.join(["newel", "trust", *here, ignored.address]))
+    return escape_invisible(shlex.join(["newel", "trust", *here, ignored.address]))
 
 
 def _names(ignored: IgnoredServer) -> str:
@@ -105,18 +105,18 @@ def _names(ignored: IgnoredServer) -> str:
 
 
 def _dotenv(ignored: IgnoredServer) -> str:
-    return reveal_line(f"{ignored.folder}/.env")
+    return escape_line(f"{ignored.folder}/.env")
 
 
 def _question_of_folder(settings: Settings, ignored: IgnoredServer) -> str:
     dotenv = Path(ignored.folder, ".env")
     lines = [f"{_dotenv(ignored)} {_names(ignored)}:", f"  {ignored.address}"]
     if dotenv.is_symlink():
-        lines.append(f"  (.env is a link to {reveal_line(str(dotenv.resolve()))})")
+        lines.append(f"  (.env is a link to {escape_line(str(dotenv.resolve()))})")
     lines.append(CONSEQUENCE)
     if settings.endpoint is not None:
-        instead = f"{shown_url(settings.endpoint.base_url)} ({settings.endpoint.origin})"
-        lines.append(f"If not, your own is used: {reveal_line(instead)}")
+        instead = f"{redact_url(settings.endpoint.base_url)} ({settings.endpoint.origin})"
+        lines.append(f"If not, your own is used: {escape_line(instead)}")
     lines.append("Use it in this folder from now on?")
     return "\n".join(lines)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.app.model_resolver import notice_of_strangers, warn_of_strangers
+from newel.app.model_resolver import project_server_notice, warn_of_strangers
 from newel.config.settings import Flags, Settings, load_settings
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
             project=workbench.folder,
             approve=settings.approve,
             ephemeral=options.ephemeral,
-            notice=notice_of_strangers(settings),
+            notice=project_server_notice(settings),
         )
         app = create_app(
             workbench,
@@ -108,14 +108,14 @@ def _kept_token(settings: Settings, options: WebOptions) -> str:
     """The token of this project; a new one where nothing is to be kept, or can be."""
     from hashlib import sha256
 
-    from newel.web.saved_token import kept_token
+    from newel.web.saved_token import load_token
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)
     project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
     path = settings.home / "web" / f"{sha256(os.fsencode(project)).hexdigest()[:32]}.token"
     try:
-        return kept_token(path, new=options.new_token)
+        return load_token(path, new=options.new_token)
     except OSError as error:
         words = (
             f"newel: the page's token is not kept, so a restart needs a new address: {error.strerror}: {path}"
@@ -131,22 +131,24 @@ async def open_workbench(
     open it a second time. Where there is no model it opens all the same: one can be named later. Raises ``ConfigError`` and
     ``EngineError``.
     """
-    from newel.app.hosts import open_ground
+    from newel.app.hosts import open_host
     from newel.app.review_limits import review_limits
-    from newel.app.review_service import open_desk
-    from newel.app.workbench_agents import open_crew
+    from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
+    from newel.terminal.repl.repl import open_desk
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
-    ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
+    ground = await stack.enter_async_context(open_host(settings.cwd, settings.host))
     directory = None if ephemeral else journal_folder(settings.home, ground.name)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.leave_note(place)
     feed = await stack.enter_async_context(EventHub(engine))
-    crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=ephemeral, attended=True))
+    crew = await stack.enter_async_context(
+        open_agent_factory(settings, ground, ephemeral=ephemeral, attended=True)
+    )
     workbench = await Workbench.open_with(
         engine,
         feed,

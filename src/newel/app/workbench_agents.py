@@ -13,7 +13,6 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import Model, Tool
 from newel.app.agent_factory import AgentContext, build_agent
-from newel.app.hosts import ExecutionHost
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model
 from newel.app.model_setup import UNSET, CurrentModel, connect_named, no_model
@@ -24,13 +23,14 @@ from newel.permissions.nested import enter
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.runs.chat_session import AgentSpec
 from newel.runs.models import Contract, TabQuestion
-from newel.runs.pending_questions import PutQuestion, approval_by
+from newel.runs.pending_questions import AskUser, approval_handler
 from newel.session import paths
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
+from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.runner import OutputLimits
 
@@ -52,7 +52,7 @@ async def open_crew(
                 raise
             in_use = no_model(settings)
             missing = error.looked if isinstance(error, NoModelConfigured) else str(error)
-            words = f"newel: {safe(str(error))}\nThe page opens all the same: name a server there."
+            words = f"newel: {sanitize(str(error))}\nThe page opens all the same: name a server there."
             print(words, file=sys.stderr)  # noqa: T201 — a person must know
         if in_use.where and not in_use.is_on_host:
             print(f"newel: The model is {one_line(in_use.name)} {in_use.where}.", file=sys.stderr)  # noqa: T201 — nobody chose it
@@ -62,7 +62,7 @@ async def open_crew(
             sample=sampler(settings, CurrentModel(lambda: crew.in_use), in_use.model),
         )
         for problem in problems:
-            print(f"newel: {safe(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
+            print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — a person must know
         crew = WorkbenchAgentFactory(
             settings, ground, in_use, servers=servers, ephemeral=ephemeral, closing=stack
         )
@@ -143,7 +143,7 @@ class WorkbenchAgentFactory:
                 folder=seat.folder,
                 session=undo.enter_context(open_session(seat.session)),
                 open_session=open_session,
-                ask=approval_by(seat.put),
+                ask=approval_handler(seat.put),
                 journal=seat.journal,
                 recorders=self.recorders,
             )
@@ -188,7 +188,7 @@ class WorkbenchAgentFactory:
         return paths.known(self._settings.home / "sessions", folder, session)
 
 
-def elicit_by(put: PutQuestion) -> Elicit:
+def elicit_by(put: AskUser) -> Elicit:
     """A tool server's way to ask a person, by putting a question."""
 
     async def elicit(request: ElicitRequest) -> ElicitAnswer:

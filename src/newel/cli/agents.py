@@ -34,13 +34,13 @@ from newel.contracts.run_index import (
     list_runs,
     open_spare_engine,
 )
-from newel.providers.http.timeouts import UNATTENDED
 from newel.runs.models import Contract
 from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.contract import SHORT_ID, ContractRenderer, watch
 from newel.terminal.stdout import text_stdout
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
+from newel.workspace.process.environment import UNATTENDED
 
 DONE = 0
 
@@ -120,21 +120,23 @@ def _contract(given: argparse.Namespace) -> Contract:
 
 
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
-    from newel.app.hosts import open_ground
-    from newel.app.workbench_agents import open_crew
+    from newel.app.hosts import open_host
+    from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.headless import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
 
     async with AsyncExitStack() as stack:
-        ground = await stack.enter_async_context(open_ground(settings.cwd, settings.host))
+        ground = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         found = await find_run(journals(settings.home, ground.name), given.resume) if given.resume else None
         if found is not None and given.approve is None:
             # A run that was started with approvals keeps them.
             approve = found.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
-        crew = await stack.enter_async_context(open_crew(settings, ground, ephemeral=False, attended=False))
+        crew = await stack.enter_async_context(
+            open_agent_factory(settings, ground, ephemeral=False, attended=False)
+        )
         if found is not None:
             engine = await stack.enter_async_context(open_engine(found.journal))
             job = await engine.get(found.job.id)
@@ -192,7 +194,7 @@ def _line(run: AgentRun, *, folder: bool) -> str:
     if run.state == INTERRUPTED:
         lines.append(f"Resume it: newel agent --resume {run.job.id[:SHORT_ID]}")
     if folder:
-        lines.append(safe(run.params.folder))
+        lines.append(sanitize(run.params.folder))
     return f"\n{'':10}".join(lines)
 
 
@@ -215,5 +217,5 @@ async def _log(folders: list[Path], run_id: str) -> int:
         )
     async with await path.open(errors="replace") as log:
         async for line in log:
-            print(safe(line), end="")
+            print(sanitize(line), end="")
     return DONE

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
 from newel.text.format import plural
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 GOOD: Final = "ok"
 BAD: Final = "!!"
@@ -37,7 +37,7 @@ class Checks:
 
     def add(self, finding: Check) -> None:
         self.problems += finding.mark == BAD
-        first, *rest = safe(finding.words).split("\n")
+        first, *rest = sanitize(finding.words).split("\n")
         print(f"{finding.mark} {finding.subject:<12} {first}", flush=True)
         for line in rest:
             print(f"{'':16}{line}", flush=True)

@@ -15,20 +15,20 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
-from newel.agent.formatting import number
+from newel.agent.formatting import format_number
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.app.model_resolver import connect, find_endpoint, find_model
-from newel.app.trusting import ignored_words
+from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
-from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, masked
-from newel.providers.http.urls import is_loopback, of_ollama
+from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
+from newel.providers.http.urls import is_loopback, ollama_http_url
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
-from newel.storage.own_files import read_regular
+from newel.storage.files import read_regular
 from newel.text.format import plural
-from newel.text.redact_urls import shown_url
+from newel.text.sanitize import redact_url
 
 ANSWER_TIMEOUT_S: Final = 20.0
 """For one token; a server may load its model first."""
@@ -71,8 +71,8 @@ def _settings(settings: Settings) -> Iterator[Check]:
     endpoint = settings.endpoint
     yield from _dotenv(settings)
     if endpoint is not None:
-        yield Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})")
-        yield Check(NOTE, "key", f"{masked(endpoint.api_key)}{_from(endpoint.key_origin)}")
+        yield Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})")
+        yield Check(NOTE, "key", f"{mask_secret(endpoint.api_key)}{_from(endpoint.key_origin)}")
     for name in ("model", "small_model", "thinking", "approve", "renderer"):
         value = getattr(settings, name)
         if value is not None:
@@ -81,7 +81,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
     yield Check(NOTE, "commands", f"stopped after {settings.bash_timeout:g} s")
     for name, limit in msgspec.structs.asdict(settings.limits).items():
         if limit is not None:
-            yield Check(NOTE, name.replace("_", " "), number(limit))
+            yield Check(NOTE, name.replace("_", " "), format_number(limit))
     for model, facts in settings.models.items():
         yield Check(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
 
@@ -89,7 +89,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
 def _dotenv(settings: Settings) -> Iterator[Check]:
     """Whether the server named in the project's .env may be used."""
     if settings.ignored is not None:
-        yield Check(NOTE, ".env", ignored_words(settings.ignored))
+        yield Check(NOTE, ".env", ignored_message(settings.ignored))
     elif settings.endpoint is not None and settings.endpoint.origin.startswith(str(settings.cwd / ".env")):
         yield Check(NOTE, ".env", "names the server; you have trusted it in this folder")
 
@@ -123,7 +123,7 @@ async def _server(settings: Settings) -> list[Check]:
     endpoint = await find_endpoint(settings)
     found: list[Check] = []
     if settings.endpoint is None:
-        found.append(Check(NOTE, "server", f"{shown_url(endpoint.base_url)}   ({endpoint.origin})"))
+        found.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
         try:
             names = await client.models()
@@ -154,7 +154,7 @@ async def _answers(
 
 async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelServer) -> Check:
     """Request one token: many servers list their models without a valid key."""
-    if of_ollama(endpoint.base_url) and endpoint.api_key is None:
+    if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
     name = await find_model(settings, endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
@@ -185,9 +185,9 @@ async def _own_api(endpoint: EndpointSettings) -> str:
     from newel.providers.discovery import discover
 
     port = urlsplit(endpoint.base_url).port
-    if port is None or of_ollama(endpoint.base_url) or not is_loopback(endpoint.base_url):
+    if port is None or ollama_http_url(endpoint.base_url) or not is_loopback(endpoint.base_url):
         return ""
-    own = [each.base_url for each in await discover(servers=[("", port)]) if of_ollama(each.base_url)]
+    own = [each.base_url for each in await discover(servers=[("", port)]) if ollama_http_url(each.base_url)]
     return (
         f"\nThis is Ollama. Use LLM_BASE_URL={own[0]} so that it gets a large enough context." if own else ""
     )

@@ -14,11 +14,10 @@ import anyio
 from newel.agent.errors import ConfigError, HostUnreachable, ProviderError
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
-from newel.config.hosts import keep
-from newel.config.settings import Flags, Settings, known_places, load_settings, newel_home
-from newel.text.redact_urls import shown_url
-from newel.text.sanitize import safe
-from newel.workspace.ssh.host_info import HostInfo
+from newel.config.hosts import save_host
+from newel.config.settings import Flags, Settings, load_host_places, load_settings, newel_home
+from newel.text.sanitize import redact_url, sanitize
+from newel.workspace.ssh.protocol import HostInfo
 from newel.workspace.ssh.target import FORMS, Target
 
 if TYPE_CHECKING:
@@ -56,10 +55,10 @@ def command_hosts(arguments: Sequence[str]) -> int:
 
 
 def _list(home: Path, _: argparse.Namespace) -> int:
-    known = known_places(home)
+    known = load_host_places(home)
     width = max(map(len, known), default=0)
     for name, place in known.items():
-        print(safe(f"{name:<{width}}  {place}"))
+        print(sanitize(f"{name:<{width}}  {place}"))
     if not known:
         print("No hosts yet. Add one: newel hosts add NAME user@host:/path")
     return 0
@@ -67,13 +66,13 @@ def _list(home: Path, _: argparse.Namespace) -> int:
 
 def _add(home: Path, given: argparse.Namespace) -> int:
     Target.parse(given.place)
-    keep(home, given.name, given.place)
+    save_host(home, given.name, given.place)
     print(f"Added. Test it: newel hosts test {given.name}")
     return 0
 
 
 def _remove(home: Path, given: argparse.Namespace) -> int:
-    keep(home, given.name, None)
+    save_host(home, given.name, None)
     return 0
 
 
@@ -154,12 +153,13 @@ async def _model_of_here(settings: Settings) -> Check:
     return Check(
         NOTE,
         "model",
-        f"{settings.model or 'the model'} of {shown_url(endpoint.base_url)} ({endpoint.origin})",
+        f"{settings.model or 'the model'} of {redact_url(endpoint.base_url)} ({endpoint.origin})",
     )
 
 
 def _is_there(model: str, names: list[str], place: str) -> Check:
-    from newel.providers.ollama.model_info import full_name, missing
+    from newel.providers.ollama.model_info import full_name
+    from newel.review.folders import missing
 
     if full_name(model) in map(full_name, names):
         return Check(GOOD, "model", f"{model}, on the host")

@@ -118,13 +118,13 @@ def _guarded(body: Callable[[], int]) -> int:
 
 
 def _explain(error: OSError) -> str:
-    from newel.agent.formatting import error_text
+    from newel.agent.formatting import describe_error
 
     try:
         Path.cwd()
     except OSError:
         return "The working folder no longer exists. Change to another, or use --cwd DIR."
-    return error_text(error)
+    return describe_error(error)
 
 
 def _close_home() -> None:
@@ -142,10 +142,10 @@ def _close_home() -> None:
 
 
 def _print_error(error: Exception | str, code: int) -> int:
-    from newel.text.sanitize import safe
+    from newel.text.sanitize import sanitize
 
     with contextlib.suppress(OSError):
-        print(f"newel: {safe(str(error))}", file=sys.stderr)
+        print(f"newel: {sanitize(str(error))}", file=sys.stderr)
     return code
 
 

@@ -21,7 +21,7 @@ from newel.mcp.server_config import FILE, ServerConfig, load_servers, parse_entr
 from newel.mcp.server_status import ServerStatus
 from newel.mcp.tool_pins import Pinned, Pins, differences
 from newel.mcp.trust import Trust
-from newel.text.sanitize import reveal, reveal_line
+from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.disk.state_file import rewrite
 
 START_TIMEOUT_S: Final = 60.0
@@ -75,7 +75,7 @@ def _servers() -> list[ServerConfig]:
     """All servers; problems in their files go to standard error."""
     servers, problems = load_servers(home=_home(), cwd=Path.cwd())
     for problem in problems:
-        print(f"newel: {reveal_line(problem)}", file=sys.stderr)
+        print(f"newel: {escape_line(problem)}", file=sys.stderr)
     return servers
 
 
@@ -104,10 +104,10 @@ def _list(_: argparse.Namespace) -> int:
             more.append("trusted about which tools only read: these run without asking")
         if changed := trust.pins.changed(server):
             more.append(
-                f"withheld because they changed: {reveal_line(', '.join(changed))}. See: newel mcp trust {reveal_line(server.name)}"
+                f"withheld because they changed: {escape_line(', '.join(changed))}. See: newel mcp trust {escape_line(server.name)}"
             )
-        print(f"{reveal_line(server.name):<20} {state:<10} {what}")
-        for line in [reveal_line(str(server.origin)), *more]:
+        print(f"{escape_line(server.name):<20} {state:<10} {what}")
+        for line in [escape_line(str(server.origin)), *more]:
             print(f"{'':31} {line}")
     if not servers:
         print("No servers yet. Add one: newel mcp add NAME -- COMMAND ARGUMENT …")
@@ -116,11 +116,11 @@ def _list(_: argparse.Namespace) -> int:
 
 def _what_runs(server: ServerConfig) -> list[str]:
     """What trusting a server allows: its command line or address, its folder, and the names (never the values) of its settings."""
-    lines = [reveal_line(server.target)]
+    lines = [escape_line(server.target)]
     if folder := server.folder(Path.cwd()):
-        lines.append(f"in {reveal_line(folder)}")
+        lines.append(f"in {escape_line(folder)}")
     if server.given:
-        lines.append(f"given {reveal_line(', '.join(server.given))}")
+        lines.append(f"given {escape_line(', '.join(server.given))}")
     return lines
 
 
@@ -129,19 +129,19 @@ def _test(given: argparse.Namespace) -> int:
     statuses = anyio.run(_start, servers)
     for server, status in zip(servers, statuses, strict=True):
         print(
-            f"{reveal_line(status.name)}: {status.state}{f'. {reveal_line(status.reason)}' if status.reason else ''}"
+            f"{escape_line(status.name)}: {status.state}{f'. {escape_line(status.reason)}' if status.reason else ''}"
         )
         for tool in status.tools:
             off = "" if tool.enabled else " (off)"
-            print(f"  {reveal_line(tool.name)}{off}  {reveal_line(tool.description, 80)}")
+            print(f"  {escape_line(tool.name)}{off}  {escape_line(tool.description, 80)}")
         if status.state == "broken" and status.stderr.strip():
             print("  Its last output:")
-            for line in reveal(status.stderr).strip().split("\n")[-10:]:
+            for line in escape_invisible(status.stderr).strip().split("\n")[-10:]:
                 print(f"    {line}")
         if status.state == "untrusted":
             for line in _what_runs(server):
                 print(f"    {line}")
-            print(f"  newel mcp trust {reveal_line(status.name)}")
+            print(f"  newel mcp trust {escape_line(status.name)}")
     wanted = {"active"} if given.name else {"active", "disabled", "untrusted"}
     return 0 if all(status.state in wanted for status in statuses) else 1
 
@@ -164,17 +164,17 @@ def _trust(given: argparse.Namespace) -> int:
         return _accept(trust.pins, server, changed, yes=given.yes)
     if server.level == "user":
         print(
-            f"'{reveal_line(server.name)}' is your own ({reveal_line(str(server.origin))}): it is always trusted."
+            f"'{escape_line(server.name)}' is your own ({escape_line(str(server.origin))}): it is always trusted."
         )
         return 0
     if given.revoke:
         trust.set_trusted(server, trusted=False)
-        print(f"'{reveal_line(server.name)}' is no longer trusted in this folder.")
+        print(f"'{escape_line(server.name)}' is no longer trusted in this folder.")
         return 0
     print(
-        f"{reveal_line(str(server.origin))} names a server '{reveal_line(server.name)}'. To use it, Newel runs or contacts:\n"
+        f"{escape_line(str(server.origin))} names a server '{escape_line(server.name)}'. To use it, Newel runs or contacts:\n"
     )
-    for line in [*_what_runs(server), *(f"with {reveal_line(setting)}" for setting in server.settings)]:
+    for line in [*_what_runs(server), *(f"with {escape_line(setting)}" for setting in server.settings)]:
         print(f"  {line}")
     print()
     if not given.yes and not _confirm():
@@ -187,11 +187,11 @@ def _trust(given: argparse.Namespace) -> int:
 
 def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
     """Show how a server's tools changed, and ask whether to accept that."""
-    print(f"These tools of '{reveal_line(server.name)}' have changed since you first used them:\n")
+    print(f"These tools of '{escape_line(server.name)}' have changed since you first used them:\n")
     for name, pinned in changed.items():
-        print(f"  {reveal_line(name)}")
+        print(f"  {escape_line(name)}")
         for line in differences(pinned):
-            print(f"    {reveal_line(line)}")
+            print(f"    {escape_line(line)}")
         print()
     if not yes and not _confirm("Accept this?"):
         print("Nothing was changed. The tools are still withheld.")
@@ -220,7 +220,7 @@ def _add(given: argparse.Namespace) -> int:
 
     _change(path, add, private=not given.project)
     Trust(_home()).set_trusted(server, trusted=True)
-    print(f"Added to {reveal_line(str(path))}. Try it: newel mcp test {reveal_line(given.name)}")
+    print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(given.name)}")
     return 0
 
 
@@ -256,7 +256,7 @@ def _remove(given: argparse.Namespace) -> int:
         raise UsageError(f"Nothing to remove: {path} does not exist.")
     _change(path, remove, private=not given.project)
     Trust(_home()).pins.forget(path, given.name)
-    print(f"Removed from {reveal_line(str(path))}.")
+    print(f"Removed from {escape_line(str(path))}.")
     return 0
 
 

@@ -23,8 +23,8 @@ from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.tool_call import call_tool
-from newel.mcp.tool_info import ToolInfo
 from newel.mcp.transport_http import HttpTransport
+from newel.mcp.types import ToolInfo
 
 if TYPE_CHECKING:
     import httpx2

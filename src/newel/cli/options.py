@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from newel.config.jexida import Through
-from newel.config.settings import Flags, known_places, newel_home
+from newel.config.settings import Flags, load_host_places, newel_home
 
 if TYPE_CHECKING:
-    from newel.app.hosts import ExecutionHost
+    from newel.workspace.execution_host import ExecutionHost
 
 MODEL_FLAGS = ("base_url", "api_key", "model", "thinking", "approve", "host", "through")
 """What ``add_model_options`` parses."""
@@ -97,10 +97,10 @@ def open_place(
     parser: argparse.ArgumentParser, given: argparse.Namespace
 ) -> AbstractAsyncContextManager[ExecutionHost]:
     """Open the value of ``add_place``. Entering it raises ``WorkspaceError``."""
-    from newel.app.hosts import open_ground
+    from newel.app.hosts import open_host
 
     cwd, host = folder(parser, given.cwd), given.host
-    return open_ground(cwd, None if host is None else known_places(newel_home(os.environ)).get(host, host))
+    return open_host(cwd, None if host is None else load_host_places(newel_home(os.environ)).get(host, host))
 
 
 def project_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:

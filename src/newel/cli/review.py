@@ -58,14 +58,15 @@ def command_review(arguments: Sequence[str]) -> int:
 async def _review(project: ProjectReview | None, checkpoint: str | None, limit: int) -> dict[str, Any]:
     if project is None:
         return {"pending": [], "checkpoints": []}
-    from newel.review.decide import look, pending_files
-    from newel.review.project import look_at, look_back
+    from newel.review.decide import pending_files
+    from newel.review.project import load_run, recent_runs
+    from newel.workspace.disk.file_kinds import look
 
     found = await look(project)
     if checkpoint:
-        runs = [await look_at(project, await project.find(checkpoint))]
+        runs = [await load_run(project, await project.find(checkpoint))]
     else:
-        runs = await look_back(project, limit=limit)
+        runs = await recent_runs(project, limit=limit)
     return {"pending": pending_files(found.reviews), "checkpoints": runs}
 
 

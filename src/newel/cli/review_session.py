@@ -21,9 +21,9 @@ from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.review.review_ui import ReviewUI
 
 if TYPE_CHECKING:
-    from newel.app.hosts import ExecutionHost
     from newel.review.project import ProjectReview
     from newel.terminal.renderers.base import Renderer
+    from newel.workspace.execution_host import ExecutionHost
 
 DONE, FAILED = 0, 1
 

@@ -14,7 +14,7 @@ from newel.session import paths
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.reader import read_session
 from newel.text.format import plural
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 
 def _directory() -> Path:
@@ -39,7 +39,7 @@ def _line(session: SessionSummary, *, folder: bool) -> str:
     title = session.name or session.first_text or "(empty)"
     messages = plural(session.messages, "message")
     line = f"{session.id[:8]}  {when}  {messages:>14}  {title[:80]}"
-    return f"{line}\n{'':10}{safe(session.cwd)}" if folder else line
+    return f"{line}\n{'':10}{sanitize(session.cwd)}" if folder else line
 
 
 def command_export(arguments: Sequence[str]) -> int:

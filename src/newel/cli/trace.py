@@ -27,9 +27,9 @@ from newel.review_jobs.trace_file import (
     replay,
     trace_files,
 )
-from newel.text.format import call_text, duration, meter, plural
+from newel.text.format import call_text, format_duration, plural, usage_line
 from newel.text.json import to_json
-from newel.text.sanitize import reveal, reveal_line
+from newel.text.sanitize import escape_invisible, escape_line
 
 DONE = 0
 SHORT_ID = 8
@@ -85,8 +85,8 @@ def _list(folder: Path, project: str | None, given: argparse.Namespace) -> int:
         _print_json({"traces": found})
         return DONE
     for each in found:
-        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {reveal_line(each.instruction, TITLE)}"
-        print(f"{line}\n{'':{SHORT_ID}}  {reveal_line(each.project)}" if project is None else line)
+        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {escape_line(each.instruction, TITLE)}"
+        print(f"{line}\n{'':{SHORT_ID}}  {escape_line(each.project)}" if project is None else line)
     if not found:
         print(nothing_listed("traces", given))
     return DONE
@@ -98,7 +98,7 @@ def _report_bad_trace() -> Generator[None]:
     try:
         yield
     except BadTrace as error:
-        print(reveal(str(error)), file=sys.stderr)
+        print(escape_invisible(str(error)), file=sys.stderr)
 
 
 def _listed(path: Path) -> TraceSummary:
@@ -139,18 +139,18 @@ def _show(trace: Trace, *, as_json: bool) -> int:
         print(line)
     for each in trace.events:
         kind, words, took = _describe(each)
-        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {reveal_line(kind, 27):<27}  {words}{took}")
+        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {escape_line(kind, 27):<27}  {words}{took}")
     for words in trace.damage:
-        print(f"Left out: {reveal_line(words, SAID)}", file=sys.stderr)
+        print(f"Left out: {escape_line(words, SAID)}", file=sys.stderr)
     return DONE
 
 
 def _heading(header: Header, status: str) -> list[str]:
     rerun = f", a rerun of {_short(header.params.rerun_of)}" if header.params.rerun_of else ""
     return [
-        f"job {reveal_line(header.job_id)}, {status}{rerun}",
-        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {reveal_line(header.project)}",
-        reveal(header.params.instruction),
+        f"job {escape_line(header.job_id)}, {status}{rerun}",
+        f"of {_time(header.created_at, '%Y-%m-%d %H:%M')} in {escape_line(header.project)}",
+        escape_invisible(header.params.instruction),
         "",
     ]
 
@@ -162,9 +162,9 @@ def _describe(each: TraceEvent) -> tuple[str, str, str]:
             return _describe_message(each.data)
         took = each.data.get("duration_ms")
         words = _WORDS[each.type](each.data)
-        return each.type, reveal_line(words, SAID), f"  {duration(took)}" if took is not None else ""
+        return each.type, escape_line(words, SAID), f"  {format_duration(took)}" if took is not None else ""
     except (KeyError, TypeError, ValueError, AttributeError):
-        return each.type, reveal_line(to_json(each.data).decode(), SAID), ""
+        return each.type, escape_line(to_json(each.data).decode(), SAID), ""
 
 
 def _describe_message(data: dict[str, Any]) -> tuple[str, str, str]:
@@ -172,12 +172,12 @@ def _describe_message(data: dict[str, Any]) -> tuple[str, str, str]:
     message = data["message"]
     if message["role"] != "assistant":
         text = message.get("output", message.get("content", ""))
-        return str(message.get("toolName", message["role"])), reveal_line(str(text), SAID), ""
+        return str(message.get("toolName", message["role"])), escape_line(str(text), SAID), ""
     took = data["raw_usage"]
     usage = Usage(input=took["input_tokens"], output=took["output_tokens"])
     who = f"{took['model']} ({took['provider']})" if took["model"] else ""
-    words = " · ".join(filter(None, [who, meter(usage, took["cost"])]))
-    return "assistant", reveal_line(words, SAID), f"  {duration(took['latency_ms'])}"
+    words = " · ".join(filter(None, [who, usage_line(usage, took["cost"])]))
+    return "assistant", escape_line(words, SAID), f"  {format_duration(took['latency_ms'])}"
 
 
 def _result(data: dict[str, Any]) -> str:
@@ -235,7 +235,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _short(job: str) -> str:
-    return reveal_line(job[:SHORT_ID])
+    return escape_line(job[:SHORT_ID])
 
 
 def _time(stamp: str, form: str) -> str:
@@ -243,7 +243,7 @@ def _time(stamp: str, form: str) -> str:
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime(form)
     except (ValueError, OverflowError, OSError):
-        return reveal_line(stamp, 16)
+        return escape_line(stamp, 16)
 
 
 def _print_json(value: Any) -> None:

@@ -14,8 +14,8 @@ from newel.app.trusting import trust_command
 from newel.cli.options import Parser
 from newel.config.settings import dotenv_server, newel_home
 from newel.config.trust import IgnoredServer, ServerTrust, TrustDecision, real_folder
-from newel.providers.http.urls import address_of, is_loopback
-from newel.text.sanitize import reveal_line
+from newel.providers.http.urls import is_loopback, server_address
+from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
 Without ADDRESS, list your decisions and the server that the .env of this folder names.
@@ -46,7 +46,7 @@ def command_trust(arguments: Sequence[str]) -> int:
         if given.remove or given.decline:
             parser.error("ADDRESS is missing")
         return _list(trust, cwd)
-    address = address_of(given.address)
+    address = server_address(given.address)
     if given.remove:
         return _remove(trust, real_folder(cwd), address)
     return _decide(trust, cwd, address, trusted=not given.decline)
@@ -69,8 +69,8 @@ def _list(trust: ServerTrust, cwd: Path) -> int:
 
 def _line(decision: TrustDecision) -> str:
     state = "trusted" if decision.trusted else "declined"
-    where = f"in {reveal_line(decision.folder)}" if decision.folder else "found on this machine"
-    return f"{state:<9} {reveal_line(decision.address)}  {where}  since {reveal_line(decision.since[:10])}"
+    where = f"in {escape_line(decision.folder)}" if decision.folder else "found on this machine"
+    return f"{state:<9} {escape_line(decision.address)}  {where}  since {escape_line(decision.since[:10])}"
 
 
 def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> int:
@@ -78,14 +78,14 @@ def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> in
     if address == dotenv_server(cwd):
         trust.decide(here, address, trusted=trusted)
         may = "Trusted: {} may use {}." if trusted else "Declined: {} may not use {}."
-        print(may.format(f"the .env of {reveal_line(here)}", address))
+        print(may.format(f"the .env of {escape_line(here)}", address))
         return 0
     found = _detected_address(address)
     if found is None:
         wanted = dotenv_server(cwd)
         named = f"names {wanted}" if wanted else "names no model server"
         raise UsageError(
-            f"The .env of {reveal_line(here)} {named}, so there is nothing to trust about {address}. To use that server, "
+            f"The .env of {escape_line(here)} {named}, so there is nothing to trust about {address}. To use that server, "
             "configure it: LLM_BASE_URL in your environment, or base_url in toml."
         )
     trust.decide("", found, trusted=trusted)
@@ -100,11 +100,11 @@ def _remove(trust: ServerTrust, here: str, address: str) -> int:
     removed = sorted(requested & existing)
     if not removed:
         raise ConfigError(
-            f"There is no decision about {address} for {reveal_line(here)}. `newel trust` lists them all."
+            f"There is no decision about {address} for {escape_line(here)}. `newel trust` lists them all."
         )
     for folder, server in removed:
         trust.decide(folder, server, trusted=None)
-        print(f"Removed: {server} {f'in {reveal_line(folder)}' if folder else 'on this machine'}.")
+        print(f"Removed: {server} {f'in {escape_line(folder)}' if folder else 'on this machine'}.")
     return 0
 
 

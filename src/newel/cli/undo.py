@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
 from newel.terminal.review.review_ui import NO_CHANGES
 from newel.terminal.review.run_format import roll_back
-from newel.text.sanitize import reveal_line
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import RollbackPlan
@@ -84,7 +84,7 @@ def _roll_back(
         if project is None:
             raise fail()
         for each in project.finished:
-            print(f"{reveal_line(each.title)}: it was interrupted, and has been completed now.")
+            print(f"{escape_line(each.title)}: it was interrupted, and has been completed now.")
         if (
             project.finished
         ):  # probably the same request, by a process that was killed: to repeat it would redo the changes

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from newel.agent.errors import UsageError
-from newel.text.format import listing, one_line
+from newel.text.format import format_columns, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ class CommandTable(Generic[Context]):
     def help(self, more: Sequence[tuple[str, str]], columns: int) -> str:
         """The commands, and ``more`` rows below them."""
         rows = [(f"/{each.name} {each.arguments}".strip(), each.help) for each in self._commands]
-        return listing([*rows, *more], columns)
+        return format_columns([*rows, *more], columns)
 
 
 def closest(name: str, names: Iterable[str]) -> list[str]:

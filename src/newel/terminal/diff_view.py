@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from newel.text.format import plural
-from newel.text.sanitize import reveal_diff
+from newel.text.sanitize import escape_diff
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -80,11 +80,11 @@ def shortened(diff: str, rest: str, shown: Extent = SHOWN) -> str:
     if len(head) > shown.characters:  # the last line of it is not whole
         head = head[: head.rfind("\n", 0, shown.characters)] if "\n" in head else head[: shown.characters]
     if len(head) == len(body):
-        return reveal_diff(diff)
+        return escape_diff(diff)
     left = body[len(head) :].removeprefix("\n")
     missing = (
         plural(left.count("\n") + 1, "more line")
         if body[len(head)] == "\n"
         else plural(len(left), "more character")
     )
-    return f"{reveal_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"
+    return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"

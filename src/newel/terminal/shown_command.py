@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from newel.text.format import plural
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 
 SHORT: Final = 4
 """Rows of a command that are always shown."""
@@ -27,7 +27,7 @@ def shown_command(command: str, wrap: Wrap) -> list[str]:
     """The rows of a command, with hidden characters written out. In a long one, text written to files is left out
     first, then its middle, each replaced by a line that says how much.
     """
-    lines = reveal(command).expandtabs(4).strip("\n").split("\n")
+    lines = escape_invisible(command).expandtabs(4).strip("\n").split("\n")
     if len(command) <= MAX_CHARACTERS and len(rows := _rows(lines, wrap)) <= SHORT:
         return rows
     rows = _rows(_within_limit(_without_texts(lines)), wrap)

@@ -20,9 +20,9 @@ from newel.terminal.repl.shell_escape import exit_summary, run_command
 from newel.terminal.review.pending_notice import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
-from newel.text.format import SUBJECT, both_ends, clause, command_of, one_line
+from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line
 from newel.text.json import to_json
-from newel.text.sanitize import SafeStream, safe
+from newel.text.sanitize import SanitizedStream, sanitize
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
 """Names of tools in this front end."""
@@ -34,7 +34,7 @@ class SimpleRenderer(Renderer):
     def __init__(self, out: TextIO) -> None:
         super().__init__()
         self.out = out
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._in_text = False
         self._in_tools = False
         self._open_call: str | None = None
@@ -44,7 +44,7 @@ class SimpleRenderer(Renderer):
         self.out.flush()
 
     def note(self, text: str, code: str = "", /) -> None:  # noqa: ARG002 — the base's signature
-        self._paragraph(safe(text))
+        self._paragraph(sanitize(text))
 
     def close(self) -> None:
         self.out.flush()
@@ -67,10 +67,10 @@ class SimpleRenderer(Renderer):
 
     def on_retry(self, event: e.Retry) -> None:
         self._stream.finish()
-        self._paragraph(f"[The request failed: {clause(event.reason)}. Trying again; this starts over.]")
+        self._paragraph(f"[The request failed: {as_clause(event.reason)}. Trying again; this starts over.]")
 
     def on_error(self, message: str) -> None:
-        self._paragraph(f"Error: {safe(message)}")
+        self._paragraph(f"Error: {sanitize(message)}")
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._end_line()
@@ -111,7 +111,7 @@ class SimpleRenderer(Renderer):
 def signature(name: str, args: dict[str, Any]) -> str:
     """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
     subject = args.get(SUBJECT.get(name, ""))
-    line = both_ends if command_of(name, args) else one_line
+    line = elide_middle if command_of(name, args) else one_line
     shown = [to_json(line(subject)).decode()] if isinstance(subject, str) else []
     if len(args) > len(shown):
         shown.append("...")

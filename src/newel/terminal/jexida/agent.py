@@ -98,14 +98,16 @@ class JexidaAgent:
 
     async def _append_undo_notices(self) -> None:
         """Inform the model of decisions about its changes since its last answer. Skipped if the host is unavailable."""
-        from newel.review.undo_notices import may_have_changed, news
+        from newel.review.undo_notices import may_have_changed, undo_notice
 
         messages = self.agent.state.messages
         if self.host.state != "up" or not may_have_changed(messages):
             return
         with suppress(NewelError):
             if project := await self.host.project():
-                notices = await to_thread.run_sync(news, project.ledger, self.session.get_id(), messages)
+                notices = await to_thread.run_sync(
+                    undo_notice, project.ledger, self.session.get_id(), messages
+                )
                 if notices:
                     await self.agent.append_message(notices)
 

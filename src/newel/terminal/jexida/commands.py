@@ -13,7 +13,7 @@ from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.renderer import PanelRenderer, Tone
 from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.ui.terminal_ui import TerminalUI
-from newel.text.format import duration, listing, one_line
+from newel.text.format import format_columns, format_duration, one_line
 
 NOT_RECORDED = (
     "Changes made by commands are not recorded here. Recording needs a folder: set [connection] directory or use "
@@ -42,7 +42,7 @@ class JexidaContext(NamedTuple):
     def show_status(self) -> None:
         """The STATUS panel: where commands run, which model answers, and how the last command ended."""
         agent, host = self.agent, self.agent.host
-        latency = "" if host.latency is None else f" · {duration(host.latency)}"
+        latency = "" if host.latency is None else f" · {format_duration(host.latency)}"
         folder = f":{one_line(host.directory)}" if host.directory else ""
         lines: list[tuple[str, Tone]] = [
             (f"host   {one_line(host.name)}{folder}", "plain"),
@@ -111,7 +111,7 @@ async def list_routines(context: JexidaContext, _: str) -> None:
         (each.usage, " · ".join(filter(None, map(one_line, (each.description, each.template.text)))))
         for each in routines.values()
     ]
-    context.say(listing(rows, context.ui.columns()))
+    context.say(format_columns(rows, context.ui.columns()))
 
 
 async def run_routine(context: JexidaContext, typed: str) -> None:
@@ -188,7 +188,7 @@ def _format_models(names: Sequence[str], used: str, columns: int) -> str:
     rows = [(one_line(name), "in use" if name in {used, full_name(used)} else "") for name in names]
     if not any(note for _, note in rows):
         rows.append((one_line(used), "in use, but not listed"))
-    return listing(rows, columns)
+    return format_columns(rows, columns)
 
 
 async def pull_model(context: JexidaContext, model: str) -> bool:

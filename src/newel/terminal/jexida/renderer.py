@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from newel.agent import events as e
 from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from newel.review.tracking.effects import retry
 from newel.terminal.jexida.shell_tool import errors_apart
 from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import Screen
-from newel.text.format import ENDINGS, PROMPT, duration, one_line, retry
-from newel.text.sanitize import SafeStream, reveal, reveal_line, safe
+from newel.text.format import ENDINGS, PROMPT, format_duration, one_line
+from newel.text.sanitize import SanitizedStream, escape_invisible, escape_line, sanitize
 from newel.workspace.port import Completed
 
 Tone = Literal["plain", "strong", "dim", "good", "bad", "warn"]
@@ -73,7 +74,9 @@ class PanelRenderer(LiveRenderer):
         self._running_call = ""
 
     def note(self, text: str, code: str = "", /) -> None:
-        self._say(reveal(text) if code == "diff" else text, "bad" if text.startswith("Error") else "plain")
+        self._say(
+            escape_invisible(text) if code == "diff" else text, "bad" if text.startswith("Error") else "plain"
+        )
         self._draw()
 
     def echo(self, text: str) -> None:
@@ -113,7 +116,7 @@ class PanelRenderer(LiveRenderer):
     # -- events -------------------------------------------------------------------------------------
 
     def on_prompt(self, message: UserMessage) -> None:
-        self._panel("PROMPT", [(safe(message.text).strip(), "plain")])
+        self._panel("PROMPT", [(sanitize(message.text).strip(), "plain")])
 
     def on_text(self, text: str) -> None:
         if self._answer is None:
@@ -184,8 +187,8 @@ class PanelRenderer(LiveRenderer):
         command, reason = (str(call.arguments.get(name, "")) for name in ("command", "reason"))
         lines: list[tuple[str, Tone]] = [(_command_line(command), "strong")]
         if reason.strip():
-            lines.append(("\n" + reveal(reason).strip(), "plain"))
-        self._panel("PLAN", lines, f"on {reveal_line(self._host())}")
+            lines.append(("\n" + escape_invisible(reason).strip(), "plain"))
+        self._panel("PLAN", lines, f"on {escape_line(self._host())}")
 
     def _print_blocks(self, answer: MarkdownStream, blocks: list[str]) -> None:
         for block in blocks:
@@ -212,7 +215,9 @@ class PanelRenderer(LiveRenderer):
             self._above += self._style.lines(text, self._width())
 
     def _end_output_with(self, code: int, milliseconds: int, errors: str) -> None:
-        self._end_output(f"exit code {code} · {duration(milliseconds)}", "bad" if code else "good", errors)
+        self._end_output(
+            f"exit code {code} · {format_duration(milliseconds)}", "bad" if code else "good", errors
+        )
 
     def _end_output(self, note: str, tone: Tone, errors: str = "") -> None:
         output, self._output = self._output, None
@@ -223,7 +228,7 @@ class PanelRenderer(LiveRenderer):
             self._above += self._style.lines(rest, width)
         if errors and not output.ends_with(errors):
             self._above += self._style.lines("stderr:", width, "dim")
-            self._above += self._style.lines(safe(errors), width, "bad")
+            self._above += self._style.lines(sanitize(errors), width, "bad")
         elif not output.has_printed:
             self._above += self._style.lines("(no output)", width, "dim")
         self._above += self._style.bottom(note, width, tone)
@@ -245,7 +250,7 @@ class PanelRenderer(LiveRenderer):
 
     def _say(self, text: str, tone: Tone) -> None:
         """Print text between panels, or inside the one of a running command."""
-        text = safe(text).rstrip("\n")
+        text = sanitize(text).rstrip("\n")
         if self._output is not None:
             self._above += self._style.lines(text, self._width(), tone)
         else:
@@ -274,7 +279,7 @@ class _StreamedOutput:
 
     def __init__(self) -> None:
         self.has_printed = False
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._rest = ""
         self._last = ""
 
@@ -295,7 +300,7 @@ class _StreamedOutput:
 
     def ends_with(self, text: str) -> bool:
         """Whether the output ends with the text; False for one longer than what is remembered."""
-        return len(text) < LIVE_CHARACTERS and self._last.rstrip().endswith(safe(text).rstrip())
+        return len(text) < LIVE_CHARACTERS and self._last.rstrip().endswith(sanitize(text).rstrip())
 
     def unfinished_line(self) -> str:
         """The end of the unfinished line."""
@@ -303,4 +308,4 @@ class _StreamedOutput:
 
 
 def _command_line(command: str) -> str:
-    return "$ " + reveal(command).replace("\n", "\n  ")
+    return "$ " + escape_invisible(command).replace("\n", "\n  ")

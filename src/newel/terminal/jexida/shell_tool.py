@@ -8,8 +8,7 @@ from typing import Any, Final, Protocol
 
 from newel.agent.errors import InvalidArguments
 from newel.agent.messages import ToolCall
-from newel.agent.planned import Planned
-from newel.agent.ports import OnOutput, Tool, ToolResult, ToolSpec, Verdict
+from newel.agent.ports import OnOutput, Planned, Tool, ToolResult, ToolSpec, Verdict
 from newel.terminal.jexida.ports import CommandHost
 from newel.terminal.ui.approval import again, is_unclear
 from newel.terminal.ui.line_reader import without_paste

@@ -8,12 +8,13 @@ from typing import Any
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
+from newel.review.tracking.effects import retry
 from newel.terminal.renderers.base import COMPACTED, Renderer
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.shown_command import shown_command
 from newel.terminal.stdout import TextSink
-from newel.text.format import ENDINGS, command_of, describe_call, duration, meter, retry
-from newel.text.sanitize import SafeStream, reveal, safe
+from newel.text.format import ENDINGS, command_of, describe_call, format_duration, usage_line
+from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 ERROR_CODES = frozenset({"workspace_error", "session_damage"})
 """Codes of notes that are errors."""
@@ -47,7 +48,7 @@ class ConsoleRenderer(Renderer):
         self._omit_answer = omit_answer
         self._errors = errors or out
         self._summary = RunSummary(window)
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._at_line_start = True
         self._has_text = False
         self._open_call: str | None = None
@@ -59,9 +60,9 @@ class ConsoleRenderer(Renderer):
 
     def note(self, text: str, code: str = "", /) -> None:
         if code in ERROR_CODES:
-            self._error(safe(text))
+            self._error(sanitize(text))
         else:
-            self._line(reveal(text) if code == "diff" else safe(text))
+            self._line(escape_invisible(text) if code == "diff" else sanitize(text))
         self.out.flush()
 
     def close(self) -> None:
@@ -77,7 +78,7 @@ class ConsoleRenderer(Renderer):
 
     def on_prompt(self, message: UserMessage) -> None:
         if self._echo:
-            self._line(f"> {safe(message.text)}")
+            self._line(f"> {sanitize(message.text)}")
 
     def on_text(self, text: str) -> None:
         if not self._omit_answer:
@@ -87,7 +88,7 @@ class ConsoleRenderer(Renderer):
         self._summary.add(message)
         if self._omit_answer:
             self._write_held()
-            self._held_answer = safe(message.text)
+            self._held_answer = sanitize(message.text)
             if message.tool_calls:
                 self._write_held()
             return
@@ -106,7 +107,7 @@ class ConsoleRenderer(Renderer):
         if self._open_call != outcome.call_id:
             self._end_line()
             self._write(call_text(outcome.name, outcome.args))
-        time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+        time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
         result = " · ".join(part for part in (outcome.summary, time) if part)
         self._write(f" {'✗' if outcome.failed else '✓'} {result}\n")
         self._open_call = None
@@ -122,12 +123,12 @@ class ConsoleRenderer(Renderer):
         self._has_text = False
 
     def on_error(self, message: str) -> None:
-        self._error(f"Error: {safe(message)}")
+        self._error(f"Error: {sanitize(message)}")
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         if event.reason != "done":
             self._write_held()
-            words = "" if event.reason == "error" else safe(event.message)
+            words = "" if event.reason == "error" else sanitize(event.message)
             self._error(words or ENDINGS.get(event.reason, ""))
         self._held_answer = ""
         self._empty_line()
@@ -191,7 +192,7 @@ class RunSummary:
         if self.started_at:
             elapsed = datetime.fromisoformat(event.timestamp) - datetime.fromisoformat(self.started_at)
             milliseconds = elapsed.total_seconds() * 1000
-        return meter(
+        return usage_line(
             event.usage, event.cost, context=self._context, window=self._window(), milliseconds=milliseconds
         )
 

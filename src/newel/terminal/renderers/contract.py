@@ -13,6 +13,7 @@ from newel.agent.messages import AssistantMessage
 from newel.contracts.headless import HeadlessRun
 from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
+from newel.runs.models import SequencedEvent
 from newel.runs.run_events import (
     AcceptanceEnd,
     AcceptanceStart,
@@ -21,13 +22,12 @@ from newel.runs.run_events import (
     Notice,
     RunEvent,
 )
-from newel.runs.subscriber_queue import SequencedEvent
 from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
-from newel.text.format import clause, duration, one_line
+from newel.text.format import as_clause, format_duration, one_line
 
 DONE, FAILED = 0, 1
 SHORT_ID = 8
@@ -46,14 +46,14 @@ class ContractRenderer(ConsoleRenderer):
         match event:
             case Evaluation():
                 verdict = "The contract is fulfilled" if event.satisfied else "Not yet fulfilled"
-                missing = f" Missing: {clause(event.missing)}." if event.missing else ""
-                self.note(f"◆ {verdict}: {clause(event.why)}.{missing}")
+                missing = f" Missing: {as_clause(event.missing)}." if event.missing else ""
+                self.note(f"◆ {verdict}: {as_clause(event.why)}.{missing}")
             case AcceptanceStart():
                 self.note(f"◆ Acceptance: {one_line(event.command)}")
             case AcceptanceEnd():
                 mark = "✓ passed" if event.passed else "✗ failed"
                 tail = [] if event.passed else last_lines(event.output)
-                self.note("\n    ".join([f"  {mark} · {duration(event.duration)}", *tail]))
+                self.note("\n    ".join([f"  {mark} · {format_duration(event.duration)}", *tail]))
             case Notice():
                 self.note(event.message)
             case ContractState():

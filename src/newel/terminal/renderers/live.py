@@ -14,8 +14,8 @@ from newel.agent.messages import AssistantMessage
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.markdown_blocks import MarkdownBlocks
 from newel.terminal.renderers.screen import Screen
-from newel.text.format import going_on_for, one_line, spinner
-from newel.text.sanitize import SafeStream
+from newel.text.format import format_elapsed, one_line, spinner
+from newel.text.sanitize import SanitizedStream
 
 
 class MarkdownStream:
@@ -24,7 +24,7 @@ class MarkdownStream:
     def __init__(self) -> None:
         self.is_printed = False
         """Whether a block of it has been printed; set by the renderer."""
-        self._text = SafeStream()
+        self._text = SanitizedStream()
         self._blocks = MarkdownBlocks()
         self.preview = self._blocks.preview
 
@@ -98,5 +98,5 @@ class LiveRenderer(Renderer):
 
     def _state(self) -> tuple[str, str, str]:
         """The line of state: a spinner, the activity, and how long it has lasted with how to stop it."""
-        elapsed = going_on_for(self._clock() - self._activity_since)
+        elapsed = format_elapsed(self._clock() - self._activity_since)
         return f"{spinner(self._frame)} ", self._activity, f"{elapsed} · {self._hint}"

@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 LONG_WORD = 12
 """Columns up to which a word in a table is never folded."""
@@ -105,10 +105,10 @@ class StreamingMarkdown(Markdown):
 def _make_inert(tokens: Iterable[Token]) -> None:
     """Sanitize again: ``&#27;`` has been decoded to an escape character."""
     for token in tokens:
-        token.content = safe(token.content)
-        token.info = safe(token.info, keep_newlines=False)
+        token.content = sanitize(token.content)
+        token.info = sanitize(token.info, keep_newlines=False)
         token.attrs = {
-            name: safe(value, keep_newlines=False) if isinstance(value, str) else value
+            name: sanitize(value, keep_newlines=False) if isinstance(value, str) else value
             for name, value in token.attrs.items()
         }
         _make_inert(token.children or ())

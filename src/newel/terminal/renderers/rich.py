@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
+from newel.review.tracking.effects import retry
 from newel.terminal.renderers import styles
 from newel.terminal.renderers.base import COMPACTED
 from newel.terminal.renderers.console import RunSummary
@@ -16,8 +17,8 @@ from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import LiveScreen, Screen
 from newel.terminal.renderers.styles import Styles
 from newel.terminal.renderers.tool_calls import CallOutcome
-from newel.text.format import ENDINGS, count, one_line, retry
-from newel.text.sanitize import SafeStream, safe
+from newel.text.format import ENDINGS, one_line, short_number
+from newel.text.sanitize import SanitizedStream, sanitize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,7 +60,7 @@ class RichRenderer(LiveRenderer):
         elif code == "whole":
             self._print("note", styles.whole_lines(text))
         else:
-            self._print("note", styles.Text(safe(text)))
+            self._print("note", styles.Text(sanitize(text)))
         self._draw()
 
     def echo(self, text: str) -> None:
@@ -138,7 +139,7 @@ class RichRenderer(LiveRenderer):
         if delta.name:
             answer.call, answer.call_size = one_line(delta.name, 40), 0
         answer.call_size += len(delta.delta)
-        self._activity = f"writing a call to {answer.call} ({count(answer.call_size)} characters)"
+        self._activity = f"writing a call to {answer.call} ({short_number(answer.call_size)} characters)"
 
     def on_answer(self, message: AssistantMessage) -> None:
         self._print_blocks(self._answer.text.finish())
@@ -185,17 +186,17 @@ class RichRenderer(LiveRenderer):
             self._print_dim("note", retry(event, void=is_void))
         self._answer, self._retry_reason = _StreamedAnswer(), event.reason
         self.set_activity(
-            f"waiting {count(event.delay)} s to try again ({event.attempt} of {event.max_attempts})"
+            f"waiting {short_number(event.delay)} s to try again ({event.attempt} of {event.max_attempts})"
         )
 
     def on_error(self, message: str) -> None:
-        self._print("note", styles.Text().append("Error: ", style=styles.BAD).append(safe(message)))
+        self._print("note", styles.Text().append("Error: ", style=styles.BAD).append(sanitize(message)))
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._activity = ""
         self._running.clear()
         if event.reason not in {"done", "error"}:
-            self._print("note", styles.Text(safe(event.message) or ENDINGS.get(event.reason, "")))
+            self._print("note", styles.Text(sanitize(event.message) or ENDINGS.get(event.reason, "")))
         self._print_dim("end", self._summary.text(event))
 
 
@@ -212,7 +213,7 @@ class _StreamedAnswer:
         self.thinking = ""
         self.call = ""
         self.call_size = 0
-        self._thoughts = SafeStream()
+        self._thoughts = SanitizedStream()
 
     def think(self, piece: str) -> None:
         self.thinking = (self.thinking + self._thoughts.feed(piece))[-LIVE_CHARACTERS // 4 :]
@@ -224,7 +225,7 @@ class _RunningCall:
     def __init__(self, name: str, args: dict[str, Any]) -> None:
         self.name = name
         self.args = args
-        self._stream = SafeStream()
+        self._stream = SanitizedStream()
         self._lines: deque[str] = deque(maxlen=OUTPUT_LINES + 1)
         self._lines.append("")
 

@@ -17,8 +17,8 @@ from newel.terminal.diff_view import MINUS, changes
 from newel.terminal.renderers.markdown import STYLES, StreamingMarkdown
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.shown_command import shown_command
-from newel.text.format import PROMPT, command_of, describe_call, duration, plural
-from newel.text.sanitize import reveal, safe
+from newel.text.format import PROMPT, command_of, describe_call, format_duration, plural
+from newel.text.sanitize import escape_invisible, sanitize
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"
@@ -66,7 +66,7 @@ class Styles:
         return _EMPTY_AROUND.sub("", _TRAILING_SPACE.sub(r"\1", captured.get()))
 
     def prose(self, text: str) -> StreamingMarkdown:
-        return StreamingMarkdown(safe(text), code_theme=self._code_theme)
+        return StreamingMarkdown(sanitize(text), code_theme=self._code_theme)
 
     def markdown(self, text: str, width: int, *, crop: bool = False) -> str:
         return self.paint(self.prose(text), min(width, MAX_WIDTH), crop=crop)
@@ -78,7 +78,7 @@ def fit(text: str, width: int) -> str:
 
 
 def user_text(text: str) -> Text:
-    lines = safe(text).rstrip().split("\n")
+    lines = sanitize(text).rstrip().split("\n")
     said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
     said.append("\n  ".join(lines), style="bold")
     return said
@@ -89,7 +89,7 @@ def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
     lines as it needs, up to a bound; the result is beside the last one.
     """
     width = min(width, MAX_WIDTH)
-    time = "" if outcome.milliseconds is None else duration(outcome.milliseconds)
+    time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
     result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
     room = width - cell_len(result) - 2
     mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
@@ -150,7 +150,7 @@ def diff_block(diff: str, width: int) -> list[Text]:
         if before is not None and before.hunk != change.hunk:
             lines.append(Text("  │ ⋮", style=DIM))
         mark, style = ("+", ADDED) if change.mark == "+" else (MINUS, REMOVED)
-        text = safe(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
+        text = sanitize(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
         line = Text().append("  │ ", style=DIM)
         line.append(f"{change.number:>{digits}} ", style=DIM)
         line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
@@ -164,13 +164,13 @@ def diff_block(diff: str, width: int) -> list[Text]:
 
 def whole_lines(text: str) -> Text:
     """Text whose lines are never wrapped, so that they can be copied."""
-    return Text(safe(text), no_wrap=True, overflow="ignore")
+    return Text(sanitize(text), no_wrap=True, overflow="ignore")
 
 
 def with_diff(text: str) -> Text:
     """Text with unified diffs in it, their changed lines coloured and nothing hidden. Lines are never wrapped."""
     painted = whole_lines("")
-    for number, line in enumerate(reveal(text).split("\n")):
+    for number, line in enumerate(escape_invisible(text).split("\n")):
         style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""
         painted.append("\n" if number else "").append(line, style=DIM if line.startswith("@@") else style)
     return painted

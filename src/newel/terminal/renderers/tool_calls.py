@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
 from newel.terminal.diff_view import changed_lines
-from newel.text.format import one_line, plural, size
-from newel.text.sanitize import safe
+from newel.text.format import format_size, one_line, plural
+from newel.text.sanitize import sanitize
 
 TAIL = 8
 """Lines shown of a failed call's output."""
@@ -96,7 +96,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         case "write":
             written = details.get("size")
             new = "new, " if details.get("isNew") else ""
-            return new + (size(written) if isinstance(written, int) else "written")
+            return new + (format_size(written) if isinstance(written, int) else "written")
         case "bash":
             lines = last_lines(output, 1)
             return one_line(lines[-1], 40) if lines else ""
@@ -106,7 +106,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that are not empty or labels, inert."""
-    lines = safe(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
     said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
 

@@ -11,7 +11,7 @@ from prompt_toolkit.document import Document
 
 from newel.agent.errors import NewelError
 from newel.text.format import one_line
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 from newel.workspace.port import Workspace
 
 MAX_FILES = 20_000
@@ -44,7 +44,7 @@ class FileCompleter:
             except NewelError:
                 listed = ""
             names = (line.removeprefix("./") for line in listed.split("\n"))
-            self._names = sorted(name for name in names if name and name[0] != '"' and name == safe(name))
+            self._names = sorted(name for name in names if name and name[0] != '"' and name == sanitize(name))
             self._listed_at = time.monotonic()
         return self._names
 

@@ -39,7 +39,7 @@ async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     attachments: list[Attachment] = []
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
-        from newel.context.mentions import expand
+        from newel.mcp.server_config import expand
 
         text, attachments, notes = await expand(text, agent.attachable)
     if template:

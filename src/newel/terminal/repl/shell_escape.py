@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from newel.text.format import duration, some
-from newel.text.sanitize import SafeStream
+from newel.text.format import format_duration, join_names
+from newel.text.sanitize import SanitizedStream
 from newel.workspace.port import Completed, Workspace
 
 
@@ -14,7 +14,7 @@ async def run_command(workspace: Workspace, command: str, show: Callable[[str], 
 
     Cancellation stops the command with all that it started. Raises ``WorkspaceError``.
     """
-    stream = SafeStream()
+    stream = SanitizedStream()
 
     async def on_output(piece: str) -> None:
         show(stream.feed(piece))
@@ -26,8 +26,10 @@ async def run_command(workspace: Workspace, command: str, show: Callable[[str], 
 
 def exit_summary(completed: Completed) -> str:
     """``exit code 2 · 1.9 s``: how a command ended, and the processes it left running."""
-    running = f" · still running: {some(completed.left_running, shown=3)}" if completed.left_running else ""
-    return f"exit code {completed.exit_code} · {duration(completed.duration)}{running}"
+    running = (
+        f" · still running: {join_names(completed.left_running, shown=3)}" if completed.left_running else ""
+    )
+    return f"exit code {completed.exit_code} · {format_duration(completed.duration)}{running}"
 
 
 class LineBuffer:

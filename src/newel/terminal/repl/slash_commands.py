@@ -13,7 +13,7 @@ from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
-from newel.text.format import count, describe_call, listing, meter, one_line, plural
+from newel.text.format import describe_call, format_columns, one_line, plural, short_number, usage_line
 from newel.workspace.port import Workspace
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def thinking(context: CommandContext, level: str) -> None:
 async def compact(context: CommandContext, instructions: str) -> None:
     before = context.agent.totals().context
     if await context.agent.compact(instructions):
-        context.say(f"Summarised {count(before)} tokens. The full conversation stays in the session.")
+        context.say(f"Summarised {short_number(before)} tokens. The full conversation stays in the session.")
     else:
         context.say("There is nothing to summarise yet.")
 
@@ -235,7 +235,7 @@ def _here(workspace: Workspace, name: str) -> Path:
 async def cost(context: CommandContext, _: str) -> None:
     totals = context.agent.totals()
     window = context.agent.window()
-    words = meter(totals.usage, totals.cost, context=totals.context, window=window)
+    words = usage_line(totals.usage, totals.cost, context=totals.context, window=window)
     unknown = "" if totals.cost is not None else " · the price of this model is not known"
     context.say((words or "Nothing has been used yet.") + (unknown if words else ""))
 
@@ -248,7 +248,7 @@ async def tools(context: CommandContext, _: str) -> None:
         )
         for tool in context.agent.state.tools
     ]
-    context.say(listing(rows, context.ui.columns()))
+    context.say(format_columns(rows, context.ui.columns()))
 
 
 async def show(context: CommandContext, number: str) -> None:

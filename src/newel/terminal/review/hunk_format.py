@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from newel.review.decide import patch_of, run_of
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
-from newel.text.format import plural, some
-from newel.text.sanitize import reveal_line
+from newel.text.format import join_names, plural
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.decide import DecisionProblem, PendingReviews, Selection, WriteResult
@@ -41,7 +41,7 @@ def whose(hunk: Hunk, runs: Runs) -> str:
         return "yours"
     run = run_of(hunk)
     known = runs.get(run)
-    name = reveal_line(known.title, 60) if known and known.title else f"run {reveal_line(run, 40)}"
+    name = escape_line(known.title, 60) if known and known.title else f"run {escape_line(run, 40)}"
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 
@@ -61,10 +61,10 @@ def describe_pending(
     for review in found.reviews:
         rejected_ids = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
         if rejected_ids:
-            rejected.append(f"  {reveal_line(review.path)}  {', '.join(rejected_ids)}")
+            rejected.append(f"  {escape_line(review.path)}  {', '.join(rejected_ids)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
-                where = f"  {reveal_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
     lines = (
         [f"{plural(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]
@@ -88,7 +88,7 @@ def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
         lines.append(f"{_counted(counts)} would be {verb}:")
         lines += [
-            f"  {reveal_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
+            f"  {escape_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
             for path, (_, hunks) in choice.picks.items()
         ]
     return "\n".join([*lines, *describe_problems(choice.left)])
@@ -97,7 +97,7 @@ def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
 def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
     """The files that would be written, with their numbers of hunks."""
     rows = [
-        f"  {reveal_line(review.path)}  {plural(len(ids), 'hunk')}  "
+        f"  {escape_line(review.path)}  {plural(len(ids), 'hunk')}  "
         + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
         for review in reviews
         if (ids := hunks.get(review.path))
@@ -109,7 +109,7 @@ def describe_written(written: WriteResult, format_command: CommandFormatter) -> 
     """The written files, and the problems."""
     lines: list[str] = []
     if written.saved:
-        names = some(one.path for one in written.saved)
+        names = join_names(one.path for one in written.saved)
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
@@ -121,7 +121,7 @@ def describe_rejected(counts: Mapping[str, int], format_command: CommandFormatte
     """A sentence on the rejected hunks; empty if there are none."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {some(counts)}. `{format_command('keep HUNK')}` restores one."
+    return f"Rejected {_counted(counts)}: {join_names(counts)}. `{format_command('keep HUNK')}` restores one."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:
@@ -135,7 +135,7 @@ def describe_peeled(counts: Mapping[str, int]) -> str:
 
 def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
     """One line for each skipped file."""
-    return [f"Skipped {reveal_line(each.path)}: {reveal_line(each.reason, 400)}" for each in problems]
+    return [f"Skipped {escape_line(each.path)}: {escape_line(each.reason, 400)}" for each in problems]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

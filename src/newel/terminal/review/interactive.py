@@ -19,12 +19,11 @@ from newel.review.decide import (
     PendingReviews,
     Selection,
     Verdict,
-    chosen,
+    accepted_hunks,
+    checkpoints_by_run,
     decide,
     decide_hunks,
-    kept_hunks,
-    look,
-    run_names,
+    select_hunks,
     write,
 )
 from newel.review.model.decisions import Mine
@@ -34,8 +33,9 @@ from newel.review.store.ledger import Checkpoint, LedgerError
 from newel.terminal.commands import full_review_command
 from newel.terminal.review import hunk_format
 from newel.terminal.review.review_ui import NO_PENDING, UNCHANGED, ReviewUI, is_yes
-from newel.text.format import listing, plural
-from newel.text.sanitize import reveal_line
+from newel.text.format import format_columns, plural
+from newel.text.sanitize import escape_line
+from newel.workspace.disk.file_kinds import look
 
 STOPPED: Final = "Nothing was written. Your decisions are saved; `{decide}` resumes."
 QUESTIONS: Final[dict[Verdict, str]] = {
@@ -108,7 +108,9 @@ async def decide_named(
     project: ProjectReview, verdict: Verdict, arguments: DecideArguments, ui: ReviewUI
 ) -> ReviewOutcome:
     """Keep or reject the hunks that ``arguments`` name, if the user agrees. Raises ``StaleRevision`` and ``LedgerError``."""
-    choice = chosen(await look(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine)
+    choice = select_hunks(
+        await look(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
+    )
     about = hunk_format.describe_choice(choice, ui.format_command)
     if not choice.picks:
         ui.say(about or NO_PENDING)
@@ -162,7 +164,7 @@ class InteractiveReview:
     async def run(self) -> None:
         """Ask about each hunk, then write the kept ones. Raises ``LedgerError``."""
         found = await look(self._project)
-        self._runs = await anyio.to_thread.run_sync(run_names, self._project.ledger)
+        self._runs = await anyio.to_thread.run_sync(checkpoints_by_run, self._project.ledger)
         self._hunks = [
             (review.path, root_of(hunk.id))
             for review in found.reviews
@@ -194,7 +196,7 @@ class InteractiveReview:
         found = await look(self._project)
         for line in self._reopened(found):
             self._ui.say(line)
-        kept = kept_hunks(found.reviews)
+        kept = accepted_hunks(found.reviews)
         if kept:
             answer = await self._ui.ask("Write this? [Y/n] ", hunk_format.to_be_written(found.reviews, kept))
             if answer is None or not is_yes(answer, default=True):
@@ -211,12 +213,12 @@ class InteractiveReview:
         )
         counts = Counter(path for path, name in pending if (path, name) in self._kept_names)
         return [
-            f"{reveal_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
+            f"{escape_line(path)} was changed meanwhile: {plural(number, 'hunk')} you kept must be decided again."
             for path, number in counts.items()
         ]
 
     async def _write(self, found: PendingReviews) -> None:
-        written = await write(self._project, found.reviews, kept_hunks(found.reviews))
+        written = await write(self._project, found.reviews, accepted_hunks(found.reviews))
         self._kept = {one.path: one.applied for one in written.saved}
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
@@ -237,7 +239,7 @@ class InteractiveReview:
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            self._ui.say(f"Skipped {reveal_line(path)}: {reveal_line(str(error), 400)}")
+            self._ui.say(f"Skipped {escape_line(path)}: {escape_line(str(error), 400)}")
             return at + 1
         hunk = review.successor(root)
         if hunk is None:
@@ -249,7 +251,7 @@ class InteractiveReview:
         )
         answer = await self._ui.ask(QUESTION, "")
         while answer is not None and answer.strip().lower() not in _KEYS:
-            self._ui.say(listing(HELP, self._ui.columns))
+            self._ui.say(format_columns(HELP, self._ui.columns))
             answer = await self._ui.ask(QUESTION, "")
         if answer is None:
             return None
@@ -258,12 +260,12 @@ class InteractiveReview:
         except LedgerError:
             raise
         except ReviewError as error:
-            self._ui.say(reveal_line(str(error), 400))
+            self._ui.say(escape_line(str(error), 400))
             return at
 
     def _head(self, at: int, path: str, hunk: Hunk) -> str:
         facts = hunk_format.hunk_facts(hunk, self._runs).removeprefix("pending · ")
-        return f"{at + 1} of {len(self._hunks)} · {reveal_line(path)} · {facts}\n"
+        return f"{at + 1} of {len(self._hunks)} · {escape_line(path)} · {facts}\n"
 
     async def _apply_key(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
         match key:

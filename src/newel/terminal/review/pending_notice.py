@@ -41,12 +41,12 @@ class PendingNotice:
         workspace = self._agent.workspace
         if not has_acted or not isinstance(workspace, RecordingWorkspace):
             return ""
-        from newel.review.decide import files_to_decide
+        from newel.review.decide import files_with_pending
 
         try:
             ledger = (await workspace.recorder()).project.ledger
             session = self._agent.session.get_id()
-            files = await anyio.to_thread.run_sync(files_to_decide, ledger, session, since)
+            files = await anyio.to_thread.run_sync(files_with_pending, ledger, session, since)
         except ReviewError:  # shown during the run already
             return ""
         return self._about(len(files)) if files else ""

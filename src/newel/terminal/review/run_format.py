@@ -11,8 +11,8 @@ import anyio.to_thread
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.diff_view import SHOWN, WHOLE, Extent, changed_lines, shortened
 from newel.terminal.review.review_ui import NO_CHANGES, UNCHANGED, ReviewUI
-from newel.text.format import plural, some
-from newel.text.sanitize import reveal_line
+from newel.text.format import join_names, plural
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import RollbackPlan
@@ -30,7 +30,7 @@ ROWS = 20
 def run_line(checkpoint_id: str, created: str, title: str) -> str:
     """A run on one line: its checkpoint, when it began, and its prompt."""
     when = datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")
-    return f"{checkpoint_id}  {when}  {reveal_line(title, 80) or '(no prompt)'}"
+    return f"{checkpoint_id}  {when}  {escape_line(title, 80) or '(no prompt)'}"
 
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
@@ -47,20 +47,21 @@ async def describe_project(
     """The pending hunks of a project and its latest runs, the last one with its diff, which is cut ``in_conversation``. Raises
     ``LedgerError``.
     """
-    from newel.review.decide import look, run_names
-    from newel.review.project import look_back
+    from newel.review.decide import checkpoints_by_run
+    from newel.review.project import recent_runs
     from newel.terminal.review.hunk_format import describe_pending
+    from newel.workspace.disk.file_kinds import look
 
-    names = await anyio.to_thread.run_sync(run_names, project.ledger)
+    names = await anyio.to_thread.run_sync(checkpoints_by_run, project.ledger)
     parts = [
         describe_pending(await look(project), names, format_command, SHOWN if in_conversation else WHOLE)
     ]
-    runs = await look_back(project, limit=limit)
+    runs = await recent_runs(project, limit=limit)
     shown = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
     parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
-    parts += [reveal_line(notice, 400) for notice in project.left_out]
+    parts += [escape_line(notice, 400) for notice in project.left_out]
     return "\n".join(part for part in parts if part).rstrip("\n") or NO_CHANGES
 
 
@@ -72,9 +73,9 @@ async def describe_checkpoint(
     in_conversation: bool = False,
 ) -> str:
     """A run with its diff, by its checkpoint's ID or the beginning of it. Raises ``UnknownCheckpoint``."""
-    from newel.review.project import look_at
+    from newel.review.project import load_run
 
-    run = await look_at(project, await project.find(checkpoint))
+    run = await load_run(project, await project.find(checkpoint))
     return describe_run(run, format_command, SHOWN_IN_CONVERSATION if in_conversation else WHOLE).rstrip("\n")
 
 
@@ -87,12 +88,12 @@ def describe_run(run: RunView, format_command: CommandFormatter, shown: Extent) 
 
 def _head(run: RunView) -> str:
     """A run and its files, each with the size of its change."""
-    width = max((len(reveal_line(file.file_path)) for file in run.files[:ROWS]), default=0)
+    width = max((len(escape_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
-        known = (changed_lines(file.patch), reveal_line(file.about, 400), reveal_line(file.state, 400))
+        known = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
         facts = " · ".join(fact for fact in known if fact)
-        lines.append(f"  {reveal_line(file.file_path).ljust(width)}  {facts}".rstrip())
+        lines.append(f"  {escape_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if len(run.files) > ROWS:
         lines.append(f"  … {plural(len(run.files) - ROWS, 'more file')}")
     if not run.files:
@@ -116,7 +117,7 @@ def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
             )
         lines.append(f"{plural(len(plan.files), 'file')} would change:")
         lines += [
-            f"  {reveal_line(file.path)}  {reveal_line(file.about, 400)}".rstrip() for file in plan.files
+            f"  {escape_line(file.path)}  {escape_line(file.about, 400)}".rstrip() for file in plan.files
         ]
     return "\n".join([*lines, *_left_alone(plan)])
 
@@ -126,7 +127,7 @@ def _left_alone(plan: RollbackPlan) -> list[str]:
         return []
     return [
         "Skipped (changed since):",
-        *(f"  {reveal_line(each.reason, 400)}" for each in plan.conflicts),
+        *(f"  {escape_line(each.reason, 400)}" for each in plan.conflicts),
     ]
 
 
@@ -149,7 +150,7 @@ def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
     pending = [one.path for one in saved if not one.applied]
     verb = "Redone" if is_redo else "Undone"
     return "\n".join(
-        f"{outcome} in {plural(len(paths), 'file')}: {some(paths)}."
+        f"{outcome} in {plural(len(paths), 'file')}: {join_names(paths)}."
         for outcome, paths in ((verb, done), ("Rejected the pending changes", pending))
         if paths
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.events import AgentEvent, ErrorEvent
 from newel.terminal.stdout import TextSink
-from newel.text.sanitize import safe
+from newel.text.sanitize import sanitize
 
 
 class AnswerOutput:
@@ -32,7 +32,7 @@ class AnswerOutput:
             return
         self._texts.append(text)
         if self._out is not None:
-            self._out.write(f"{safe(text)}\n")
+            self._out.write(f"{sanitize(text)}\n")
             self._out.flush()
         if self._path is not None:
             try:
@@ -48,6 +48,6 @@ def errors_to(out: TextSink) -> Callable[[AgentEvent], None]:
 
     def on_event(event: AgentEvent) -> None:
         if isinstance(event, ErrorEvent) and not event.is_notice:
-            out.write(f"newel: {safe(event.message)}\n")
+            out.write(f"newel: {sanitize(event.message)}\n")
 
     return on_event

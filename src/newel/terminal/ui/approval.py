@@ -10,8 +10,8 @@ import anyio
 from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
-from newel.text.sanitize import reveal, reveal_line
-from newel.workspace.naming import SCHEME
+from newel.text.sanitize import escape_invisible, escape_line
+from newel.workspace.errors import SCHEME
 
 if TYPE_CHECKING:
     from newel.permissions.approval import Ask
@@ -80,9 +80,9 @@ def present(request: ApprovalRequest) -> str:
     """The request as text: the tool, the place, and the exact command or diff on lines of its own. Hidden characters are
     written out.
     """
-    lines = reveal(request.preview).split("\n")
+    lines = escape_invisible(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    return f"{reveal_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
 
 
 def _place(folder: str) -> str:
@@ -93,7 +93,7 @@ def _place(folder: str) -> str:
 
         target = Target.parse(folder)
         folder, host = target.path or "", f"{target.user}@{target.host}"
-    return reveal_line(f"{folder} on {host}")
+    return escape_line(f"{folder} on {host}")
 
 
 def is_unclear(answer: str | None) -> TypeGuard[str]:
@@ -107,7 +107,7 @@ def is_unclear(answer: str | None) -> TypeGuard[str]:
 
 def again(answer: str) -> str:
     """The note before the question is repeated after an unclear answer."""
-    return AGAIN.format(answer=f"'{reveal_line(without_paste(answer), 40)}'")
+    return AGAIN.format(answer=f"'{escape_line(without_paste(answer), 40)}'")
 
 
 def understand(answer: str | None) -> Approval:

@@ -13,7 +13,7 @@ from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.mcp.elicitation_form import Answer, BadForm, Field, fields
 from newel.terminal.ui.prompt_line import AskLine
 from newel.text.format import plural
-from newel.text.sanitize import reveal, reveal_line
+from newel.text.sanitize import escape_invisible, escape_line
 
 LEAVING: Final = "/decline refuses the request, /cancel leaves it unanswered."
 MAX_QUOTED: Final = 4_000
@@ -61,14 +61,14 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
         letter = "y" if typed == "yes" else typed
         if letter in offers:
             return letter
-        about = f"{reveal_line(typed, 40)} is none of these."
+        about = f"{escape_line(typed, 40)} is none of these."
 
 
 # -- a page to visit ----------------------------------------------------------------------------------
 
 
 async def _visit(request: ElicitRequest, url: str, ask: AskLine) -> ElicitAnswer:
-    lines = [_heading(request), f"\n    {_quoted(reveal(url), '    ')}\n"]
+    lines = [_heading(request), f"\n    {_quoted(escape_invisible(url), '    ')}\n"]
     if host := _host(url):
         lines.append(f"This page is on {host}. Newel does not open it.")
     else:
@@ -84,19 +84,19 @@ def _host(url: str) -> str:
         host = (parts.hostname or "").encode("idna").decode()
     except (ValueError, UnicodeError):
         return ""
-    return reveal_line(host) if parts.scheme in {"http", "https"} else ""
+    return escape_line(host) if parts.scheme in {"http", "https"} else ""
 
 
 # -- a form -------------------------------------------------------------------------------------------
 
 
 async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
-    server = reveal_line(request.server)
+    server = escape_line(request.server)
     about = _heading(request)
     try:
         form = fields(request.schema or {})
     except BadForm as error:
-        await _choose(ask, {}, f"{about}\nNewel cannot answer it. {reveal_line(str(error))}")
+        await _choose(ask, {}, f"{about}\nNewel cannot answer it. {escape_line(str(error))}")
         return ElicitAnswer(action="decline")
     if not form:
         await _choose(ask, {"y": "agrees"}, about)
@@ -116,8 +116,8 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
 async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine) -> Answer | None:
     """Ask for the value of a field; Enter keeps ``value``."""
     hint = field.wants if field.required or value is not None else f"{field.wants}; optional"
-    kept = "" if value is None else f" [{reveal_line(field.show(value), 60)}]"
-    question = f"{reveal_line(field.title, 60)} ({hint}){kept}: "
+    kept = "" if value is None else f" [{escape_line(field.show(value), 60)}]"
+    question = f"{escape_line(field.title, 60)} ({hint}){kept}: "
     interrupting = bool(about)
     about = "\n".join([about, *_describe(field)]).lstrip("\n")
     while True:
@@ -130,13 +130,13 @@ async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine)
                 return field.read(line)
             about = "A value is required."
         except ValueError:
-            about = f"{reveal_line(line, 60)} is not valid. Expected: {field.wants}."
+            about = f"{escape_line(line, 60)} is not valid. Expected: {field.wants}."
 
 
 def _describe(field: Field) -> list[str]:
-    lines = [f"  │ {reveal_line(field.about, 400)}"] if field.about else []
+    lines = [f"  │ {escape_line(field.about, 400)}"] if field.about else []
     for number, choice in enumerate(field.choices[:MAX_LISTED], 1):
-        lines.append(f"{number:>5}  {reveal_line(choice.title)}")
+        lines.append(f"{number:>5}  {escape_line(choice.title)}")
     if len(field.choices) > MAX_LISTED:
         lines.append(f"       and {len(field.choices) - MAX_LISTED} more")
     return lines
@@ -144,11 +144,11 @@ def _describe(field: Field) -> list[str]:
 
 def _review(form: list[Field], given: dict[str, Any]) -> str:
     rows = [
-        (reveal_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
+        (escape_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
     ]
     width = max((len(title) for title, _ in rows), default=0)
     indent = " " * (width + 6)
-    lines = [f"    {title:<{width}}  {_quoted(reveal(value), indent)}" for title, value in rows]
+    lines = [f"    {title:<{width}}  {_quoted(escape_invisible(value), indent)}" for title, value in rows]
     return "\n".join(lines) or "    nothing: all fields are empty"
 
 
@@ -156,7 +156,7 @@ def _review(form: list[Field], given: dict[str, Any]) -> str:
 
 
 def _heading(request: ElicitRequest) -> str:
-    return f"The tool server {reveal_line(request.server)} asks you:\n  │ {_quoted(reveal(request.message), '  │ ')}"
+    return f"The tool server {escape_line(request.server)} asks you:\n  │ {_quoted(escape_invisible(request.message), '  │ ')}"
 
 
 def _quoted(text: str, indent: str) -> str:

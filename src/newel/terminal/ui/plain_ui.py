@@ -15,7 +15,7 @@ from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.ui.line_reader import LineReader
 from newel.terminal.ui.prompt_line import until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
-from newel.text.sanitize import reveal, safe
+from newel.text.sanitize import escape_invisible, sanitize
 
 
 class PlainUI:
@@ -53,11 +53,11 @@ class PlainUI:
         *,
         interrupting: bool = False,
     ) -> str | None:
-        question = reveal(question)
+        question = escape_invisible(question)
         if not interrupting:
             self._lines.forget_typed()
         if about:
-            self.renderer.note(reveal(about))
+            self.renderer.note(escape_invisible(about))
         if interrupting:
             self._write(question)
             if unsent := await until_quiet(self._lines):
@@ -93,7 +93,7 @@ class PlainUI:
         if line is None:
             self._write("\n")
         elif self._echo and (line.strip() or prompt != self._prompt):
-            self._write(f"{safe(line)}\n")
+            self._write(f"{sanitize(line)}\n")
         return line
 
     def _write(self, text: str) -> None:

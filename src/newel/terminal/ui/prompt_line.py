@@ -11,7 +11,7 @@ import anyio
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.ui.line_reader import LineReader
 from newel.text.format import one_line
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 
 QUIET_S: Final = 0.7
 """Pause without a key after an interrupting question, before a key counts as its answer."""
@@ -46,11 +46,11 @@ class TerminalAsk:
         self._out = out
 
     async def __call__(self, question: str, about: str, *, interrupting: bool = False) -> str | None:
-        question = reveal(question)
+        question = escape_invisible(question)
         with self._renderer.paused(), self._pastes_marked():
             if not interrupting:
                 self._lines.forget_typed()  # typed before the question, so no answer to it
-            self._write(f"\n{reveal(about)}\n{question}" if about else question)
+            self._write(f"\n{escape_invisible(about)}\n{question}" if about else question)
             try:
                 if interrupting and (unsent := await until_quiet(self._lines)):
                     self._write(f"\n{unsent}\n{question}")

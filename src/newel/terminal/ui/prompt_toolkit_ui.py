@@ -45,7 +45,7 @@ from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
 from newel.terminal.ui.prompt_line import QUIET_S
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
-from newel.text.sanitize import reveal
+from newel.text.sanitize import escape_invisible
 
 DOUBLE_PRESS_S = 2.0
 """Time in which a second Ctrl+C leaves."""
@@ -127,9 +127,9 @@ class PromptToolkitUI:
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
-            self._renderer.note(reveal(about))
+            self._renderer.note(escape_invisible(about))
         await self._read_keys()  # keys typed before the question are no answer: they act as usual
-        self._question, self._seen = reveal(question), None
+        self._question, self._seen = escape_invisible(question), None
         self._app.invalidate()
         try:
             if interrupting:
