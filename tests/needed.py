@@ -20,7 +20,7 @@ def needed(name: str, package: str = "", *, more: str = "") -> str:
 
 
 def lacking(words: str) -> NoReturn:
-    """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set. Called while a
+    """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set. CommandFormatter while a
     module is imported, it does the same to all tests of the module.
     """
     if os.environ.get("NEWEL_TESTS_NEED_ALL"):

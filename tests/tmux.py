@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.prompt_line import QUIET_S
 from tests.needed import needed
 
 PATIENCE: Final = 15.0
@@ -80,7 +80,7 @@ class Tmux:
 
     def answer(self, words: str, *keys: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        time.sleep(QUIET + 0.4)
+        time.sleep(QUIET_S + 0.4)
         self.type(words, *keys)
 
     def resize(self, columns: int, rows: int) -> None:

@@ -101,7 +101,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
     from newel.terminal.jexida.remote_host import RemoteHost, recorded
     from newel.terminal.jexida.repl import run_jexida
     from newel.terminal.jexida.routines import Routine
-    from newel.terminal.ui.echo import Unechoed
+    from newel.terminal.ui.echo import EchoSuppressor
     from newel.workspace.ssh.lazy_connection import LazyConnection
     from newel.workspace.ssh.target import Target
 
@@ -113,7 +113,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
     }
     ssh_config = options.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
-        stack.enter_context(Unechoed())
+        stack.enter_context(EchoSuppressor())
         connection = await stack.enter_async_context(LazyConnection.open(target, config=ssh_config))
         host = RemoteHost(connection)
         model, backend = await _open_model(stack, newel, remote.model, connection, options)

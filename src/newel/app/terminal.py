@@ -12,18 +12,18 @@ from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_project_server
 from newel.config.settings import Settings, load_settings
-from newel.terminal.command_names import in_a_shell
-from newel.terminal.ui.echo import Unechoed, can_draw
+from newel.terminal.commands import shell_command_for
+from newel.terminal.ui.echo import EchoSuppressor, can_draw
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.ui.answers import Answers
+    from newel.terminal.ui.answers import AnswerOutput
     from newel.terminal.ui.approval import Approver
 
 
-def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
-    """Run the command line; returns the exit code. ``unechoed`` hides what is typed before the prompt is drawn, and ends if none
+def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
+    """Run the command line; returns the exit code. ``echo_suppressor`` hides what is typed before the prompt is drawn, and ends if none
     will be.
     """
     # Loading creates many objects and no garbage: collecting meanwhile costs a twentieth of the start.
@@ -38,12 +38,12 @@ def run_agent(options: AgentOptions, unechoed: Unechoed) -> int:
         from newel.app.trusting import ask_for_trust, can_ask
 
         if can_ask(settings):
-            unechoed.end()
+            echo_suppressor.end()
             settings = ask_for_trust(settings, load)
     if _will_draw_prompt(settings, options):
-        unechoed.begin()
+        echo_suppressor.begin()
     else:
-        unechoed.end()
+        echo_suppressor.end()
     return anyio.run(run_with, settings, options)
 
 
@@ -65,23 +65,23 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
     approver = _approver() if interactive or json_in or watched else None
     elicit = approver.elicit if approver else None
-    called = in_a_shell(settings.host)
+    format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()
         gc.enable()
         if options.simple:
-            from newel.terminal.renderers.base import text_stdout
             from newel.terminal.simple_repl import run_simple_repl
+            from newel.terminal.stdout import text_stdout
 
             return await run_simple_repl(
-                agent, sys.stdin.fileno(), text_stdout(), approver=approver, called=called
+                agent, sys.stdin.fileno(), text_stdout(), approver=approver, format_command=format_command
             )
         if json_in:
             from newel.terminal.rpc.server import run_json
 
             return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
         if interactive:
-            from newel.terminal.repl.repl import run_repl
+            from newel.terminal.repl.coding_repl import run_repl
 
             return await run_repl(
                 agent,
@@ -101,7 +101,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             prompts,
             renderer,
             approver=approver,
-            called=called,
+            format_command=format_command,
             answers=_answers(screen, options),
         )
 
@@ -132,35 +132,37 @@ def _is_report(options: AgentOptions) -> bool:
     return not options.quiet and (asked_for or sys.stdout.isatty())
 
 
-def _answers(screen: str, options: AgentOptions) -> Answers:
+def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     """Where answers go besides the screen."""
-    from newel.terminal.renderers.base import text_stdout
-    from newel.terminal.ui.answers import Answers
+    from newel.terminal.stdout import text_stdout
+    from newel.terminal.ui.answers import AnswerOutput
 
     alone = screen == "console" and not _is_report(options)
-    return Answers(text_stdout() if alone else None, options.answers_to)
+    return AnswerOutput(text_stdout() if alone else None, options.answers_to)
 
 
 def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     if name == "json":
-        from newel.terminal.rpc.server import JsonRenderer
+        from newel.terminal.renderers.base import JsonRenderer
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
-        from newel.terminal.renderers.base import Aside
         from newel.terminal.renderers.rich import on_terminal
+        from newel.terminal.stdout import LossySink
         from newel.terminal.ui.answers import errors_to
 
         if not sys.stderr.isatty():
-            agent.subscribe(errors_to(Aside(sys.stderr)))
+            agent.subscribe(errors_to(LossySink(sys.stderr)))
         return on_terminal(sys.stdout, window=agent.window)
-    from newel.terminal.renderers.base import Aside, text_stdout
     from newel.terminal.renderers.console import ConsoleRenderer
+    from newel.terminal.stdout import LossySink, text_stdout
 
     if _is_report(options):
         return ConsoleRenderer(text_stdout(), echo=options.echo, errors=sys.stderr, window=agent.window)
     progress = Path(os.devnull).open("w") if options.quiet else sys.stderr  # noqa: SIM115 — open to the end
-    return ConsoleRenderer(Aside(progress), keeps_answer=True, errors=Aside(sys.stderr), window=agent.window)
+    return ConsoleRenderer(
+        LossySink(progress), omit_answer=True, errors=LossySink(sys.stderr), window=agent.window
+    )
 
 
 def header(agent: CodingAgent) -> str:

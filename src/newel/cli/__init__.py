@@ -1,4 +1,4 @@
-"""The commands beside the agent itself, each in a module of its own and loaded when it is called."""
+"""The subcommands, each in a module of its own that is imported when it runs."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ MODULES = {
     "trust": "trust",
     "mcp": "mcp",
 }
-"""Which module holds a command; its function there is ``command_<name>(arguments) -> exit code``."""
+"""The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
 
 HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "the agent",
         (
-            ("newel", "a conversation in the terminal"),
-            ("newel PROMPT", "one task: the answer goes to standard output"),
-            ("newel agent CONTRACT", "an agent that works alone until a contract is met"),
-            ("newel agents", "the runs of such agents, and their logs"),
-            ("newel web", "the workbench in the browser: chats, agents, tools"),
-            ("newel jexida", "an agent for one host over SSH, with a model there"),
-            ("newel demo", "a scripted run: no key, no model, no set-up"),
+            ("newel", "start a conversation"),
+            ("newel PROMPT", "run one task and print the answer"),
+            ("newel agent CONTRACT", "run an agent unattended until a contract is met"),
+            ("newel agents", "list these agents, follow one, show its log"),
+            ("newel web", "start the workbench in the browser"),
+            ("newel jexida", "look after a host over SSH, with a model there"),
+            ("newel demo", "watch a scripted run; needs no model and no key"),
         ),
     ),
     (
-        "its changes",
+        "changes",
         (
-            ("newel review", "show pending changes, and those of the last runs"),
+            ("newel review", "show pending changes, and those of the latest runs"),
             ("newel decide", "keep or reject pending changes, hunk by hunk"),
-            ("newel keep, newel reject", "the same by hunk or by file, for scripts"),
+            ("newel keep, newel reject", "keep or reject hunks or files, for scripts"),
             ("newel undo", "undo the changes of the last run"),
             ("newel checkpoints", "list the runs that can be undone"),
             ("newel rollback CHECKPOINT", "undo a run, or some of its hunks"),
-            ("newel trace [JOB]", "what happened in review jobs, step by step"),
+            ("newel trace [JOB]", "show review jobs, step by step"),
         ),
     ),
     (
@@ -67,14 +67,14 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "settings, servers and hosts",
         (
-            ("newel doctor", "show the settings, their origin, and test them"),
+            ("newel doctor", "show the settings and their origin, and test them"),
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
         ),
     ),
 )
-"""Each command in a group of its own kind, for the help of ``newel``."""
+"""The commands by topic, for the help of ``newel``."""
 
 
 def help_text() -> str:
@@ -84,6 +84,10 @@ def help_text() -> str:
         for title, rows in HELP
     )
     return "\n\n".join(groups)
+
+
+HIDDEN = frozenset({"mcp-conformance"})
+"""For the MCP conformance suite, not for users."""
 
 
 def run(name: str, arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""``newel agent`` and ``newel agents``: contracts without a screen, and what became of them."""
+"""``newel agent`` and ``newel agents``: unattended agents on a contract, and their runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.model_resolver import warn_of_project_server
-from newel.cli.options import add_model_options, add_place, flags_of, folder
-from newel.cli.parser import Parser
-from newel.cli.place import project_of
+from newel.cli.options import (
+    Parser,
+    add_list_options,
+    add_model_options,
+    flags_of,
+    folder,
+    nothing_listed,
+    project_of,
+)
 from newel.config.settings import Settings, load_settings, newel_home
 from newel.contracts.run_index import (
     INTERRUPTED,
@@ -30,8 +36,9 @@ from newel.contracts.run_index import (
 )
 from newel.providers.retry import UNATTENDED_LIMITS
 from newel.runs.models import Contract
-from newel.terminal.renderers.base import text_stdout
-from newel.terminal.renderers.contract import SHORT_ID, ContractScreen, JsonLines, watch
+from newel.terminal.renderers.base import JsonRenderer
+from newel.terminal.renderers.contract import SHORT_ID, ContractRenderer, watch
+from newel.terminal.stdout import text_stdout
 from newel.text.format import one_line
 from newel.text.sanitize import sanitize
 
@@ -46,7 +53,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     given.contract = " ".join(given.contract)
     if bool(given.contract) == bool(given.resume):
-        parser.error("give a contract, or --resume with the id of a run")
+        parser.error("give either a contract or --resume ID")
     settings = load_settings(
         flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED_LIMITS
     )
@@ -58,9 +65,9 @@ def command_agent(arguments: Sequence[str]) -> int:
 def _agent_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="newel agent",
-        description="Have a contract carried out: the agent works until it is fulfilled or a limit is reached.",
-        epilog="Nobody is asked: what --approve ask would ask about is declined. "
-        "Ctrl+C stops before the next request, a second one at once. "
+        description="Run an agent unattended until its contract is fulfilled or a limit is reached.",
+        epilog="The agent cannot ask: calls that need approval under --approve ask are declined. "
+        "Ctrl+C stops before the next request, a second Ctrl+C at once. "
         "exit codes: 0 completed, 1 stopped or failed, 2 wrong usage, 130 interrupted",
     )
     add = parser.add_argument
@@ -68,32 +75,32 @@ def _agent_parser() -> argparse.ArgumentParser:
         "contract",
         nargs="*",
         metavar="CONTRACT",
-        help="what to achieve; bare words are one contract, - reads it from standard input",
+        help="the goal; unquoted words make one contract, - reads standard input",
     )
     add(
         "--accept",
         metavar="CMD",
-        help="a shell command that must succeed before the contract counts as fulfilled",
+        help="acceptance test: a shell command that must succeed",
     )
-    add("--max-turns", metavar="N", help="turns of work, at most (50)")
-    add("--max-tokens", metavar="N", help="tokens of all requests, at most")
-    add("--max-cost", metavar="USD", help="US dollars, at most")
-    add("--max-minutes", metavar="M", help="minutes of work, at most (60)")
-    add("--worktree", action="store_true", help="work in a git worktree of its own")
+    add("--max-turns", metavar="N", help="work at most N turns (default: 50)")
+    add("--max-tokens", metavar="N", help="use at most N tokens")
+    add("--max-cost", metavar="USD", help="spend at most this many US dollars")
+    add("--max-minutes", metavar="M", help="work at most M minutes (default: 60)")
+    add("--worktree", action="store_true", help="work in a new git worktree")
     add(
         "--small-judge",
         action="store_true",
-        help="let the small model judge whether the contract is fulfilled",
+        help="have the small model judge whether the contract is fulfilled",
     )
-    add("--name", metavar="NAME", default="agent", help="names the log and the worktree (agent)")
-    add("--resume", metavar="ID", help="go on with a run that was interrupted")
+    add("--name", metavar="NAME", default="agent", help="name of the log and the worktree (default: agent)")
+    add("--resume", metavar="ID", help="resume an interrupted run")
     add_model_options(parser)
-    add("--json", action="store_true", help="one JSON object for each event")
+    add("--json", action="store_true", help="print one JSON object per event")
     return parser
 
 
 def _contract(given: argparse.Namespace) -> Contract:
-    """What the command line says. Raises ``UsageError``."""
+    """The contract of the command line. Raises ``UsageError``."""
     text = sys.stdin.read() if given.contract == "-" else given.contract
     fields = {
         "text": text.strip(),
@@ -109,7 +116,7 @@ def _contract(given: argparse.Namespace) -> Contract:
     try:
         return msgspec.convert(said, Contract, strict=False)  # numbers come as text
     except msgspec.ValidationError as error:
-        raise UsageError(f"This contract cannot be: {error}.") from error
+        raise UsageError(f"Invalid contract: {error}.") from error
 
 
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
@@ -124,7 +131,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
         host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         found = await find_run(journals(settings.home, host.name), given.resume) if given.resume else None
         if found is not None and given.approve is None:
-            # What was begun under a person's eyes does not go on without them.
+            # A run that was started with approvals keeps them.
             approve = found.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
         factory = await stack.enter_async_context(
@@ -147,10 +154,10 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             )
             job = await engine.get(run)
         if job is None:
-            raise EngineError("The run is not in its journal any more.")
+            raise EngineError("The run is no longer in its journal.")
         hub = await stack.enter_async_context(EventHub(engine))
         solo = HeadlessRun(engine, hub, factory, job)
-        screen = JsonLines(sys.stdout.buffer) if given.json else ContractScreen(text_stdout())
+        screen = JsonRenderer(sys.stdout.buffer) if given.json else ContractRenderer(text_stdout())
         return await watch(solo, hub, job, screen)
 
 
@@ -158,13 +165,11 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
 
 
 def command_agents(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel agents", description="The runs of agents, the latest first.")
-    parser.add_argument("--all", action="store_true", help="those of every folder")
-    add_place(parser, "look at")
-    parser.add_argument("-n", type=int, default=20, metavar="N", help="at most so many (20)")
+    parser = Parser(prog="newel agents", description="List the runs of agents, newest first.")
+    add_list_options(parser, "agents")
     actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
-    for name, words in (("tail", "what a run did, and what it does from now on"), ("log", "a run's log")):
-        actions.add_parser(name, help=words).add_argument("id", metavar="ID", help="the beginning of its id")
+    for name, words in (("tail", "show a run's events and follow it"), ("log", "print a run's log")):
+        actions.add_parser(name, help=words).add_argument("id", metavar="ID", help="the beginning of its ID")
     given = parser.parse_args(arguments)
     home = newel_home(os.environ)
     if given.action is None:
@@ -173,15 +178,11 @@ def command_agents(arguments: Sequence[str]) -> int:
 
 
 async def _list(folders: list[Path], given: argparse.Namespace) -> int:
-    runs = await list_runs(folders, limit=max(given.n, 0))
+    runs = await list_runs(folders, limit=given.n)
     for run in runs:
         print(_line(run, folder=given.all))
     if not runs:
-        print(
-            "No agents yet."
-            if given.all
-            else "No agents in this folder yet. --all lists those of other folders."
-        )
+        print(nothing_listed("agents", given))
     return DONE
 
 
@@ -191,7 +192,7 @@ def _line(run: AgentRun, *, folder: bool) -> str:
     if run.reason:
         lines.append(one_line(run.reason))
     if run.state == INTERRUPTED:
-        lines.append(f"Go on with it: newel agent --resume {run.job.id[:SHORT_ID]}")
+        lines.append(f"Resume it: newel agent --resume {run.job.id[:SHORT_ID]}")
     if folder:
         lines.append(sanitize(run.params.folder))
     return f"\n{'':10}".join(lines)
@@ -199,7 +200,7 @@ def _line(run: AgentRun, *, folder: bool) -> str:
 
 async def _tail(folders: list[Path], run_id: str) -> int:
     run = await find_run(folders, run_id)
-    screen = ContractScreen(text_stdout())
+    screen = ContractRenderer(text_stdout())
     async with aclosing(follow_run(run)) as events:
         async for event in events:
             screen.handle(event)
@@ -212,7 +213,7 @@ async def _log(folders: list[Path], run_id: str) -> int:
     path = anyio.Path(run.params.log)
     if not await path.is_file():
         raise ConfigError(
-            f"The log {path} is not there. `newel agents tail {run_id}` shows the run's journal."
+            f"The log {path} does not exist. `newel agents tail {run_id}` shows the run's journal."
         )
     async with await path.open(errors="replace") as log:
         async for line in log:

@@ -1,4 +1,4 @@
-"""``newel decide``, ``keep`` and ``reject``: what becomes of the changes that agents propose."""
+"""``newel decide``, ``keep`` and ``reject``: decisions on the changes that agents propose."""
 
 from __future__ import annotations
 
@@ -6,93 +6,79 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.command_names import in_a_shell
-from newel.terminal.review import commands as words
+from newel.cli.review_session import DONE, FAILED, Prompter, check_terminal, ledger_parser, with_ledger
+from newel.terminal.review.review_ui import NO_PENDING
 
 if TYPE_CHECKING:
     from newel.review.decide import Verdict
     from newel.review.project import ProjectReview
 
-CODES = (
-    "exit codes: 0 done, 1 there was nothing to decide or not all was done, 2 wrong usage, 130 interrupted"
-)
+CODES = "exit codes: 0 done, 1 nothing to decide or not all done, 2 wrong usage, 130 interrupted"
 
 
 def command_decide(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "decide",
-        "Keep or reject what agents propose, hunk by hunk; what was kept is written at the end.",
+        "Keep or reject pending changes, hunk by hunk. Kept hunks are written at the end.",
         epilog=CODES,
     )
     given = parser.parse_args(arguments)
-    Prompter.check("newel keep and newel reject, with --yes, decide unasked.")
+    check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
 
     async def decide(project: ProjectReview | None) -> int:
-        from newel.terminal.renderers.screen import terminal_size
-        from newel.terminal.review.interactive import NOTHING_WAITS, InteractiveReview
+        from newel.terminal.review.interactive import InteractiveReview
 
-        person = Prompter()
+        ui = Prompter().ui(given)
         if project is None:
-            person.renderer.note(NOTHING_WAITS)
+            ui.say(NO_PENDING)
             return FAILED
-        called = in_a_shell(given.host)
-        walk = InteractiveReview(
-            project, person.renderer.note, person.ask, called, columns=terminal_size(person.out)[0]
-        )
-        await walk.run()
-        return DONE if walk.outcome.is_done else FAILED
+        review = InteractiveReview(project, ui)
+        await review.run()
+        return DONE if review.outcome.is_done else FAILED
 
     return with_ledger(parser, given, decide)
 
 
 def command_keep(arguments: Sequence[str]) -> int:
-    parser = _parser("keep", "Keep what agents propose: it is written to the files.")
-    return _settle(parser, "keep", parser.parse_args(arguments))
+    parser = _parser("keep", "Keep pending changes: write them to the files.")
+    return _decide(parser, "keep", parser.parse_args(arguments))
 
 
 def command_reject(arguments: Sequence[str]) -> int:
-    parser = _parser("reject", "Reject what agents propose: the files stay as they are there.")
+    parser = _parser("reject", "Reject pending changes: the files stay as they are.")
     parser.add_argument(
         "--mine",
         choices=["peel", "base"],
-        help="what becomes of your own lines in these hunks: only they go (peel), or all of it (base)",
+        help="drop only your own lines in these hunks (peel), or the whole hunks (base)",
     )
-    return _settle(parser, "reject", parser.parse_args(arguments))
+    return _decide(parser, "reject", parser.parse_args(arguments))
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:
     parser = ledger_parser(name, description, epilog=CODES)
     add = parser.add_argument
     add(
-        "names", nargs="*", metavar="HUNK|FILE", help="a hunk's id or its beginning, or a file (newel review)"
+        "names", nargs="*", metavar="HUNK|FILE", help="a file, or a hunk's ID or its beginning (newel review)"
     )
-    add("--all", action="store_true", dest="every", help="all that waits")
-    add("--yes", action="store_true", help="do not ask")
+    add("--all", action="store_true", dest="every", help="all pending changes")
+    add("--yes", action="store_true", help="do not ask for confirmation")
     parser.set_defaults(mine=None)
     return parser
 
 
-def _settle(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.Namespace) -> int:
+def _decide(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.Namespace) -> int:
     if not given.names and not given.every:
         parser.error("name hunks or files, or use --all")
 
     async def run(project: ProjectReview | None) -> int:
-        from newel.review.decide import load_pending, select_hunks
-        from newel.terminal.review.interactive import NOTHING_WAITS, settle
+        from newel.terminal.review.interactive import DecideArguments, decide_named
 
-        person = Prompter()
+        ui = Prompter().ui(given)
         if project is None:
-            person.renderer.note(NOTHING_WAITS)
+            ui.say(NO_PENDING)
             return FAILED
-
-        async def confirm(about: str) -> bool:
-            return await person.agrees(about, words.QUESTIONS[verdict], yes=given.yes)
-
-        choice = select_hunks(
-            await load_pending(project), given.names, verdict, every=given.every, mine=given.mine
-        )
-        outcome = await settle(project, choice, person.renderer.note, confirm, in_a_shell(given.host))
+        arguments = DecideArguments(given.names, given.every, given.mine, given.yes)
+        outcome = await decide_named(project, verdict, arguments, ui)
         return DONE if outcome.is_done else FAILED
 
     return with_ledger(parser, given, run)

@@ -1,6 +1,4 @@
-"""``newel demo``: the main job at once. The model is scripted; the agent, the HTTP, the file and the command
-are real.
-"""
+"""``newel demo``: a scripted run. Only the model is scripted: the agent, HTTP, file and command are real."""
 
 from __future__ import annotations
 
@@ -12,15 +10,18 @@ import anyio
 
 from newel.app.agent_factory import AgentOptions
 from newel.app.terminal import run_with
-from newel.cli.parser import Parser
+from newel.cli.options import Parser
 from newel.config.settings import Flags, load_settings
 
 PROMPT = "Write a hello world script and run it."
 
 
 def command_demo(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel demo", description=__doc__)
-    parser.add_argument("--renderer", choices=["rich", "console", "json"], help="how the run is shown")
+    parser = Parser(
+        prog="newel demo",
+        description="Watch a scripted run. Only the model is scripted: the agent, HTTP, file and command are real.",
+    )
+    parser.add_argument("--renderer", choices=["rich", "console", "json"], help="how to show the run")
     given = parser.parse_args(arguments)
     return anyio.run(_demo, Flags(renderer=given.renderer, model="mock-model", api_key="none"))
 
@@ -36,7 +37,7 @@ async def _demo(flags: Flags) -> int:
         settings = load_settings(flags, cwd=folder, environ={"NEWEL_HOME": str(folder / ".newel")})
         options = AgentOptions(flags=flags, cwd=folder, prompts=[PROMPT], ephemeral=True, echo=True)
         if settings.renderer != "json":
-            print(f"No model is needed: a scripted one answers at {server.url}. All else is real.\n")
+            print(f"A scripted model answers at {server.url}. Everything else is real.\n")
         code = await run_with(settings, options)
     if settings.renderer != "json":
         _conclude(folder)
@@ -45,4 +46,4 @@ async def _demo(flags: Flags) -> int:
 
 def _conclude(folder: Path) -> None:
     made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
-    print(f"\nIn {folder}: {made}\nWith a model of your own: newel doctor says what is missing.")
+    print(f"\nIn {folder}: {made}\nTo use your own model, run `newel doctor`: it shows what is missing.")

@@ -1,11 +1,11 @@
-"""What a command that looks into things has found: a line for each, and the remedy below it."""
+"""Output of the commands that check something: a line for each check, and its remedy below."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-from newel.text.format import pluralize
+from newel.agent.formatting import pluralize
 from newel.text.sanitize import sanitize
 
 GOOD: Final = "ok"
@@ -14,7 +14,7 @@ NOTE: Final = "  "
 
 
 class Check(NamedTuple):
-    """One line: how it stands, what is looked at, and what was found."""
+    """A result: its mark, its subject, and the finding, with the remedy on further lines."""
 
     mark: str
     subject: str
@@ -22,7 +22,7 @@ class Check(NamedTuple):
 
 
 class Checks:
-    """Prints each as it comes, and counts those that need the user."""
+    """Prints checks as they come, and counts the problems."""
 
     def __init__(self) -> None:
         self.problems = 0
@@ -43,7 +43,7 @@ class Checks:
             print(f"{'':16}{line}", flush=True)
 
     def close(self) -> int:
-        """Say how it stands in all; returns the exit code."""
-        words = f"{pluralize(self.problems, 'problem')} to solve."
-        print("Nothing is wrong." if not self.problems else words)
+        """Print the summary; return the exit code."""
+        words = f"{pluralize(self.problems, 'problem')} found."
+        print("No problems found." if not self.problems else words)
         return 1 if self.problems else 0

@@ -1,4 +1,4 @@
-"""``newel doctor``: what is set, from where, and whether it works. Each problem comes with its remedy."""
+"""``newel doctor``: the settings, their origin, and a test of them, with a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -15,33 +15,32 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
-from newel.agent.formatting import format_number
+from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.app.model_resolver import connect, find_endpoint, find_model
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
-from newel.cli.parser import Parser
+from newel.cli.options import Parser
 from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
 from newel.providers.http.urls import is_loopback, ollama_http_url
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
-from newel.text.format import pluralize
 from newel.text.sanitize import redact_url
 
-PATIENCE: Final = 20.0
-"""Seconds that one token may take: a server may load its model first."""
+ANSWER_TIMEOUT_S: Final = 20.0
+"""For one token; a server may load its model first."""
 
-LOAD: Final = "Load one there; with Ollama: ollama pull NAME."
+LOAD: Final = "Load one; with Ollama: ollama pull NAME."
 ADDRESSES: Final = "Most end in /v1; Ollama's own is ollama://host:11434."
 
 
 def command_doctor(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel doctor", description="What is set, from where, and whether it works.")
-    parser.add_argument("--base-url", metavar="URL", help="look at this server")
-    parser.add_argument("--api-key", metavar="KEY", help="with this key")
-    parser.add_argument("--model", help="and this model")
+    parser = Parser(prog="newel doctor", description="Show the settings and their origin, and test them.")
+    parser.add_argument("--base-url", metavar="URL", help="test this server")
+    parser.add_argument("--api-key", metavar="KEY", help="use this key")
+    parser.add_argument("--model", help="test this model")
     given = parser.parse_args(arguments)
     flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model)
     print(
@@ -53,7 +52,7 @@ def command_doctor(arguments: Sequence[str]) -> int:
 
 
 def _findings(flags: Flags) -> Iterator[Check]:
-    """One after the other, so that a slow server does not hold back what is known without it."""
+    """Yields checks one by one, so that a slow server does not delay those before it."""
     try:
         settings = load_settings(flags, cwd=Path.cwd(), environ=os.environ)
     except NewelError as error:
@@ -87,7 +86,7 @@ def _settings(settings: Settings) -> Iterator[Check]:
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:
-    """Whether the server that the project's .env names may be used."""
+    """Whether the server named in the project's .env may be used."""
     if settings.ignored is not None:
         yield Check(NOTE, ".env", ignored_message(settings.ignored))
     elif settings.endpoint is not None and settings.endpoint.origin.startswith(str(settings.cwd / ".env")):
@@ -104,9 +103,9 @@ def _home(home: Path) -> Iterator[Check]:
         probe = home / f".doctor-{os.getpid()}"
         probe.touch()
         probe.unlink()
-        yield Check(GOOD, "home", f"{home} can be written to")
+        yield Check(GOOD, "home", f"{home} is writable")
     except OSError as error:
-        words = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a folder of yours, or use --ephemeral."
+        words = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use --ephemeral."
         yield Check(BAD, "home", words)
     file = home / "config.toml"
     try:
@@ -114,7 +113,7 @@ def _home(home: Path) -> Iterator[Check]:
     except OSError:
         return
     if mode & 0o077 and "api_key" in read_regular(file).decode(errors="replace"):
-        yield Check(BAD, "config.toml", f"It holds a key and others may read it.\nchmod 600 {file}")
+        yield Check(BAD, "config.toml", f"It holds a key, and other users can read it.\nchmod 600 {file}")
     else:
         yield Check(GOOD, "config.toml", str(file))
 
@@ -135,7 +134,7 @@ async def _server(settings: Settings) -> list[Check]:
 async def _answers(
     settings: Settings, endpoint: EndpointSettings, client: ModelServer, names: list[str]
 ) -> list[Check]:
-    """What there is to say of a server that lists its models."""
+    """Checks of a server that lists its models."""
     found = [Check(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}")]
     if not names:
         words = f"The server answers, but it has no models.\n{LOAD}"
@@ -143,30 +142,30 @@ async def _answers(
     shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
     found.append(Check(GOOD, "connection", f"{pluralize(len(names), 'model')}: {shown}"))
     if settings.model and full_name(settings.model) not in map(full_name, names):
-        words = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it there; with Ollama: ollama pull NAME."
+        words = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it; with Ollama: ollama pull NAME."
         found.append(Check(BAD, "model", words))
     elif not settings.model and settings.endpoint is not None and len(names) != 1:
-        found.append(Check(BAD, "model", "None is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
+        found.append(Check(BAD, "model", "No model is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
     else:
         return [*found, await _answer(settings, endpoint, client)]
     return [*found, Check(NOTE, "answer", "The key was not tested: there is no model to ask.")]
 
 
 async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelServer) -> Check:
-    """Whether the model can be asked with the key that is set. Many servers list their models to everybody, so that one token
-    is asked for.
-    """
+    """Request one token: many servers list their models without a valid key."""
     if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
     name = await find_model(settings, endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
     try:
-        with anyio.fail_after(PATIENCE):
-            await client.complete(request, _unheard)
+        with anyio.fail_after(ANSWER_TIMEOUT_S):
+            await client.complete(request, _ignore)
     except TimeoutError:
-        return Check(NOTE, "answer", f"The key was not tested: {name} did not answer within {PATIENCE:g} s.")
+        return Check(
+            NOTE, "answer", f"The key was not tested: {name} did not answer within {ANSWER_TIMEOUT_S:g} s."
+        )
     except (RateLimited, RequestRejected) as error:
-        if error.status not in {401, 402, 403, 404}:  # some refuse so small an answer, or are busy
+        if error.status not in {401, 402, 403, 404}:  # some reject so short an answer, or are busy
             return Check(NOTE, "answer", f"The key was not tested. {error}")
         return Check(BAD, "answer", f"{error}{_remedy(endpoint, error)}")
     except ProviderError as error:
@@ -174,12 +173,12 @@ async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelS
     return Check(GOOD, "answer", f"{name} answers {'with this key' if endpoint.api_key else 'without a key'}")
 
 
-async def _unheard(_: object) -> None:
-    """What the model says does not matter."""
+async def _ignore(_: object) -> None:
+    """The answer does not matter."""
 
 
 async def _own_api(endpoint: EndpointSettings) -> str:
-    """What to change where an Ollama of this machine is asked as any other server: it drops what its context has no room for."""
+    """A hint for a local Ollama that is used through its OpenAI-compatible API, which silently truncates long contexts."""
     from urllib.parse import urlsplit
 
     from newel.providers.discovery import discover
@@ -189,17 +188,15 @@ async def _own_api(endpoint: EndpointSettings) -> str:
         return ""
     own = [each.base_url for each in await discover(servers=[("", port)]) if ollama_http_url(each.base_url)]
     return (
-        f"\nThis is Ollama. With LLM_BASE_URL={own[0]} it is asked for a context that is large enough."
-        if own
-        else ""
+        f"\nThis is Ollama. Use LLM_BASE_URL={own[0]} so that it gets a large enough context." if own else ""
     )
 
 
 def _remedy(endpoint: EndpointSettings, error: NewelError) -> str:
     if isinstance(error, ProviderError) and error.status in {401, 403}:
         if endpoint.api_key is None:
-            return "\nNo key goes there: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
+            return "\nNo key is set for it: set LLM_AUTH_TOKEN beside LLM_BASE_URL (or OPENAI_API_KEY)."
         return ""
     if isinstance(error, ProviderError) and error.status:
-        return ""  # the server is there, and its words say what is wrong
-    return f"\nIs the server running, and is the base URL right? {ADDRESSES}"
+        return ""  # the server answered, and its message says why
+    return f"\nCheck that the server is running and that the base URL is right. {ADDRESSES}"

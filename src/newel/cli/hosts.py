@@ -1,10 +1,10 @@
-"""``newel hosts``: the hosts that have names, and whether one can be worked on, with the remedy for what is wrong."""
+"""``newel hosts``: named hosts, and a test of one, with a remedy for each problem."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +13,7 @@ import anyio
 
 from newel.agent.errors import ConfigError, HostUnreachable, ProviderError
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
-from newel.cli.parser import Parser
+from newel.cli.options import Parser
 from newel.config.hosts import save_host
 from newel.config.settings import Flags, Settings, load_host_places, load_settings, newel_home
 from newel.text.sanitize import redact_url, sanitize
@@ -23,39 +23,35 @@ from newel.workspace.ssh.target import FORMS, Target
 if TYPE_CHECKING:
     from newel.workspace.ssh.connection import SshConnection
 
-FAR_OFF: Final = 5
-"""Seconds by which a host's clock may differ before a user should know."""
+MAX_CLOCK_DIFFERENCE_S: Final = 5
+"""Seconds of clock difference that are reported."""
 
 PINGS: Final = 5
 
-WITHOUT: Final = {
+MISSING_EFFECTS: Final = {
     "rg": "searches use grep",
-    "git": "what git ignores is not known, so that more files are covered",
-    "setsid": "of a command that is stopped, what has left its session may go on",
+    "git": ".gitignore is not honoured, so more files are recorded",
+    "setsid": "processes that left the session of a stopped command may keep running",
 }
-"""What it means for work on a host that a program is not there."""
+"""The effect of a missing program."""
 
 
 def command_hosts(arguments: Sequence[str]) -> int:
-    parser = Parser(prog="newel hosts", description="The hosts that `--host` knows by a name.")
+    parser = Parser(prog="newel hosts", description="Manage the names of hosts for `--host`.")
     actions = parser.add_subparsers(dest="action", metavar="list | add | remove | test")
-    actions.add_parser("list", help="all of them")
-    add = actions.add_parser("add", help="give a place a name")
+    actions.add_parser("list", help="list the named hosts (the default)")
+    add = actions.add_parser("add", help="name a place")
     add.add_argument("name")
     add.add_argument("place", help=FORMS)
-    remove = actions.add_parser("remove", help="forget a name")
+    remove = actions.add_parser("remove", help="remove a name")
     remove.add_argument("name")
-    test = actions.add_parser("test", help="whether work there is possible, and what to do where it is not")
+    test = actions.add_parser("test", help="test a host, and show how to fix problems")
     test.add_argument("place", help=f"a name, or {FORMS}")
-    test.add_argument("--model", metavar="NAME", help="a model of the host that has to be there")
+    test.add_argument("--model", metavar="NAME", help="also require this model on the host")
     given = parser.parse_args(arguments)
     home = newel_home(os.environ)
-    run: dict[str | None, Callable[[Path, argparse.Namespace], int]] = {
-        "add": _add,
-        "remove": _remove,
-        "test": _test,
-    }
-    return run.get(given.action, _list)(home, given)
+    run = {"add": _add, "remove": _remove, "test": _test}.get(given.action, _list)
+    return run(home, given)
 
 
 def _list(home: Path, _: argparse.Namespace) -> int:
@@ -71,7 +67,7 @@ def _list(home: Path, _: argparse.Namespace) -> int:
 def _add(home: Path, given: argparse.Namespace) -> int:
     Target.parse(given.place)
     save_host(home, given.name, given.place)
-    print(f"newel --host {given.name} works there. newel hosts test {given.name} tells whether it can.")
+    print(f"Added. Test it: newel hosts test {given.name}")
     return 0
 
 
@@ -85,12 +81,12 @@ def _test(_: Path, given: argparse.Namespace) -> int:
     flags = Flags(host=given.place, model=given.model, through=through)
     settings = load_settings(flags, cwd=Path.cwd(), environ=os.environ)
     findings = Checks()
-    anyio.run(findings.show_each, _looked_at(settings))
+    anyio.run(findings.show_each, _test_host(settings))
     return findings.close()
 
 
-async def _looked_at(settings: Settings) -> AsyncIterator[Check]:
-    """What there is to know of a host, each as soon as it is known."""
+async def _test_host(settings: Settings) -> AsyncIterator[Check]:
+    """Check a host; each result comes as soon as it is known."""
     from newel.app.hosts import connect_to
 
     target = Target.parse(settings.host or "")
@@ -112,15 +108,15 @@ async def _looked_at(settings: Settings) -> AsyncIterator[Check]:
 
 def _facts(facts: HostInfo) -> Iterator[Check]:
     yield Check(GOOD, "folder", facts.root)
-    yield Check(NOTE, "system", f"{facts.system}, commands run in {facts.bash or 'sh: it has no bash'}")
-    for name, without in WITHOUT.items():
-        yield Check(NOTE, name, getattr(facts, name) or f"not there: {without}")
-    if abs(facts.clock_ahead) > FAR_OFF:
-        yield Check(NOTE, "clock", f"{facts.clock_ahead:+} s against this machine's")
+    yield Check(NOTE, "system", f"{facts.system}, commands run in {facts.bash or 'sh: no bash found'}")
+    for name, without in MISSING_EFFECTS.items():
+        yield Check(NOTE, name, getattr(facts, name) or f"not found: {without}")
+    if abs(facts.clock_ahead) > MAX_CLOCK_DIFFERENCE_S:
+        yield Check(NOTE, "clock", f"{facts.clock_ahead:+} s compared with this machine")
 
 
 async def _model(there: SshConnection, settings: Settings) -> AsyncIterator[Check]:
-    """Which model agents would have there, and what the host has of its own."""
+    """Check the model that agents would use there, and the host's own models."""
     from newel.app.model_resolver import model_on, server_on
 
     wanted = settings.host_model
@@ -156,7 +152,7 @@ async def _model_of_here(settings: Settings) -> Check:
     return Check(
         NOTE,
         "model",
-        f"{settings.model or 'that'} of {redact_url(endpoint.base_url)} ({endpoint.origin})",
+        f"{settings.model or 'the model'} of {redact_url(endpoint.base_url)} ({endpoint.origin})",
     )
 
 
@@ -164,5 +160,5 @@ def _is_there(model: str, names: list[str], place: str) -> Check:
     from newel.providers.ollama.model_info import full_name, missing_model_error
 
     if full_name(model) in map(full_name, names):
-        return Check(GOOD, "model", f"{model}, of the host")
+        return Check(GOOD, "model", f"{model}, on the host")
     return Check(BAD, "model", str(missing_model_error(model, f"Ollama on {place}")))

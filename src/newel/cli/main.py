@@ -1,10 +1,9 @@
-"""The commands a user types. Parsing only: what they do is composed in ``newel.app``."""
+"""The entry points of the commands. They only parse: ``newel.app`` composes what runs."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from newel.agent.errors import NewelError, UsageError
 from newel.cli import MODULES, help_text
-from newel.cli.parser import Parser
 from newel.workspace.secrecy import hide_secrets
 
 if TYPE_CHECKING:
-    from newel.terminal.ui.echo import Unechoed
+    from newel.terminal.ui.echo import EchoSuppressor
 
 USAGE_ERROR, FAILED, INTERRUPTED = 2, 1, 130
 
@@ -26,15 +24,15 @@ NOT_HERE = """\
 Newel runs on Linux and macOS, and on Windows in WSL: its process groups, file locks and shared SSH connections are not
 Windows' own. Run `wsl --install`, and then Newel in there, best in Windows Terminal."""
 
-UNHEARD = "Standard output is closed, so the answer was not printed. To discard it: > /dev/null"
+STDOUT_CLOSED = "Standard output is closed, so the answer was not printed. To discard it: > /dev/null"
 
 EPILOG = """\
-`newel help COMMAND` shows the options of a command. To send a prompt that is
-the name of a command: newel -- demo
-Piped standard input is added to the prompt. Where standard output is not a
-terminal, it gets the answer alone.
-exit codes: 0 done, 1 the run failed, reached a limit or could not do all,
-2 wrong usage, 130 interrupted"""
+Run `newel help COMMAND` for the options of a command. To send the name of a
+command as a prompt: newel -- demo
+Piped standard input is appended to the prompt. If standard output is not a
+terminal, only the answer is written to it.
+exit codes: 0 success, 1 failed, incomplete or limit reached, 2 wrong usage,
+130 interrupted"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,12 +48,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def coding_agent() -> int:
-    """``coding-agent``: the same agent under its other name."""
+    """``coding-agent``: another name of ``newel``."""
     return _guarded(lambda: _agent("coding-agent", sys.argv[1:]))
 
 
 def lsimons_agent() -> int:
-    """``lsimons-agent``: the plainest of conversations."""
+    """``lsimons-agent``: the minimal conversation."""
     return _guarded(lambda: _agent("lsimons-agent", sys.argv[1:], simple=True))
 
 
@@ -70,7 +68,7 @@ def jexida() -> int:
 
 
 def lsimons_agent_web() -> int:
-    """``lsimons-agent-web``: the workbench on its other port."""
+    """``lsimons-agent-web``: the workbench on another port."""
     return _web("lsimons-agent-web", 8765)
 
 
@@ -84,58 +82,54 @@ def _web(name: str, port: int) -> int:
 
 
 def _guarded(body: Callable[[], int]) -> int:
-    """Whatever goes wrong on purpose is one message, never a traceback."""
-    is_unheard = sys.stdout is None
+    """Run a command and turn its errors into a message and an exit code, never a traceback."""
+    is_stdout_closed = sys.stdout is None
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # Closed by who started us (`<&-`). This takes the free number, so that no file of ours does.
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open to the end
+            # Closed by the parent (`<&-`). Take the free descriptor, so that none of our files gets it.
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 — open until exit
     if sys.platform == "win32":
-        return _say(NOT_HERE, FAILED)
-    # A start makes 30,000 objects and hardly any garbage: by default, 45 collections took 5 % of it.
-    gc.set_threshold(20_000)
+        return _print_error(NOT_HERE, FAILED)
     hide_secrets()
     _close_home()
     try:
         code = body()
         sys.stdout.flush()
-        if is_unheard and code == 0:
-            return _say(UNHEARD, FAILED)
-        return code  # noqa: TRY300 — the flush belongs to what can fail
+        if is_stdout_closed and code == 0:
+            return _print_error(STDOUT_CLOSED, FAILED)
+        return code  # noqa: TRY300 — flushing can fail too
     except UsageError as error:
-        return _say(error, USAGE_ERROR)
+        return _print_error(error, USAGE_ERROR)
     except NewelError as error:
-        return _say(error, FAILED)
+        return _print_error(error, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
-        # An event loop that could not be made complains when it is collected.
+        # An event loop that could not be created complains when it is collected.
         sys.unraisablehook = lambda _: None
-        # Standard output is gone or full: let what is still buffered go nowhere, without another word.
+        # Standard output has gone or is full: discard what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return FAILED if isinstance(error, BrokenPipeError) else _say(_words(error), FAILED)
+        return FAILED if isinstance(error, BrokenPipeError) else _print_error(_explain(error), FAILED)
     finally:
         try:
             sys.stderr.flush()
-        except OSError:  # or Python's own last flush changes the exit code
+        except OSError:  # else Python's own last flush changes the exit code
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _words(error: OSError) -> str:
+def _explain(error: OSError) -> str:
     from newel.agent.formatting import describe_error
 
     try:
         Path.cwd()
     except OSError:
-        return (
-            "The working folder does not exist any more. Change to another one, or name one with --cwd DIR."
-        )
+        return "The working folder no longer exists. Change to another, or use --cwd DIR."
     return describe_error(error)
 
 
 def _close_home() -> None:
-    """Keep other users out of Newel's folder, which holds what was said and what files held. One that is not this user's own, or
-    holds more than that, is left as it is.
+    """Make Newel's folder private: it holds conversations and contents of files. A folder that another user owns, or that is
+    not Newel's alone, is left unchanged.
     """
     user = Path(os.environ.get("HOME") or "/")
     home = Path(os.environ.get("NEWEL_HOME") or user / ".newel")
@@ -147,7 +141,7 @@ def _close_home() -> None:
             home.chmod(0o700)
 
 
-def _say(error: Exception | str, code: int) -> int:
+def _print_error(error: Exception | str, code: int) -> int:
     from newel.text.sanitize import sanitize
 
     with contextlib.suppress(OSError):
@@ -156,18 +150,18 @@ def _say(error: Exception | str, code: int) -> int:
 
 
 def _agent(name: str, arguments: Sequence[str], *, simple: bool = False) -> int:
-    from newel.terminal.ui.echo import Unechoed
+    from newel.terminal.ui.echo import EchoSuppressor
 
-    with Unechoed() if _may_converse(arguments) else nullcontext(Unechoed()) as unechoed:
-        return _agent_in(name, arguments, unechoed, simple=simple)
+    with EchoSuppressor() if _may_converse(arguments) else nullcontext(EchoSuppressor()) as echo_suppressor:
+        return _agent_in(name, arguments, echo_suppressor, simple=simple)
 
 
 def _may_converse(arguments: Sequence[str]) -> bool:
-    """Whether there may be a prompt to type at. Loading what can tell takes long enough for a person to type something."""
+    """Whether a conversation may follow. To know for sure takes imports so slow that the user may type meanwhile."""
     return all(word.startswith("-") for word in arguments[:1])
 
 
-def _agent_in(name: str, arguments: Sequence[str], unechoed: Unechoed, *, simple: bool) -> int:
+def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppressor, *, simple: bool) -> int:
     from newel.app.agent_factory import AgentOptions
     from newel.app.terminal import run_agent
     from newel.cli.options import flags_of, folder
@@ -180,12 +174,12 @@ def _agent_in(name: str, arguments: Sequence[str], unechoed: Unechoed, *, simple
         print(f"newel {version('newel')}")
         return 0
     if sum([given.continue_, bool(given.session), given.ephemeral]) > 1:
-        parser.error("--continue, --session and --ephemeral exclude each other")
+        parser.error("--continue, --session and --ephemeral cannot be combined")
     if given.json and given.quiet:
-        parser.error("--json shows every event: it excludes --quiet")
+        parser.error("--json and --quiet cannot be combined")
     prompts = _prompts(given.words, given.then)
     if simple and (prompts or given.json or given.renderer or given.quiet or given.output):
-        parser.error("this plainest conversation takes no prompts and has one screen: use newel")
+        parser.error("lsimons-agent takes no prompts and no output options; use newel")
     if name == "newel" and given.words and "--" not in arguments:
         from newel.cli.suggestions import check_words
 
@@ -209,63 +203,63 @@ def _agent_in(name: str, arguments: Sequence[str], unechoed: Unechoed, *, simple
         system_prompt=given.system_prompt,
         simple=simple,
     )
-    return run_agent(options, unechoed)
+    return run_agent(options, echo_suppressor)
 
 
 def _prompts(words: Sequence[str], then: Sequence[str]) -> list[str]:
-    """Words make one prompt together, unless they were quoted so that each is a text of several words."""
+    """Join words to one prompt, unless each was quoted and has several words."""
     several = all(any(map(str.isspace, word.strip())) for word in words)
     return [prompt for prompt in [*(words if several else [" ".join(words)]), *then] if prompt.strip()]
 
 
 def agent_parser(name: str) -> argparse.ArgumentParser:
     """The options of ``newel``, ``coding-agent`` and ``lsimons-agent``."""
-    from newel.cli.options import add_model_options, positive, positive_int
+    from newel.cli.options import Parser, add_model_options, positive, positive_int
 
     parser = Parser(
         prog=name,
         usage=f"{name} [OPTIONS] [PROMPT]" + ("\n       newel COMMAND …" if name == "newel" else ""),
-        description="A coding agent: say what you want, it reads, edits and runs."
+        description="A coding agent: it reads and edits files and runs commands."
         + (f"\n\n{help_text()}" if name == "newel" else ""),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("words", nargs="*", metavar="PROMPT", help="what to do; bare words are one prompt")
+    add("words", nargs="*", metavar="PROMPT", help="the task; unquoted words make one prompt")
     add(
         "--then",
         action="append",
         default=[],
         metavar="PROMPT",
-        help="what to do after that; can be repeated",
+        help="another task after that; can be repeated",
     )
     add(
         "-c",
         "--continue",
         dest="continue_",
         action="store_true",
-        help="resume this folder's last session",
+        help="resume this folder's latest session",
     )
-    add("--session", metavar="ID", help="resume this session (its file, its id, or the beginning of its id)")
-    add("--ephemeral", action="store_true", help="keep the session in memory only")
+    add("--session", metavar="ID", help="resume this session: its file, its ID, or the beginning of its ID")
+    add("--ephemeral", action="store_true", help="do not save the session")
     add_model_options(parser)
     add(
         "--system-prompt",
         metavar="TEXT",
-        help="replace the part of the system prompt that describes Newel's manner",
+        help="replace the behavioural part of the system prompt",
     )
-    add("--max-turns", type=positive_int, metavar="N", help="at most this many requests for a prompt")
-    add("--max-cost", type=positive, metavar="USD", help="at most this many US dollars for a prompt")
+    add("--max-turns", type=positive_int, metavar="N", help="make at most N model requests per prompt")
+    add("--max-cost", type=positive, metavar="USD", help="spend at most this many US dollars per prompt")
     add(
         "--renderer",
         choices=["rich", "console", "json"],
-        help="how a run is shown; console: all of it as plain text, for logs",
+        help="how to show a run; console is plain text, for logs",
     )
-    add("--json", action="store_true", help="JSON lines in and out, the same as --renderer json")
-    add("-p", "--print", action="store_true", help="run the prompt and exit, as newel PROMPT always does")
-    add("-q", "--quiet", action="store_true", help="show nothing but the answer, and errors")
-    add("-o", "--output", type=Path, metavar="FILE", help="write the answer to this file, too")
-    add("--version", action="store_true", help="show the version")
+    add("--json", action="store_true", help="read and write JSON lines; same as --renderer json")
+    add("-p", "--print", action="store_true", help="run the prompt and exit (implied by PROMPT)")
+    add("-q", "--quiet", action="store_true", help="print only the answer and errors")
+    add("-o", "--output", type=Path, metavar="FILE", help="also write the answer to FILE")
+    add("--version", action="store_true", help="print the version and exit")
     return parser
 
 

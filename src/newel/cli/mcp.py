@@ -1,4 +1,4 @@
-"""``newel mcp``: which MCP servers there are, and whether they work."""
+"""``newel mcp``: manage and test MCP servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.cli.parser import Parser
+from newel.cli.options import Parser
 from newel.config.settings import newel_home
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import FILE, ServerConfig, load_servers, parse_entry
@@ -24,8 +24,8 @@ from newel.mcp.types import ServerStatus
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.disk.state_file import rewrite
 
-WAIT: Final = 60.0
-"""Seconds in which a server that is tried must have started or failed, a second attempt included."""
+START_TIMEOUT_S: Final = 60.0
+"""Seconds in which a tested server must have started or failed, a second attempt included."""
 
 
 def command_mcp(arguments: Sequence[str]) -> int:
@@ -35,28 +35,35 @@ def command_mcp(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="newel mcp", description="MCP servers, whose tools the agent can use.")
+    parser = Parser(prog="newel mcp", description="Manage MCP servers, whose tools the agent can use.")
     actions = parser.add_subparsers(dest="action", metavar="list | add | remove | test | trust")
-    actions.add_parser("list", help="the servers, where each is named, and what is wrong with the files")
-    add = actions.add_parser("add", help="name a server: newel mcp add NAME -- COMMAND ARGUMENT … (or a URL)")
+    actions.add_parser("list", help="list the servers, and problems in their files (the default)")
+    add = actions.add_parser("add", help="add a server: newel mcp add NAME -- COMMAND ARGUMENT … (or a URL)")
     add.add_argument("name", metavar="NAME")
     add.add_argument(
-        "-e", "--env", action="append", default=[], metavar="KEY=VALUE", help="for its environment"
+        "-e",
+        "--env",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set an environment variable of the server",
     )
-    add.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="for a URL")
-    add.add_argument("--project", action="store_true", help="in this project's file, for all who work on it")
-    add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line, after --, or a URL")
+    add.add_argument(
+        "--header", action="append", default=[], metavar="'NAME: VALUE'", help="send a header to the URL"
+    )
+    add.add_argument(
+        "--project", action="store_true", help="add it to this project's file, for all its users"
+    )
+    add.add_argument("target", nargs="+", metavar="COMMAND", help="a command line after --, or a URL")
     remove = actions.add_parser("remove", help="remove a server")
     remove.add_argument("name", metavar="NAME")
-    remove.add_argument("--project", action="store_true", help="in this project's file")
-    test = actions.add_parser("test", help="start the servers, or one, and show their tools")
+    remove.add_argument("--project", action="store_true", help="remove it from this project's file")
+    test = actions.add_parser("test", help="start all servers or one, and list their tools")
     test.add_argument("name", nargs="?", metavar="NAME")
-    trust = actions.add_parser(
-        "trust", help="let a project's server start, or accept how tools of a server changed"
-    )
+    trust = actions.add_parser("trust", help="trust a project's server, or accept changed tools of a server")
     trust.add_argument("name", metavar="NAME")
-    trust.add_argument("--yes", action="store_true", help="do not ask")
-    trust.add_argument("--revoke", action="store_true", help="let it start no more")
+    trust.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    trust.add_argument("--revoke", action="store_true", help="withdraw the trust")
     return parser
 
 
@@ -65,7 +72,7 @@ def _home() -> Path:
 
 
 def _servers() -> list[ServerConfig]:
-    """All of them; what is wrong with the files goes to standard error."""
+    """All servers; problems in their files go to standard error."""
     servers, problems = load_servers(home=_home(), cwd=Path.cwd())
     for problem in problems:
         print(f"newel: {escape_line(problem)}", file=sys.stderr)
@@ -94,10 +101,10 @@ def _list(_: argparse.Namespace) -> int:
         what, *runs = _what_runs(server)
         more = runs if state == "untrusted" else []
         if server.trust_read_only:
-            more.append("its word that a tool only reads is believed: such tools run unasked")
+            more.append("trusted about which tools only read: these run without asking")
         if changed := trust.pins.changed(server):
             more.append(
-                f"withheld, as they changed: {escape_line(', '.join(changed))}. See: newel mcp trust {escape_line(server.name)}"
+                f"withheld because they changed: {escape_line(', '.join(changed))}. See: newel mcp trust {escape_line(server.name)}"
             )
         print(f"{escape_line(server.name):<20} {state:<10} {what}")
         for line in [escape_line(str(server.origin)), *more]:
@@ -108,9 +115,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _what_runs(server: ServerConfig) -> list[str]:
-    """What somebody who trusts a server lets happen: its command line or address, where it runs, and the names, never
-    the values, of what it is given.
-    """
+    """What trusting a server allows: its command line or address, its folder, and the names (never the values) of its settings."""
     lines = [escape_line(server.target)]
     if folder := server.folder(Path.cwd()):
         lines.append(f"in {escape_line(folder)}")
@@ -121,7 +126,7 @@ def _what_runs(server: ServerConfig) -> list[str]:
 
 def _test(given: argparse.Namespace) -> int:
     servers = [_find(given.name)] if given.name else _servers()
-    statuses = anyio.run(_started, servers)
+    statuses = anyio.run(_start, servers)
     for server, status in zip(servers, statuses, strict=True):
         print(
             f"{escape_line(status.name)}: {status.state}{f'. {escape_line(status.reason)}' if status.reason else ''}"
@@ -130,7 +135,7 @@ def _test(given: argparse.Namespace) -> int:
             off = "" if tool.enabled else " (off)"
             print(f"  {escape_line(tool.name)}{off}  {escape_line(tool.description, 80)}")
         if status.state == "broken" and status.stderr.strip():
-            print("  It said last:")
+            print("  Its last output:")
             for line in escape_invisible(status.stderr).strip().split("\n")[-10:]:
                 print(f"    {line}")
         if status.state == "untrusted":
@@ -141,10 +146,10 @@ def _test(given: argparse.Namespace) -> int:
     return 0 if all(status.state in wanted for status in statuses) else 1
 
 
-async def _started(servers: list[ServerConfig]) -> list[ServerStatus]:
+async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
     roots = [Path.cwd()]
     async with McpManager(servers, trust=Trust(_home()), roots=roots, environ=os.environ) as manager:
-        await manager.wait_started(WAIT)
+        await manager.wait_started(START_TIMEOUT_S)
         return manager.statuses()
 
 
@@ -159,48 +164,46 @@ def _trust(given: argparse.Namespace) -> int:
         return _accept(trust.pins, server, changed, yes=given.yes)
     if server.level == "user":
         print(
-            f"'{escape_line(server.name)}' is your own ({escape_line(str(server.origin))}): it needs no trust."
+            f"'{escape_line(server.name)}' is your own ({escape_line(str(server.origin))}): it is always trusted."
         )
         return 0
     if given.revoke:
         trust.set_trusted(server, trusted=False)
-        print(f"'{escape_line(server.name)}' starts no more in this folder.")
+        print(f"'{escape_line(server.name)}' is no longer trusted in this folder.")
         return 0
     print(
-        f"{escape_line(str(server.origin))} names a server '{escape_line(server.name)}'. To use it, Newel runs or asks:\n"
+        f"{escape_line(str(server.origin))} names a server '{escape_line(server.name)}'. To use it, Newel runs or contacts:\n"
     )
     for line in [*_what_runs(server), *(f"with {escape_line(setting)}" for setting in server.settings)]:
         print(f"  {line}")
     print()
-    if not given.yes and not _agreed():
+    if not given.yes and not _confirm():
         print("Nothing was changed.")
         return 1
     trust.set_trusted(server, trusted=True)
-    print("It is trusted, until a word of this changes.")
+    print("Trusted, until any of this changes.")
     return 0
 
 
 def _accept(pins: Pins, server: ServerConfig, changed: dict[str, Pinned], *, yes: bool) -> int:
-    """Show how tools of a server changed, and ask whether the model may have them so."""
-    print(f"What '{escape_line(server.name)}' says of these tools changed since you had them first:\n")
+    """Show how a server's tools changed, and ask whether to accept that."""
+    print(f"These tools of '{escape_line(server.name)}' have changed since you first used them:\n")
     for name, pinned in changed.items():
         print(f"  {escape_line(name)}")
         for line in differences(pinned):
             print(f"    {escape_line(line)}")
         print()
-    if not yes and not _agreed("Accept this?"):
-        print("Nothing was changed. The tools stay withheld.")
+    if not yes and not _confirm("Accept this?"):
+        print("Nothing was changed. The tools are still withheld.")
         return 1
     pins.accept(server, changed)
-    print("Accepted. A Newel that runs offers them when the server starts again.")
+    print("Accepted. Running instances offer them when the server restarts.")
     return 0
 
 
-def _agreed(question: str = "Trust it?") -> bool:
+def _confirm(question: str = "Trust it?") -> bool:
     if not sys.stdin.isatty():
-        raise UsageError(
-            "This is not a terminal, so the question cannot be asked. Look at the above, then use --yes."
-        )
+        raise UsageError("Cannot ask for confirmation: not a terminal. Check the above, then use --yes.")
     return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
 
@@ -212,7 +215,7 @@ def _add(given: argparse.Namespace) -> int:
     def add(servers: dict[str, Any]) -> None:
         if given.name in servers:
             remedy = f"Remove it first: newel mcp remove {given.name}{' --project' if given.project else ''}"
-            raise UsageError(f"{path} has a server '{given.name}'. {remedy}")
+            raise UsageError(f"{path} already has a server '{given.name}'. {remedy}")
         servers[given.name] = entry
 
     _change(path, add, private=not given.project)
@@ -237,7 +240,7 @@ def _entry(given: argparse.Namespace) -> dict[str, Any]:
 def _pair(text: str, mark: str) -> tuple[str, str]:
     name, found, value = text.partition(mark)
     if not found or not name.strip():
-        raise UsageError(f"Not a name and a value with '{mark}' between them: {text}")
+        raise UsageError(f"Expected NAME{mark}VALUE, got: {text}")
     return name.strip(), value.strip()
 
 
@@ -250,7 +253,7 @@ def _remove(given: argparse.Namespace) -> int:
         del servers[given.name]
 
     if not path.exists():
-        raise UsageError(f"There is no {path}, so there is nothing to remove.")
+        raise UsageError(f"Nothing to remove: {path} does not exist.")
     _change(path, remove, private=not given.project)
     Trust(_home()).pins.forget(path, given.name)
     print(f"Removed from {escape_line(str(path))}.")
@@ -262,14 +265,16 @@ def _file(project: bool) -> Path:
 
 
 def _change(path: Path, change: Callable[[dict[str, Any]], None], *, private: bool) -> None:
-    """Change the servers of a file; what else is in it stays. A new file of the user's is for the user alone."""
+    """Change the servers in a file and keep its other content. A new file is readable by the user alone if ``private``."""
 
     def changed(before: bytes) -> bytes:
         try:
             whole = msgspec.json.decode(before or b"{}", type=dict[str, Any])
             servers = msgspec.convert(whole.get("mcpServers", {}), dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not JSON of servers, so it is left as it is: {error}.") from error
+            raise ConfigError(
+                f"{path} is not a valid list of servers, so it was not changed: {error}."
+            ) from error
         change(servers)
         return msgspec.json.format(msgspec.json.encode(whole | {"mcpServers": servers})) + b"\n"
 

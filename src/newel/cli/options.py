@@ -1,66 +1,119 @@
-"""The options that commands share, and the types of their values."""
+"""The argument parser of all commands, the options that they share, and the types of their values."""
 
 from __future__ import annotations
 
 import argparse
+import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from newel.config.jexida import Through
-from newel.config.settings import Flags
+from newel.config.settings import Flags, load_host_places, newel_home
+
+if TYPE_CHECKING:
+    from newel.workspace.execution_host import ExecutionHost
+
+MODEL_FLAGS = ("base_url", "api_key", "model", "thinking", "approve", "host", "through")
+"""What ``add_model_options`` parses."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a usage error on one line and where to find help on another, instead of listing all options."""
+
+    def error(self, message: str) -> NoReturn:
+        from newel.cli.suggestions import explain_usage_error
+
+        words = explain_usage_error(self.prog, message, list(self._option_string_actions))
+        self.exit(2, f"{self.prog}: {words}\nTry `{self.prog} --help`.\n")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Which model, and what it may do unasked."""
+    """Add options for the model, its approval and its place."""
     add = parser.add_argument
-    add("-m", "--model", help="the model's name at the server")
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server, or ollama://host")
-    add("--api-key", metavar="KEY", help="its key; prefer LLM_AUTH_TOKEN, which other users cannot see")
+    add("-m", "--model", metavar="NAME", help="use this model")
+    add("--base-url", metavar="URL", help="use this OpenAI-compatible server, or ollama://host")
+    add(
+        "--api-key",
+        metavar="KEY",
+        help="the server's key (prefer LLM_AUTH_TOKEN: other users can see options)",
+    )
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
-    add("--approve", choices=["auto", "ask", "review", "read-only"], help="what runs without asking (auto)")
+    add(
+        "--approve",
+        choices=["auto", "ask", "review", "read-only"],
+        help="which tool calls run without asking (default: auto)",
+    )
     add(
         "--through",
         choices=get_args(Through),
-        help="with --host: where its model is asked (auto); api: the server that is set here",
+        help="with --host, how to reach the host's model (default: auto); api uses the configured server",
     )
     add_place(parser, "work in")
 
 
-def add_place(parser: argparse.ArgumentParser, doing: str) -> None:
-    """In which folder, of this machine or of a host."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--cwd", metavar="DIR", help=f"{doing} this folder")
-    where.add_argument(
+def add_place(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add options for a folder, on this machine or on a host."""
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--cwd", metavar="DIR", help=f"{verb} this folder")
+    place.add_argument(
         "--host",
         metavar="PLACE",
-        help=f"{doing} a folder of a host, over ssh: user@host:/path, or a name of `newel hosts`",
+        help=f"{verb} a folder on a host, over SSH: user@host:/path, or a name from `newel hosts`",
     )
+
+
+def add_list_options(parser: argparse.ArgumentParser, things: str) -> None:
+    """Add the options of a command that lists ``things``, by folder or all of them."""
+    parser.add_argument("--all", action="store_true", help=f"list the {things} of all folders")
+    parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most N (default: 20)")
+    add_place(parser, f"list the {things} of")
+
+
+def nothing_listed(things: str, given: argparse.Namespace) -> str:
+    if given.all:
+        return f"No {things} yet."
+    return f"No {things} in this folder yet. --all lists those of other folders."
 
 
 def flags_of(given: argparse.Namespace, **more: Any) -> Flags:
-    """What was given of ``add_model_options``, and what else a command has of flags."""
-    return Flags(
-        base_url=given.base_url,
-        api_key=given.api_key,
-        model=given.model,
-        thinking=given.thinking,
-        approve=given.approve,
-        host=given.host,
-        through=given.through,
-        **more,
-    )
+    """The values of ``add_model_options``, and ``more`` flags of a command."""
+    return Flags(**{name: getattr(given, name) for name in MODEL_FLAGS}, **more)
 
 
-def folder(parser: argparse.ArgumentParser, given: str | None) -> Path:
-    """The folder to work in. Ends the program with words if there is none."""
+def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:
+    """Resolve the folder to work in. Exits with a message if there is none."""
     try:
-        path = Path(given or ".").expanduser().resolve()
+        resolved = Path(path or ".").expanduser().resolve()
     except (RuntimeError, OSError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        parser.error(f"--cwd: {given or 'the working folder'} cannot be found: {why}")
-    if not path.is_dir():
-        parser.error(f"--cwd: there is no folder {path}")
-    return path
+        parser.error(f"--cwd: cannot resolve {path or 'the working folder'}: {why}")
+    if not resolved.is_dir():
+        parser.error(f"--cwd: no such folder: {resolved}")
+    return resolved
+
+
+def open_place(
+    parser: argparse.ArgumentParser, given: argparse.Namespace
+) -> AbstractAsyncContextManager[ExecutionHost]:
+    """Open the value of ``add_place``. Entering it raises ``WorkspaceError``."""
+    from newel.app.hosts import open_host
+
+    cwd, host = folder(parser, given.cwd), given.host
+    return open_host(cwd, None if host is None else load_host_places(newel_home(os.environ)).get(host, host))
+
+
+def project_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
+    """The name of the value of ``add_place``; a host is asked for it."""
+    if given.host is None:
+        return str(folder(parser, given.cwd))
+    import anyio
+
+    async def name() -> str:
+        async with open_place(parser, given) as place:
+            return place.name
+
+    return anyio.run(name)
 
 
 def positive(text: str) -> float:
@@ -69,11 +122,11 @@ def positive(text: str) -> float:
     except ValueError:
         value = 0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("must be a number, more than 0")
+        raise argparse.ArgumentTypeError("must be a number above 0")
     return value
 
 
 def positive_int(text: str) -> int:
     if not text.isdecimal() or not (value := int(text)):
-        raise argparse.ArgumentTypeError("must be a whole number, 1 or more")
+        raise argparse.ArgumentTypeError("must be a whole number of at least 1")
     return value

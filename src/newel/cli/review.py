@@ -1,4 +1,4 @@
-"""``newel review`` and ``checkpoints``: what agents changed, what waits to be decided, and what can be gone back to."""
+"""``newel review`` and ``newel checkpoints``: pending changes, and the runs of agents."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ import msgspec
 from newel.cli.options import folder, positive_int
 from newel.cli.review_session import DONE, Prompter, ledger_parser, with_ledger
 from newel.config.settings import Flags, load_settings
-from newel.terminal.command_names import in_a_shell
-from newel.terminal.review import commands as words
+from newel.review.decide import load_pending
+from newel.terminal.commands import shell_command_for
+from newel.terminal.review.review_ui import NO_CHANGES, NOT_RECORDING
+from newel.terminal.review.run_format import describe_checkpoint, describe_project, list_checkpoints
 
 if TYPE_CHECKING:
     from newel.review.project import ProjectReview
 
 
 def command_review(arguments: Sequence[str]) -> int:
-    parser = ledger_parser(
-        "review", "What waits to be decided, and what agents changed in this folder, by run and file."
-    )
+    parser = ledger_parser("review", "Show pending changes, and the latest runs with the last one's diff.")
     parser.add_argument(
-        "checkpoint", nargs="?", metavar="CHECKPOINT", help="this run alone: its id, or the beginning of it"
+        "checkpoint",
+        nargs="?",
+        metavar="CHECKPOINT",
+        help="show this run alone: its checkpoint's ID or the beginning of it",
     )
-    parser.add_argument("-n", type=positive_int, default=10, metavar="N", help="at most so many runs (10)")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    parser.add_argument("-n", type=positive_int, default=10, metavar="N", help="show at most N runs (10)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
 
-    told: list[str] = []
-
-    called = in_a_shell(given.host)
+    texts: list[str] = []
+    format_command = shell_command_for(given.host)
 
     async def show(project: ProjectReview | None) -> int:
         if given.json:
             _print_json(await _review(project, given.checkpoint, given.n))
         elif project is None:
-            print(words.NOTHING)
+            print(NO_CHANGES)
         elif given.checkpoint:
-            told.append(await words.describe_checkpoint(project, given.checkpoint, called))
+            texts.append(await describe_checkpoint(project, given.checkpoint, format_command))
         else:
-            told.append(await words.describe_project(project, given.n, called))
+            texts.append(await describe_project(project, given.n, format_command))
         return DONE
 
     if not load_settings(Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:
-        print(f"newel: {words.OFF}", file=sys.stderr)
+        print(f"newel: {NOT_RECORDING}", file=sys.stderr)
     code = with_ledger(parser, given, show)
-    for text in told:  # to be read as long as one likes, and so with the ledger closed
-        Prompter().reads(text)
+    for text in texts:  # with the ledger closed: a pager can stay open for hours
+        Prompter().show_long(text)
     return code
 
 
 async def _review(project: ProjectReview | None, checkpoint: str | None, limit: int) -> dict[str, Any]:
     if project is None:
         return {"pending": [], "checkpoints": []}
-    from newel.review.decide import load_pending, pending_files
+    from newel.review.decide import pending_files
     from newel.review.project import load_run, recent_runs
 
     found = await load_pending(project)
@@ -69,14 +71,14 @@ async def _review(project: ProjectReview | None, checkpoint: str | None, limit: 
 
 
 def command_checkpoints(arguments: Sequence[str]) -> int:
-    parser = ledger_parser("checkpoints", "The runs that can be taken back, the latest first.")
-    parser.add_argument("--json", action="store_true", help="as one JSON object, with files and hunks")
+    parser = ledger_parser("checkpoints", "List the runs that can be undone, newest first.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, with files and hunks")
     given = parser.parse_args(arguments)
 
     async def show(project: ProjectReview | None) -> int:
         found = await anyio.to_thread.run_sync(project.ledger.checkpoints) if project else []
         if not given.json:
-            print(words.list_checkpoints(found))
+            print(list_checkpoints(found))
             return DONE
         from newel.review.project import view_of
 

@@ -1,4 +1,4 @@
-"""What the commands on a project's ledger share: which folder, the ledger opened, and a person to be asked."""
+"""Shared by the review commands: their folder, its open ledger, and the user at the terminal."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ import anyio
 
 from newel.agent.errors import UsageError
 from newel.app.workspace_factory import sweep_copies
-from newel.cli.options import add_place
-from newel.cli.parser import Parser
-from newel.cli.place import host_of
+from newel.cli.options import Parser, add_place, open_place
 from newel.config.settings import newel_home
 from newel.review.tracking.recording_workspace import ledger_folder
+from newel.terminal.commands import shell_command_for
+from newel.terminal.renderers.screen import terminal_size
+from newel.terminal.review.review_ui import ReviewUI
 
 if TYPE_CHECKING:
     from newel.review.project import ProjectReview
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.ui.prompt_line import AskLine
     from newel.workspace.execution_host import ExecutionHost
 
 DONE, FAILED = 0, 1
 
 Action = Callable[["ProjectReview | None"], Awaitable[int]]
-"""What a command does with a ledger, None if there is none; gives the exit code."""
+"""Runs a command on a ledger, None if there is none, and returns the exit code."""
 
 
 def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a command ``name``, which works on the ledger of a folder."""
+    """The parser of the command ``name``, which works on the ledger of a folder."""
     parser = Parser(prog=f"newel {name}", description=description, epilog=epilog)
-    add_place(parser, "look at")
+    add_place(parser, "use")
     return parser
 
 
 def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, action: Action) -> int:
-    """Open the ledger of the folder that was ``given``, and do something with it."""
+    """Open the ledger of the ``given`` folder and run ``action`` on it."""
 
     async def run() -> int:
-        async with host_of(parser, given) as host, _opened(host) as project:
+        async with open_place(parser, given) as ground, _opened(ground) as project:
             return await action(project)
 
     return anyio.run(run)
@@ -68,38 +68,38 @@ async def _opened(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
 
 
 class Prompter:
-    """Whoever sits at the terminal: is shown texts, and asked."""
+    """Shows texts on standard output, and asks the user at the terminal."""
 
     def __init__(self) -> None:
-        from newel.terminal.renderers.base import text_stdout
+        from newel.terminal.stdout import text_stdout
         from newel.terminal.ui.line_reader import LineReader
         from newel.terminal.ui.prompt_line import TerminalAsk
 
-        self.out = text_stdout()
-        self.renderer = _renderer(self.out)
-        self.ask: AskLine = TerminalAsk(self.renderer, LineReader(sys.stdin.fileno()), self.out)
+        self._out = text_stdout()
+        self._renderer = _renderer(self._out)
+        self._ask = TerminalAsk(self._renderer, LineReader(sys.stdin.fileno()), self._out)
 
-    def reads(self, text: str) -> None:
-        """Show words with diffs among them, in the pager if they are many."""
+    def ui(self, given: argparse.Namespace) -> ReviewUI:
+        """For the place that ``add_place`` was given."""
+        columns = terminal_size(self._out)[0]
+        return ReviewUI(self._renderer.note, self._ask_at_terminal, shell_command_for(given.host), columns)
+
+    def show_long(self, text: str) -> None:
+        """Show text with diffs in it, in the pager if it does not fit the screen."""
         from newel.terminal.pager import page
 
-        if not page(self.out, text):
-            self.renderer.note(text, "diff")
+        if not page(self._out, text):
+            self._renderer.note(text, "diff")
 
-    @staticmethod
-    def check(otherwise: str) -> None:
-        """Raises ``UsageError``, which says what to do ``otherwise``, where nobody can be asked."""
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            raise UsageError(f"Not a terminal, so nobody can be asked, and nothing was changed. {otherwise}")
+    async def _ask_at_terminal(self, question: str, about: str) -> str | None:
+        check_terminal("--yes skips the question.")
+        return await self._ask(question, about)
 
-    async def agrees(self, about: str, question: str, *, yes: bool) -> bool:
-        """Show what would be done; whether to do it: ``yes`` unasked. Raises ``UsageError`` as ``check`` does."""
-        self.renderer.note(about, "diff")
-        if yes:
-            return True
-        self.check("--yes does it unasked.")
-        answer = await self.ask(question, "")
-        return (answer or "").strip().lower() in {"y", "yes"}
+
+def check_terminal(remedy: str) -> None:
+    """Raises ``UsageError`` with the remedy where nobody can be asked."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(f"Cannot ask for confirmation: not a terminal. Nothing was changed. {remedy}")
 
 
 def _renderer(out: TextIO) -> Renderer:

@@ -1,4 +1,4 @@
-"""What people type who know other tools: commands and options that Newel does not have, or has under another name."""
+"""Hints for commands and options of other tools, which Newel lacks or has under another name."""
 
 from __future__ import annotations
 
@@ -11,77 +11,77 @@ from newel.cli import MODULES
 
 LIKENESS: Final = 0.8
 
-_SETTINGS = "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them."
-_UPDATE = "Newel is updated by the tool that installed it, for example `uv tool upgrade newel`."
-_KNOWN: Final = {
-    **dict.fromkeys(["acp"], "Newel does not speak ACP; `newel --json` is its mode for programs."),
-    **dict.fromkeys(
-        ["auth", "login", "logout", "setup", "config", "configure", "settings", "init"], _SETTINGS
-    ),
-    **dict.fromkeys(["update", "upgrade"], _UPDATE),
-    **dict.fromkeys(["install", "uninstall"], "Tool servers are added with `newel mcp add`."),
-    **dict.fromkeys(
-        ["resume", "session", "history"],
-        "`newel --continue` resumes this folder's last session, `newel --session ID` another one; `newel sessions` lists them.",
-    ),
-    **dict.fromkeys(
-        ["model", "models"], "`newel doctor` lists the server's models, `--model NAME` chooses one."
-    ),
-    **dict.fromkeys(["version"], "`newel --version` shows the version."),
-    **dict.fromkeys(["completion", "completions"], "Newel has no shell completion."),
-    **dict.fromkeys(["status", "diff"], "`newel review` shows what agents changed in this folder."),
-    **dict.fromkeys(
-        ["rewind", "revert"], "`newel undo` undoes the last run, `newel rollback` an earlier one."
-    ),
-    **dict.fromkeys(["redo"], "`newel undo` after an undo brings the changes back."),
-    **dict.fromkeys(
-        ["host", "remote", "ssh"], "`newel hosts` lists hosts, `newel --host PLACE` works on one."
-    ),
-    **dict.fromkeys(["serve", "server", "ui"], "`newel web` starts the workbench in the browser."),
-    **dict.fromkeys(
-        ["accept", "apply"], "`newel decide` asks about each change, `newel keep` keeps changes by id."
-    ),
+_COMMAND_HINTS: Final = {
+    word: hint
+    for words, hint in (
+        ("acp", "Newel does not support ACP; programs can use `newel --json`."),
+        (
+            "auth login logout setup config configure settings init",
+            "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them.",
+        ),
+        (
+            "update upgrade",
+            "Update Newel with the tool that installed it, for example `uv tool upgrade newel`.",
+        ),
+        ("install uninstall", "`newel mcp add` adds tool servers."),
+        (
+            "resume session history",
+            "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `newel sessions` lists them.",
+        ),
+        ("model models", "`newel doctor` lists the server's models, `--model NAME` chooses one."),
+        ("version", "`newel --version` shows the version."),
+        ("completion completions", "Newel has no shell completion."),
+        ("status diff", "`newel review` shows what agents changed in this folder."),
+        ("rewind revert", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
+        ("redo", "`newel undo` after an undo restores the changes."),
+        ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
+        ("serve server ui", "`newel web` starts the workbench in the browser."),
+        ("accept apply", "`newel decide` asks about each change, `newel keep` keeps changes by ID."),
+    )
+    for word in words.split()
 }
-
 
 _VERBS: Final = frozenset(
     {"add", "delete", "edit", "get", "list", "login", "logout", "ls", "remove", "rm", "set", "show", "status"}
 )
-"""After a word like a command's they make a command, and no prompt."""
+"""After a word that looks like a command, these make it a command and not a prompt."""
 
 _AUTO: Final = "`--approve auto`, the default, runs everything without asking."
-_APPROVE: Final = "`--approve auto|ask|review|read-only` sets what runs without asking."
-_RESUME: Final = "`newel --continue` resumes this folder's last session, `newel --session ID` another one."
-_ONCE: Final = 'A prompt on the command line is one task: newel "fix the failing test"'
-_OPTIONS: Final = {
-    **dict.fromkeys(["-i", "--interactive"], "`newel` without a prompt is a conversation."),
-    **dict.fromkeys(["--prompt", "--message", "--msg", "-e", "--exec"], _ONCE),
-    **dict.fromkeys(["-r", "--resume", "--fork-session", "--last"], _RESUME),
-    **dict.fromkeys(
-        ["-y", "--yes", "--yolo", "--full-auto", "--yes-always", "--auto-approve", "--force"], _AUTO
-    ),
-    **dict.fromkeys(["--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox"], _AUTO),
-    **dict.fromkeys(["-a", "--ask-for-approval", "--permission-mode", "--sandbox", "-s"], _APPROVE),
-    **dict.fromkeys(
-        ["--output-format", "--input-format", "--stream-json"], "`--json` reads and writes JSON lines."
-    ),
-    **dict.fromkeys(["--append-system-prompt"], "Put instructions into AGENTS.md, or use --system-prompt."),
-    **dict.fromkeys(["-C", "--cd", "--add-dir", "--dir"], "`--cwd DIR` works in another folder."),
-    **dict.fromkeys(
-        ["--openai-api-base", "--api-base", "--provider", "--endpoint"], "`--base-url URL` names the server."
-    ),
-    **dict.fromkeys(["--openai-api-key", "--key"], "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
-    **dict.fromkeys(
-        ["--effort", "--reasoning-effort"], "`--thinking LEVEL` sets how much the model reasons."
-    ),
-    **dict.fromkeys(
-        ["--verbose", "--debug", "-v", "-d"], "`--renderer console` shows all of a run as plain text."
-    ),
+_OPTION_HINTS: Final = {
+    option: hint
+    for options, hint in (
+        ("-i --interactive", "`newel` without a prompt starts a conversation."),
+        (
+            "--prompt --message --msg -e --exec",
+            'A prompt on the command line is one task: newel "fix the failing test"',
+        ),
+        (
+            "-r --resume --fork-session --last",
+            "`newel --continue` resumes this folder's latest session, `newel --session ID` another.",
+        ),
+        (
+            "-y --yes --yolo --full-auto --yes-always --auto-approve --force --dangerously-skip-permissions",
+            _AUTO,
+        ),
+        ("--dangerously-bypass-approvals-and-sandbox", _AUTO),
+        (
+            "-a --ask-for-approval --permission-mode --sandbox -s",
+            "`--approve auto|ask|review|read-only` sets what runs without asking.",
+        ),
+        ("--output-format --input-format --stream-json", "`--json` reads and writes JSON lines."),
+        ("--append-system-prompt", "Put instructions into AGENTS.md, or use --system-prompt."),
+        ("-C --cd --add-dir --dir", "`--cwd DIR` works in another folder."),
+        ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),
+        ("--openai-api-key --key", "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
+        ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
+        ("--verbose --debug -v -d", "`--renderer console` shows all of a run as plain text."),
+    )
+    for option in options.split()
 }
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Raises ``UsageError`` for words that are no prompt in all likelihood; it costs a run with all tools otherwise."""
+    """Raises ``UsageError`` for words that are probably no prompt: a mistyped command must not start a run with all tools."""
     as_prompt = f"To send it as a prompt: newel -- {' '.join(words)}"
     first = words[0]
     if first.startswith("/"):
@@ -95,15 +95,15 @@ def check_words(words: Sequence[str]) -> None:
         return
     plain = first.lower()
     if plain in MODULES:
-        raise UsageError(f"'{first}' is a command, and commands come first: newel {plain} … {as_prompt}")
-    if hint := _KNOWN.get(plain):
+        raise UsageError(f"'{first}' is a command: newel {plain} … {as_prompt}")
+    if hint := _COMMAND_HINTS.get(plain):
         raise UsageError(f"There is no command '{first}'. {hint} {as_prompt}")
     if near := _near(plain, MODULES):
         raise UsageError(f"There is no command '{first}'. Did you mean `newel {near}`? {as_prompt}")
 
 
 def _near(word: str, names: Iterable[str]) -> str:
-    """The name that a word is nearly; empty if there is none."""
+    """The most similar name; empty if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, names, n=1, cutoff=LIKENESS)), "")
@@ -114,20 +114,20 @@ def _is_id(words: Sequence[str]) -> bool:
 
 
 def _check_slash(first: str, as_prompt: str) -> None:
-    """Commands of a conversation mean nothing to a model: one that gets `/undo` undoes what it takes that for."""
-    from newel.terminal.repl.slash_commands import BY_NAME
+    """Raises ``UsageError`` for a command of the conversation: a model would guess at its meaning."""
+    from newel.terminal.repl.slash_commands import COMMANDS
 
     name = first[1:]
-    if name not in BY_NAME:
+    if name not in COMMANDS:
         return
     outside = f" In the shell it is `newel {name}`." if name in MODULES else ""
     raise UsageError(
-        f"{first} works in a conversation: start `newel` and type it there.{outside} {as_prompt}"
+        f"{first} is a command of the conversation: start `newel` and enter it there.{outside} {as_prompt}"
     )
 
 
-def usage_words(prog: str, message: str, options: Sequence[str]) -> str:
-    """What a parser says of a wrong command line, with what was probably meant."""
+def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
+    """A parser's message, with a hint at what was probably meant."""
     _, unknown, given = message.partition("unrecognized arguments: ")
     if not unknown:
         return f"{message}."
@@ -143,5 +143,5 @@ def usage_words(prog: str, message: str, options: Sequence[str]) -> str:
         return f"{words} To send it as a prompt: newel -- {shlex.join(line)}"
     name = name.partition("=")[0]
     near = _near(name, options)
-    hint = _OPTIONS.get(name, f"Did you mean {near}?" if near else "")
+    hint = _OPTION_HINTS.get(name, f"Did you mean {near}?" if near else "")
     return f"There is no option {name}. {hint}".rstrip()

@@ -1,7 +1,8 @@
-"""``newel trace``: what happened in the review jobs of this folder, step by step."""
+"""``newel trace``: the steps of review jobs."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -13,11 +14,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from newel.agent.formatting import pluralize
 from newel.agent.messages import Usage
 from newel.app.secrets import configured_secrets
-from newel.cli.options import add_place, positive_int
-from newel.cli.parser import Parser
-from newel.cli.place import project_of
+from newel.cli.options import Parser, add_list_options, nothing_listed, project_of
 from newel.config.settings import newel_home
 from newel.review_jobs.trace_file import (
     SUFFIX,
@@ -31,7 +31,7 @@ from newel.review_jobs.trace_file import (
     trace_files,
 )
 from newel.review_jobs.traces import load_trace
-from newel.text.format import call_text, format_duration, pluralize, usage_line
+from newel.text.format import call_text, format_duration, usage_line
 from newel.text.json import to_json
 from newel.text.sanitize import escape_invisible, escape_line
 
@@ -39,11 +39,11 @@ DONE = 0
 SHORT_ID = 8
 TITLE = 80
 SAID = 160
-"""Characters of what a step says that are listed; --json has all."""
+"""Characters of a step's text that are listed; --json has all."""
 
 
 class TraceSummary(msgspec.Struct, frozen=True):
-    """A trace in a list. ``status`` is that of its job when the trace ended."""
+    """A trace in a list. ``status`` is its job's when the trace ended."""
 
     job_id: str
     project: str
@@ -55,19 +55,17 @@ class TraceSummary(msgspec.Struct, frozen=True):
 
 def command_trace(arguments: Sequence[str]) -> int:
     parser = Parser(
-        prog="newel trace", description="What happened in review jobs; without a job, the latest traces."
+        prog="newel trace", description="Show the steps of a review job; without one, list the latest traces."
     )
     parser.add_argument(
-        "job", nargs="?", metavar="JOB|FILE", help="the beginning of a job's id, or the file of a trace"
+        "job", nargs="?", metavar="JOB|FILE", help="the beginning of a job's ID, or a trace file"
     )
-    parser.add_argument("-n", type=positive_int, default=20, metavar="N", help="list at most so many (20)")
-    parser.add_argument("--all", action="store_true", help="list those of all folders, not only of this one")
-    parser.add_argument("--json", action="store_true", help="as one JSON object")
-    add_place(parser, "look at")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_list_options(parser, "traces")
     given = parser.parse_args(arguments)
     folder = newel_home(os.environ) / "traces"
     if given.job is None:
-        return _list(folder, None if given.all else project_of(parser, given), given.n, as_json=given.json)
+        return _list(folder, None if given.all else project_of(parser, given), given)
     return _show(_load(folder, _find(folder, given.job)), as_json=given.json)
 
 
@@ -82,37 +80,33 @@ def _load(folder: Path, path: Path) -> Trace:
 # -- the list -----------------------------------------------------------------------------------------
 
 
-def _list(folder: Path, project: str | None, limit: int, *, as_json: bool) -> int:
-    begun: list[tuple[str, Path]] = []
+def _list(folder: Path, project: str | None, given: argparse.Namespace) -> int:
+    started: list[tuple[str, Path]] = []
     for path in trace_files(folder):
-        with _telling():
+        with _report_bad_trace():
             header = read_header(path)
             if project in {None, header.project}:
-                begun.append((header.created_at, path))
+                started.append((header.created_at, path))
     found: list[TraceSummary] = []
-    for _, path in sorted(begun, reverse=True):  # a job that was begun earlier may have written last
-        if len(found) == limit:
+    for _, path in sorted(started, reverse=True):  # an earlier job may have written last
+        if len(found) == given.n:
             break
-        with _telling():
+        with _report_bad_trace():
             found.append(_listed(path, _load(folder, path)))
-    if as_json:
+    if given.json:
         _print_json({"traces": found})
         return DONE
     for each in found:
         line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {escape_line(each.instruction, TITLE)}"
         print(f"{line}\n{'':{SHORT_ID}}  {escape_line(each.project)}" if project is None else line)
     if not found:
-        print(
-            "No traces yet."
-            if project is None
-            else "No traces in this folder yet. --all lists those of other folders."
-        )
+        print(nothing_listed("traces", given))
     return DONE
 
 
 @contextmanager
-def _telling() -> Generator[None]:
-    """A trace that cannot be read hides no other."""
+def _report_bad_trace() -> Generator[None]:
+    """An unreadable trace is reported and skipped."""
     try:
         yield
     except BadTrace as error:
@@ -155,7 +149,7 @@ def _show(trace: Trace, *, as_json: bool) -> int:
     for line in _heading(trace.header, state.status):
         print(line)
     for each in trace.events:
-        kind, words, took = _told(each)
+        kind, words, took = _describe(each)
         print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {escape_line(kind, 27):<27}  {words}{took}")
     for words in trace.damage:
         print(f"Left out: {escape_line(words, SAID)}", file=sys.stderr)
@@ -172,11 +166,11 @@ def _heading(header: Header, status: str) -> list[str]:
     ]
 
 
-def _told(each: TraceEvent) -> tuple[str, str, str]:
-    """What an event is called, what it says, and how long it took. What is not as expected is told as it stands."""
+def _describe(each: TraceEvent) -> tuple[str, str, str]:
+    """The name, text and duration of an event. Unexpected data is shown as JSON."""
     try:
         if each.type == "message":
-            return _said(each.data)
+            return _describe_message(each.data)
         took = each.data.get("duration_ms")
         words = _WORDS[each.type](each.data)
         return each.type, escape_line(words, SAID), f"  {format_duration(took)}" if took is not None else ""
@@ -184,7 +178,7 @@ def _told(each: TraceEvent) -> tuple[str, str, str]:
         return each.type, escape_line(to_json(each.data).decode(), SAID), ""
 
 
-def _said(data: dict[str, Any]) -> tuple[str, str, str]:
+def _describe_message(data: dict[str, Any]) -> tuple[str, str, str]:
     """A message between the job and the model."""
     message = data["message"]
     if message["role"] != "assistant":
@@ -248,7 +242,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "job.failed": lambda data: data["error"],
     "engine.gave_up": lambda data: data["reason"] or data["state"],
 }
-"""What each event says, in words; see ``newel.review_jobs.journal.EventType``."""
+"""How each event is described; see ``newel.review_jobs.journal.EventType``."""
 
 
 def _short(job: str) -> str:
@@ -256,7 +250,7 @@ def _short(job: str) -> str:
 
 
 def _time(stamp: str, form: str) -> str:
-    """A time of the journal by the clock on the wall."""
+    """A time of the journal in local time."""
     try:
         return datetime.fromisoformat(stamp).astimezone().strftime(form)
     except (ValueError, OverflowError, OSError):

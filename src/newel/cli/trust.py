@@ -1,4 +1,4 @@
-"""``newel trust``: which model servers may be used that the user did not configure."""
+"""``newel trust``: trust in model servers that the user did not configure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from urllib.parse import urlsplit
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.trusting import trust_command
-from newel.cli.parser import Parser
+from newel.cli.options import Parser
 from newel.config.settings import dotenv_server, newel_home
 from newel.config.trust import IgnoredServer, ServerTrust, TrustDecision, real_folder
 from newel.providers.http.urls import is_loopback, server_address
 from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
-Without ADDRESS: the servers that you decided on, and what the .env of this folder wants.
-With ADDRESS: trust it. If the .env of this folder names that server, it may be used in this folder.
-Otherwise it is a server of this machine, http://127.0.0.1:PORT, that Newel finds by its port when nothing is configured."""
+Without ADDRESS, list your decisions and the server that the .env of this folder names.
+With ADDRESS, trust that server: in this folder if its .env names it. Otherwise it must be a server on
+this machine, http://127.0.0.1:PORT, that Newel detects by its port when nothing is configured."""
 
 EPILOG: Final = """\
 A server that you configure yourself (LLM_BASE_URL, toml, --base-url) needs no trust.
-The decisions are kept in trust.json in Newel's folder."""
+Decisions are stored in trust.json in Newel's folder."""
 
 
 def command_trust(arguments: Sequence[str]) -> int:
@@ -34,17 +34,17 @@ def command_trust(arguments: Sequence[str]) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("address", nargs="?", metavar="ADDRESS", help="the server, as Newel names it")
+    parser.add_argument("address", nargs="?", metavar="ADDRESS", help="the server, as Newel prints it")
     change = parser.add_mutually_exclusive_group()
-    change.add_argument("--decline", action="store_true", help="do not use it, and do not mention it again")
-    change.add_argument("--remove", action="store_true", help="forget the decision about ADDRESS")
+    change.add_argument("--decline", action="store_true", help="never use it, and do not mention it again")
+    change.add_argument("--remove", action="store_true", help="remove the decision about ADDRESS")
     parser.add_argument("--cwd", metavar="DIR", default=".", help="decide for this folder")
     given = parser.parse_args(arguments)
     cwd = Path(given.cwd).expanduser()
     trust = ServerTrust(newel_home(os.environ))
     if given.address is None:
         if given.remove or given.decline:
-            parser.error("give the ADDRESS")
+            parser.error("ADDRESS is missing")
         return _list(trust, cwd)
     address = server_address(given.address)
     if given.remove:
@@ -80,7 +80,7 @@ def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> in
         may = "Trusted: {} may use {}." if trusted else "Declined: {} may not use {}."
         print(may.format(f"the .env of {escape_line(here)}", address))
         return 0
-    found = _of_this_machine(address)
+    found = _detected_address(address)
     if found is None:
         wanted = dotenv_server(cwd)
         named = f"names {wanted}" if wanted else "names no model server"
@@ -95,20 +95,20 @@ def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> in
 
 
 def _remove(trust: ServerTrust, here: str, address: str) -> int:
-    known = {(each.folder, each.address) for each in trust.all()}
-    meant = {(here, address), ("", _of_this_machine(address) or address)}
-    forgotten = sorted(meant & known)
-    if not forgotten:
+    existing = {(each.folder, each.address) for each in trust.all()}
+    requested = {(here, address), ("", _detected_address(address) or address)}
+    removed = sorted(requested & existing)
+    if not removed:
         raise ConfigError(
-            f"No decision about {address} for {escape_line(here)} is known. newel trust lists them all."
+            f"There is no decision about {address} for {escape_line(here)}. `newel trust` lists them all."
         )
-    for folder, server in forgotten:
+    for folder, server in removed:
         trust.decide(folder, server, trusted=None)
-        print(f"Forgotten: {server} {f'in {escape_line(folder)}' if folder else 'on this machine'}.")
+        print(f"Removed: {server} {f'in {escape_line(folder)}' if folder else 'on this machine'}.")
     return 0
 
 
-def _of_this_machine(address: str) -> str | None:
-    """The address as decisions know a server that was found by its port."""
+def _detected_address(address: str) -> str | None:
+    """The address under which a decision about a detected server is stored; None for others."""
     port = urlsplit(address).port
     return f"http://127.0.0.1:{port}" if port is not None and is_loopback(address) else None

@@ -1,106 +1,95 @@
-"""``newel undo`` and ``rollback``: what agents did to files, taken back."""
+"""``newel undo`` and ``newel rollback``: undo the changes of agents."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
 from newel.cli.review_session import DONE, FAILED, Prompter, ledger_parser, with_ledger
-from newel.terminal.command_names import Called, in_a_shell
-from newel.terminal.review import commands as words
+from newel.terminal.review.review_ui import NO_CHANGES
+from newel.terminal.review.run_format import roll_back
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.checkpoints import RollbackPlan
     from newel.review.project import ProjectReview
 
-CODES = "exit codes: 0 done, 1 nothing was taken back or not all of it, 2 wrong usage, 130 interrupted"
+CODES = "exit codes: 0 done, 1 nothing or not all undone, 2 wrong usage, 130 interrupted"
 
 
 def command_undo(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "undo",
-        "Take back what the last run changed, or the run of a checkpoint. What was changed since stays; an undo can be undone.",
+        "Undo the changes of the last run, or of another. Later changes stay. An undo can be undone.",
         epilog=CODES,
     )
     parser.add_argument(
         "checkpoint",
         nargs="?",
         metavar="CHECKPOINT",
-        help="this run: the id of its checkpoint, or the beginning of it (newel checkpoints); without it, the last run",
+        help="undo this run: its checkpoint's ID or the beginning of it (newel checkpoints)",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     given = parser.parse_args(arguments)
 
-    async def undo(project: ProjectReview | None) -> int:
-        if project is None:
-            from newel.review.model.history import NothingToUndo
+    async def plan(project: ProjectReview) -> RollbackPlan:
+        return await project.undo(await project.find(given.checkpoint) if given.checkpoint else None)
 
-            raise NothingToUndo(words.NOTHING)
-        if _is_finished(project):
-            return DONE
-        named = await project.find(given.checkpoint) if given.checkpoint else None
-        return await _take_back(
-            project, await project.undo(named), yes=given.yes, called=in_a_shell(given.host)
-        )
+    def fail() -> Exception:
+        from newel.review.model.history import NothingToUndo
 
-    return with_ledger(parser, given, undo)
+        return NothingToUndo(NO_CHANGES)
+
+    return _roll_back(parser, given, plan, fail)
 
 
 def command_rollback(arguments: Sequence[str]) -> int:
     parser = ledger_parser(
         "rollback",
-        "Make the files of a run what they were before it, whatever was changed since; with --hunk only take back hunks of it.",
+        "Restore a run's files to their state before it, and undo all later changes to them. With --hunk, undo only that hunk.",
         epilog=CODES,
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", help="its id, or the beginning of it (newel checkpoints)")
+    add("checkpoint", metavar="CHECKPOINT", help="its ID, or the beginning of it (newel checkpoints)")
     add(
         "--hunk",
         dest="hunks",
         action="append",
         default=[],
         metavar="ID",
-        help="only this hunk of it; newer changes stay (newel review --json; may be given several times)",
+        help="undo only this hunk; later changes stay (newel review --json; can be repeated)",
     )
-    add("--yes", action="store_true", help="do not ask")
+    add("--yes", action="store_true", help="do not ask for confirmation")
     given = parser.parse_args(arguments)
 
-    async def rollback(project: ProjectReview | None) -> int:
+    async def plan(project: ProjectReview) -> RollbackPlan:
+        return await project.rollback(await project.find(given.checkpoint), given.hunks)
+
+    def fail() -> Exception:
+        from newel.review.checkpoints import UnknownCheckpoint
+
+        return UnknownCheckpoint(f"There is no checkpoint {given.checkpoint}. {NO_CHANGES}")
+
+    return _roll_back(parser, given, plan, fail)
+
+
+def _roll_back(
+    parser: argparse.ArgumentParser,
+    given: argparse.Namespace,
+    plan: Callable[[ProjectReview], Awaitable[RollbackPlan]],
+    fail: Callable[[], Exception],
+) -> int:
+    async def run(project: ProjectReview | None) -> int:
         if project is None:
-            from newel.review.checkpoints import UnknownCheckpoint
-
-            raise UnknownCheckpoint(f"There is no checkpoint {given.checkpoint}. {words.NOTHING}")
-        if _is_finished(project):
+            raise fail()
+        for each in project.finished:
+            print(f"{escape_line(each.title)}: it was interrupted, and has been completed now.")
+        if (
+            project.finished
+        ):  # probably the same request, by a process that was killed: to repeat it would redo the changes
             return DONE
-        plan = await project.rollback(await project.find(given.checkpoint), given.hunks)
-        return await _take_back(project, plan, yes=given.yes, called=in_a_shell(given.host))
+        is_done = await roll_back(project, await plan(project), Prompter().ui(given), yes=given.yes)
+        return DONE if is_done else FAILED
 
-    return with_ledger(parser, given, rollback)
-
-
-def _is_finished(project: ProjectReview) -> bool:
-    """Whether what is asked for was asked for before, of a process that was killed over it, and has just been done. To do it
-    again would take that back.
-    """
-    for each in project.finished:
-        print(f"{escape_line(each.title)}: it was interrupted, and has been brought to its end now.")
-    return bool(project.finished)
-
-
-async def _take_back(project: ProjectReview, plan: RollbackPlan, *, yes: bool, called: Called) -> int:
-    person = Prompter()
-
-    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
-
-    async def confirm(about: str) -> bool:
-        return await person.agrees(about, words.take_back_question(is_redo), yes=yes)
-
-    if not plan.files:
-        print(words.describe_plan(plan, called) or "The files are as they were already.")
-        return FAILED if plan.conflicts else DONE
-    saved = await words.take_back(project, plan, confirm, called)
-    print(words.describe_saved(saved, is_redo) if saved else "Nothing was changed.")
-    return DONE if saved and not plan.conflicts else FAILED
+    return with_ledger(parser, given, run)

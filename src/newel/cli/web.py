@@ -6,18 +6,17 @@ import os
 from collections.abc import Sequence
 
 from newel.app.web_server import WebOptions, run_workbench
-from newel.cli.options import add_model_options, flags_of, folder
-from newel.cli.parser import Parser
+from newel.cli.options import Parser, add_model_options, flags_of, folder
 from newel.web.access import TOKEN_VARIABLE
 
 
 def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:
     parser = Parser(
         prog=name,
-        description="The workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
-        "holds the key to it, as soon as it answers.",
-        epilog=f"{TOKEN_VARIABLE} sets the key (32 characters or more). Without it the project keeps one for 30 days, so that "
-        "an open page goes on after a restart.",
+        description="Start the workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
+        "contains the access key, when it is ready.",
+        epilog=f"{TOKEN_VARIABLE} sets the access key (32 characters or more). Otherwise the project keeps one for 30 days, so "
+        "that an open page still works after a restart.",
     )
     add = parser.add_argument
     add(
@@ -25,15 +24,15 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         type=int,
         default=port,
         metavar="N",
-        help=f"listen on this port ({port}); 0 takes a free one",
+        help=f"listen on this port (default: {port}); 0 takes a free one",
     )
-    add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (this machine only)")
-    add("--open", action="store_true", help="open it in the browser")
-    add("--ephemeral", action="store_true", help="keep everything in memory only")
+    add("--bind", default="127.0.0.1", metavar="ADDRESS", help="listen on this address (default: 127.0.0.1)")
+    add("--open", action="store_true", help="open the browser")
+    add("--ephemeral", action="store_true", help="do not save anything")
     add(
         "--new-token",
         action="store_true",
-        help="make a new key: addresses that were printed before open nothing",
+        help="generate a new access key; earlier addresses stop working",
     )
     add_model_options(parser)
     given = parser.parse_args(arguments)

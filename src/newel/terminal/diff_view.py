@@ -1,4 +1,4 @@
-"""Unified diffs: read back into the lines that they change, and cut to what can be read."""
+"""Unified diffs: parsed into changed lines, and shortened for display."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from newel.text.format import pluralize
+from newel.agent.formatting import pluralize
 from newel.text.sanitize import escape_diff
 
 MINUS = "\N{MINUS SIGN}"
@@ -21,7 +21,7 @@ class Extent(NamedTuple):
 
 
 SHOWN: Final = Extent(2_500, 100_000)
-"""Where something is decided."""
+"""Where the user decides on the diff."""
 
 WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
 
@@ -40,7 +40,7 @@ class DiffChange(NamedTuple):
 
 
 def changes(diff: str) -> Iterator[DiffChange]:
-    """The changed lines of a unified diff, in order; whatever stands outside its hunks is passed over."""
+    """The changed lines of a unified diff, in order; text outside of hunks is skipped."""
     hunk, old, new, old_left, new_left = -1, 0, 0, 0, 0
     for line in diff.split("\n"):
         if old_left <= 0 and new_left <= 0:
@@ -71,8 +71,8 @@ def changed_lines(diff: str) -> str:
 
 
 def shortened(diff: str, rest: str, shown: Extent = SHOWN) -> str:
-    """A diff with nothing hidden in it. Where it is too long to be read, it is cut at the end of a line, and says how much
-    is missing and that the command ``rest`` shows it.
+    """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
+    and that the command ``rest`` shows it.
     """
     body = diff.removesuffix("\n")
     lines = body[: shown.characters + 1].split("\n", shown.lines)[: shown.lines]

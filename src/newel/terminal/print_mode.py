@@ -1,4 +1,4 @@
-"""Prompts from the command line: answered one after another, then the program ends."""
+"""Runs the prompts of the command line one after the other, and exits."""
 
 from __future__ import annotations
 
@@ -12,23 +12,35 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEnd
-from newel.agent.messages import AssistantMessage
+from newel.agent.formatting import pluralize
+from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage
+from newel.permissions.approval import NOBODY_TO_ASK
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, in_the_folder
-from newel.terminal.missing_model import shortfall
-from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, forget_stdout, tell_damage
+from newel.terminal.commands import CommandFormatter, shell_command
+from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
-from newel.terminal.review.commands import OFF
 from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.review.review_ui import NOT_RECORDING
 from newel.terminal.signals import die_of, exit_code, on_signals
-from newel.terminal.ui.answers import Answers
+from newel.terminal.stdout import discard_stdout
+from newel.terminal.ui.answers import AnswerOutput
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
     from newel.terminal.ui.approval import Approver
 
 DONE, FAILED = 0, 1
+
+CUT_OFF = (
+    "The answer was cut off at the longest output that the model may write. "
+    'Ask for less, or set [models."{model}"] max_output in config.toml.'
+)
+WITHHELD = "The answer was withheld: {why}"
+NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
+UNASKED = (
+    "{calls} did not run, because nobody could approve them. --approve auto runs such calls without asking."
+)
 
 
 async def run_prompts(
@@ -37,39 +49,39 @@ async def run_prompts(
     renderer: Renderer,
     *,
     approver: Approver | None = None,
-    called: Called = in_the_folder,
-    answers: Answers | None = None,
+    format_command: CommandFormatter = shell_command,
+    answers: AnswerOutput | None = None,
 ) -> int:
-    """Answer each prompt; the first that does not end well is the last. ``approver`` is given where
-    standard input is a terminal: there the person is asked. ``called`` is how commands are that are named.
+    """Run each prompt, up to the first that fails. ``approver`` is given where standard input is a terminal: there the user
+    is asked. ``format_command`` writes commands for the user.
     ``answers`` gets the text that each run ends with.
 
     Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``shortfall``), 128 + N if signal N
-    stopped it (130 for Ctrl+C). The second signal ends the process where it stands.
+    stopped it (130 for Ctrl+C). A second signal kills the process.
     """
-    reminder = PendingNotice(agent, called)
-    _tell_unrecorded(agent)
+    notice = PendingNotice(agent, format_command)
+    _warn_unrecorded(agent)
     if agent.where:
-        _say(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
+        _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
-        code = await _run(agent, prompts, renderer, approver, answers or Answers())
-        if words := await reminder.words():
-            _say(words)
+        code = await _run(agent, prompts, renderer, approver, answers or AnswerOutput())
+        if words := await notice.text():
+            _print_notice(words)
         return code
     finally:
-        reminder.close()
+        notice.close()
 
 
-def _tell_unrecorded(agent: CodingAgent) -> None:
-    """Say that changes of files cannot be taken back, where that is so."""
+def _warn_unrecorded(agent: CodingAgent) -> None:
+    """Warn if changes are not recorded."""
     if not isinstance(agent.workspace, RecordingWorkspace):
-        _say(OFF)
+        _print_notice(NOT_RECORDING)
 
 
-def _say(words: str) -> None:
-    """Tell the person, and not whoever reads the answer."""
+def _print_notice(words: str) -> None:
+    """Print a message to standard error."""
     with contextlib.suppress(OSError):
-        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — a person must know
+        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — standard output is for the answer
 
 
 async def _run(
@@ -77,7 +89,7 @@ async def _run(
     prompts: Sequence[Prompt],
     renderer: Renderer,
     approver: Approver | None,
-    answers: Answers,
+    answers: AnswerOutput,
 ) -> int:
     stopped_by: signal.Signals | None = None
     preparing = anyio.CancelScope()
@@ -96,28 +108,28 @@ async def _run(
         from newel.terminal.ui.prompt_line import TerminalAsk
 
         approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
-    audience = RendererSubscription(renderer, agent.abort)
-    unsubscribe = agent.subscribe(audience.see)
+    subscription = RendererSubscription(renderer, agent.abort)
+    unsubscribe = agent.subscribe(subscription.handle)
     try:
-        tell_damage(agent, renderer)
+        report_damage(agent, renderer)
         async with on_signals(stop) as group:
             group.start_soon(animate, renderer)
             for prompt in prompts:
                 preparing = anyio.CancelScope()
-                begun = len(agent.state.messages)
+                start = len(agent.state.messages)
                 ended = await _answer(agent, prompt, renderer, preparing)
-                audience.check()
+                subscription.check()
                 if stopped_by is not None:
                     return exit_code(stopped_by)
                 if ended is None or ended.reason != "done":
                     return FAILED
                 answers.add(_last_text(agent))
-                if words := shortfall(agent.state.messages[begun:]):
-                    _say(words)
+                if words := shortfall(agent.state.messages[start:]):
+                    _print_notice(words)
                     return FAILED
             return DONE
-    except OSError as error:  # all else that can fail has been told as an event: this is the screen itself
-        forget_stdout(error)
+    except OSError as error:  # the screen's own: all other errors were shown as events
+        discard_stdout(error)
         return FAILED
     finally:
         unsubscribe()
@@ -134,7 +146,7 @@ def _last_text(agent: CodingAgent) -> str:
 async def _answer(
     agent: CodingAgent, prompt: Prompt, renderer: Renderer, preparing: anyio.CancelScope
 ) -> AgentEnd | None:
-    """How the run ended; None if it raised, which its events have told, or if ``preparing`` was cancelled before it."""
+    """Return how the run ended; None if it raised, as its events have shown, or if ``preparing`` was cancelled before it."""
     prepared: Prepared | None = None
     with preparing:
         try:
@@ -147,5 +159,22 @@ async def _answer(
         renderer.note(note)
     try:
         return await agent.prompt(prepared.text, prepared.attachments)
-    except Exception:  # noqa: BLE001 — the error event that came before says what it was; the screen's are the audience's
+    except Exception:  # noqa: BLE001 — an event has shown it
         return None
+
+
+def shortfall(messages: Sequence[AppMessage]) -> str:
+    """Why a run that ended well is incomplete; empty if it is complete. ``messages`` are those of the run."""
+    answers = [message for message in messages if isinstance(message, AssistantMessage)]
+    if not answers:
+        return ""
+    last = answers[-1]
+    if last.stop_reason == "length":
+        return CUT_OFF.format(model=last.model)
+    if last.stop_reason == "error":
+        return WITHHELD.format(why=last.error_message or "the server gave no reason.")
+    results = [message for message in messages if isinstance(message, ToolResultMessage)]
+    if not results and not last.text.strip():
+        return NOTHING
+    unasked = sum(result.is_error and result.output == NOBODY_TO_ASK for result in results)
+    return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""

@@ -1,4 +1,4 @@
-"""Shortens a shell command for the transcript, so that whatever runs stays in view: above all its last command."""
+"""Shortens a shell command for the transcript, keeping the commands in it visible, above all the last one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from newel.text.format import pluralize
+from newel.agent.formatting import pluralize
 from newel.text.sanitize import escape_invisible
 
 SHORT: Final = 4
@@ -24,8 +24,8 @@ Wrap = Callable[[str], list[str]]
 
 
 def shown_command(command: str, wrap: Wrap) -> list[str]:
-    """The rows of a command, with what hides or disguises something written out. Of a long one the texts that it writes to
-    files are left out first, then its middle; how much is said in their place.
+    """The rows of a command, with hidden characters written out. In a long one, text written to files is left out
+    first, then its middle, each replaced by a line that says how much.
     """
     lines = escape_invisible(command).expandtabs(4).strip("\n").split("\n")
     if len(command) <= MAX_CHARACTERS and len(rows := _rows(lines, wrap)) <= SHORT:

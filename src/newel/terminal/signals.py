@@ -1,4 +1,4 @@
-"""What the outside asks for: Ctrl+C, a polite kill, a terminal that was closed."""
+"""Signals that stop a conversation: Ctrl+C, SIGTERM, a closed terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerator[TaskGroup]:
     """Call ``handler`` in the event loop for each of ``STOP`` that arrives inside.
 
-    Gives a task group whose tasks end with the block. Of errors the first leaves, as itself. Raises ``NewelError`` if the
+    Yields a task group whose tasks end with the block. Raises the first error of the group itself, not an exception group. Raises ``NewelError`` if the
     system does not let this process handle signals.
     """
 
@@ -33,7 +33,7 @@ async def on_signals(handler: Callable[[signal.Signals], None]) -> AsyncGenerato
 
 
 def die_of(number: signal.Signals) -> None:
-    """End this process at once, in the way a shell knows."""
+    """End this process at once by the signal itself, so that the shell sees it."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

@@ -1,140 +1,94 @@
-"""The smallest REPL: ``You: `` and ``Agent: ``, and one bracketed line for each tool call.
+"""The minimal REPL: ``You: `` and ``Agent: ``, and one bracketed line for each tool call.
 
 Ctrl+C stops what runs, and ends the REPL when nothing does. Input may come from a pipe.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TextIO, assert_never
+from typing import Any, TextIO
 
-import anyio
-
-from newel.agent.errors import NewelError
-from newel.agent.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ErrorEvent,
-    Interrupted,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    QueueUpdate,
-    Retry,
-    StateUpdate,
-    TextDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnStart,
-)
+from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, in_the_folder
-from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
-from newel.terminal.renderers.tool_calls import ToolCallTracker
+from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
+from newel.terminal.renderers.base import Renderer, report_damage
+from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.repl.prompt_input import Prompt, prepare
-from newel.terminal.repl.shell_escape import ending, run_command
+from newel.terminal.repl.repl import Repl, error_of
+from newel.terminal.repl.shell_escape import exit_summary, run_command
 from newel.terminal.review.pending_notice import PendingNotice
-from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.ui.approval import Approver
-from newel.terminal.ui.line_reader import LineReader
-from newel.terminal.ui.prompt_line import TerminalAsk
+from newel.terminal.ui.plain_ui import PlainUI
 from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line
 from newel.text.json import to_json
 from newel.text.sanitize import SanitizedStream, sanitize
 
 NAMES = {"read": "read_file", "write": "write_file", "edit": "edit_file"}
-"""What this front end calls the tools."""
+"""Names of tools in this front end."""
 
 
-class SimpleRenderer:
+class SimpleRenderer(Renderer):
     """``Agent: …`` for text, ``[Tool: edit_file("src/main.py", ...)]`` for calls; a blank line between."""
 
-    animated = False
-
     def __init__(self, out: TextIO) -> None:
+        super().__init__()
         self.out = out
-        self._calls = ToolCallTracker()
         self._stream = SanitizedStream()
-        self._speaking = False
+        self._in_text = False
         self._in_tools = False
         self._open_call: str | None = None
 
-    def note(self, text: str, _code: str = "", /) -> None:
+    def handle(self, event: e.AgentEvent, /) -> None:
+        super().handle(event)
+        self.out.flush()
+
+    def note(self, text: str, code: str = "", /) -> None:  # noqa: ARG002 — the base's signature
         self._paragraph(sanitize(text))
-
-    def tick(self) -> None:
-        """Nothing moves here."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def close(self) -> None:
         self.out.flush()
 
-    def handle(self, event: AgentEvent) -> None:
-        if outcome := self._calls.see(event):
-            if outcome.milliseconds is None:  # it never ran, so that no start has told of it
-                self._begin_tool(outcome.call_id, outcome.name, outcome.args)
-            if outcome.call_id == self._open_call:
-                self._end_line()
-        match event:
-            case MessageUpdate():
-                if isinstance(event.assistant_message_event, TextDelta):
-                    self._text(self._stream.feed(event.assistant_message_event.delta))
-            case MessageEnd():
-                if isinstance(event.message, AssistantMessage):
-                    self._text(self._stream.finish())
-                    self._end_line()
-            case ToolExecutionStart():
-                self._begin_tool(event.tool_call_id, event.tool_name, event.args)
-            case Retry():
-                self._stream.finish()
-                self._paragraph(
-                    f"[The request failed: {as_clause(event.reason)}. Trying again; this starts over.]"
-                )
-            case ErrorEvent() if event.is_notice:
-                self.note(event.message)
-            case ErrorEvent():
-                self._paragraph(f"Error: {sanitize(event.message)}")
-            case AgentEnd():
-                self._end_line()
-                if event.reason not in {"done", "error"}:
-                    self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
-                self._in_tools = False
-            case (
-                AgentStart()
-                | TurnStart()
-                | MessageStart()
-                | ToolExecutionUpdate()
-                | ToolExecutionEnd()
-                | TurnEnd()
-                | QueueUpdate()
-                | StateUpdate()
-                | Interrupted()
-            ):
-                pass
-            case _:
-                assert_never(event)
-        self.out.flush()
+    def on_text(self, text: str) -> None:
+        self._text(self._stream.feed(text))
+
+    def on_answer(self, message: AssistantMessage) -> None:  # noqa: ARG002 — its text has come in pieces
+        self._text(self._stream.finish())
+        self._end_line()
+
+    def on_tool_start(self, event: e.ToolExecutionStart) -> None:
+        self._start_tool(event.tool_call_id, event.tool_name, event.args)
+
+    def on_call_end(self, outcome: CallOutcome) -> None:
+        if outcome.milliseconds is None:  # it never ran, so there was no start
+            self._start_tool(outcome.call_id, outcome.name, outcome.args)
+        if outcome.call_id == self._open_call:
+            self._end_line()
+
+    def on_retry(self, event: e.Retry) -> None:
+        self._stream.finish()
+        self._paragraph(f"[The request failed: {as_clause(event.reason)}. Trying again; this starts over.]")
+
+    def on_error(self, message: str) -> None:
+        self._paragraph(f"Error: {sanitize(message)}")
+
+    def on_run_end(self, event: e.AgentEnd) -> None:
+        self._end_line()
+        if event.reason not in {"done", "error"}:
+            self._paragraph(f"[{one_line(event.message) or 'Stopped.'}]")
+        self._in_tools = False
 
     def _text(self, text: str) -> None:
-        if not self._speaking:
+        if not self._in_text:
             text = text.lstrip()
             if not text:
                 return
             self._paragraph("Agent: ", end="")
-            self._speaking = True
+            self._in_text = True
         self.out.write(text)
 
-    def _begin_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
-        """Say what runs, on a line that its end completes."""
+    def _start_tool(self, call_id: str, name: str, args: dict[str, Any]) -> None:
+        """Write the call on a line that its end completes."""
         self._end_line()
         if not self._in_tools:
             self.out.write("\n")
@@ -143,9 +97,9 @@ class SimpleRenderer:
         self._open_call = call_id
 
     def _end_line(self) -> None:
-        if self._speaking or self._open_call is not None:
-            self.out.write("\n" if self._speaking else "]\n")
-        self._speaking, self._open_call = False, None
+        if self._in_text or self._open_call is not None:
+            self.out.write("\n" if self._in_text else "]\n")
+        self._in_text, self._open_call = False, None
 
     def _paragraph(self, text: str, end: str = "\n") -> None:
         self._end_line()
@@ -170,104 +124,62 @@ async def run_simple_repl(
     out: TextIO,
     *,
     approver: Approver | None = None,
-    called: Called = in_the_folder,
+    format_command: CommandFormatter = shell_command,
 ) -> int:
-    """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts.
-    Where that is a terminal, the questions of ``approver`` are put to the person at it. ``called`` is how commands are that
-    are named.
-
-    Returns 0, 1 if nobody reads any more, 128 + N if a signal N other than Ctrl+C ended it.
+    """Read lines from the file descriptor ``stdin`` until it ends or Ctrl+C comes between two prompts; returns the exit code
+    of ``Repl.run``. On a terminal, the user answers the questions of ``approver``. ``format_command`` writes commands for
+    the user.
     """
-    reminder = PendingNotice(agent, called)
-    repl = _SimpleRepl(agent, stdin, out, reminder)
+    notice = PendingNotice(agent, format_command)
+    ui = PlainUI(SimpleRenderer(out), stdin, out, prompt="You: ")
     if approver is not None and os.isatty(stdin):
-        approver.attend(TerminalAsk(repl.renderer, repl.lines, out))
-    audience = RendererSubscription(repl.renderer, repl.reading.cancel)
-    unsubscribe = agent.subscribe(audience.see)
+        approver.attend(ui.ask)
     try:
-        tell_damage(agent, repl.renderer)
-        async with on_signals(repl.stop):
-            with repl.reading:
-                await repl.run()
-            audience.check()
-            out.write("\n")
-            out.flush()
-    except OSError as error:  # the screen is gone; the errors of runs are told as events
-        forget_stdout(error)
-        return 1
+        return await SimpleRepl(agent, ui, out, notice).run(agent)
     finally:
-        unsubscribe()
-        reminder.close()
+        notice.close()
         if approver is not None:
             approver.attend(None)
-    return repl.code
 
 
-class _SimpleRepl:
-    def __init__(self, agent: CodingAgent, stdin: int, out: TextIO, reminder: PendingNotice) -> None:
-        self.agent = agent
-        self.out = out
-        self.reminder = reminder
-        self.renderer = SimpleRenderer(out)
-        self.reading = anyio.CancelScope()
-        self.code = 0
-        self.lines = LineReader(stdin)
-        self._echo = not os.isatty(stdin)
-        self._running: anyio.CancelScope | None = None
+class SimpleRepl(Repl[CodingAgent]):
+    """``/clear`` and ``!command`` are its only commands: all other text is a prompt."""
 
-    def stop(self, number: signal.Signals) -> None:
-        if self._running is not None:
-            self._running.cancel()
-        if number != signal.SIGINT:
-            self.code = exit_code(number)
-            self.reading.cancel()
-        elif self._running is None:
-            self.reading.cancel()
+    def __init__(self, agent: CodingAgent, ui: PlainUI, out: TextIO, notice: PendingNotice) -> None:
+        super().__init__(ui, COMMANDS, agent)
+        self._out = out
+        self._notice = notice
 
-    async def run(self) -> None:
-        self._write("You: ")
-        while (line := await self._read()) is not None:
-            if text := line.strip():
-                if self._echo:
-                    self._write(f"{sanitize(line)}\n")
-                with anyio.CancelScope() as self._running:
-                    await self._take(text)
-                self._running = None
-                if words := await self.reminder.words():
-                    self.renderer.note(words)
-                self._write("\n")
-            self._write("You: ")
+    def _greet(self) -> None:
+        report_damage(self._context, self.ui.renderer)
 
-    async def _read(self) -> str | None:
-        try:
-            return await self.lines.next()
-        except ValueError as error:
-            self.renderer.note(f"Error: {error}.")
-            return ""
-
-    async def _take(self, text: str) -> None:
-        agent = self.agent
-        try:
-            if text.startswith("!"):
-                completed = await run_command(agent.workspace, text[1:], self._write)
-                if completed.exit_code:
-                    self._write(f"[{ending(completed)}]\n")
-            elif text == "/clear":
-                agent.new_session()
-            else:
-                await self._prompt(text)
-        except NewelError as error:
-            self.renderer.note(f"Error: {error}")
-
-    async def _prompt(self, text: str) -> None:
-        prepared = await prepare(self.agent, Prompt(text))
+    async def _run_text(self, prompt: Prompt) -> None:
+        if prompt.typed.startswith("!"):
+            completed = await run_command(self._context.workspace, prompt.typed[1:], self._write)
+            if completed.exit_code:
+                self._write(f"[{exit_summary(completed)}]\n")
+            return
+        prepared = await prepare(self._context, prompt)
         for note in prepared.notes:
-            self.renderer.note(note)
-        with contextlib.suppress(
-            Exception
-        ):  # an error event has told it; what the screen raises is the audience's
-            await self.agent.prompt(prepared.text, prepared.attachments)
+            self.ui.renderer.note(note)
+        self._is_prompting = True
+        await error_of(self._context.prompt(prepared.text, prepared.attachments))
+
+    async def _after_job(self, stopped: bool) -> None:  # noqa: ARG002 — a stopped command just ends here
+        await super()._after_job(stopped=False)
+        if words := await self._notice.text():
+            self.ui.renderer.note(words)
+        self._write("\n")
 
     def _write(self, text: str) -> None:
-        self.out.write(text)
-        self.out.flush()
+        self._out.write(text)
+        self._out.flush()
+
+
+async def _clear(agent: CodingAgent, _: str) -> None:
+    agent.new_session()
+
+
+COMMANDS: CommandTable[CodingAgent] = CommandTable(
+    SlashCommand("clear", "", "start a new conversation", _clear)
+)

@@ -90,7 +90,7 @@ def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> 
     )
     done = newel("agent", "Make files", "--accept", "ls c")
     assert done.returncode == 0, done.stderr
-    assert "◆ Not yet: as the results show. Missing: b." in done.stdout
+    assert "◆ Not yet fulfilled: as the results show. Missing: b." in done.stdout
     assert "✗ failed" in done.stdout
     assert "No such file" in done.stdout
     assert "✓ passed" in done.stdout
@@ -280,7 +280,7 @@ def test_one_undo_takes_back_a_contract_that_was_resumed(with_agent: WithAgent, 
     done = newel("undo", "--yes")
     assert done.returncode == 0, done.stderr
     assert [path.name for path in newel.project.iterdir()] == ["mine"]
-    assert "Brought back in 3 files" in newel("undo", "--yes").stdout
+    assert "Redone in 3 files" in newel("undo", "--yes").stdout
     assert (newel.project / "one").read_text() == "one\nmore\n"
 
 

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_named_before_the_model_is_asked(with_m
     newel = with_model()
     done = newel("-o", "missing/answer.md", "how are you")
     assert done.returncode == 2
-    assert "missing/answer.md cannot be written" in done.stderr
+    assert "missing/answer.md is not writable" in done.stderr
     assert newel.requests == []
 
 
@@ -180,7 +180,7 @@ def test_several_prompts_are_quoted_or_follow_then(
         (["resume", "5c0cf6f9"], "`newel --continue`"),
         (["help", "reviw"], "`newel review`"),
         (["/undo"], "`newel undo`"),
-        (["/compact", "now"], "in a conversation"),
+        (["/compact", "now"], "of the conversation"),
     ],
 )
 def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(

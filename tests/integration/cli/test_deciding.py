@@ -104,7 +104,7 @@ def app(newel: Newel) -> str:
 
 def test_a_review_begins_with_what_waits_and_whose_it_is(newel: Newel, three: list[str]) -> None:
     told = newel("review").stdout
-    for part in (*three, "waiting · shout", "\n-two\n+TWO\n", "new file mode", "newel decide"):
+    for part in (*three, "pending · shout", "\n-two\n+TWO\n", "new file mode", "newel decide"):
         assert part in told, part
     assert told.index("+TWO") < told.index("cp_")
 
@@ -160,7 +160,7 @@ def test_files_and_all_stand_for_what_waits_in_them(
     assert proposals.states("new.txt") == ["rejected"]
     nothing = newel("keep", "--all", "--yes")
     assert nothing.returncode == 1
-    assert "Nothing waits" in nothing.stdout
+    assert "No pending changes" in nothing.stdout
 
 
 def test_nothing_is_decided_without_a_yes(newel: Newel, proposals: Proposals, three: list[str]) -> None:
@@ -322,7 +322,7 @@ def test_the_rest_of_a_file_is_decided_at_once_but_for_what_needs_its_own_answer
         terminal,
         ("1 of 3", "f\r"),
         ("2 of 3 · app.py · conflict", "k\r"),
-        ("Overwrite what stands there?", "\r"),
+        ("Overwrite the current lines?", "\r"),
         ("2 of 3 · app.py · conflict", "s\r"),
         ("3 of 3", "d\r"),
         ("Write this?", "\r"),
@@ -434,7 +434,7 @@ def test_hostile_text_is_inert_while_deciding(
 def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
     done = newel("-q", "--approve", "review", "go")
     assert done.returncode == 0
-    assert done.stderr == "newel: 2 files wait for your review: newel decide\n"
+    assert done.stderr == "newel: 2 files have pending changes. Review them with `newel decide`.\n"
     assert app(newel) == APP
     assert newel("-q", "--approve", "review", "thanks").stderr == ""
 
@@ -442,7 +442,7 @@ def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
 def test_a_run_that_leaves_nothing_behind_does_not_promise_a_review(newel: Newel) -> None:
     done = newel("--ephemeral", "--approve", "review", "go")
     assert "newel decide" not in done.stderr
-    assert "2 files is forgotten" in done.stderr
+    assert "2 files were discarded" in done.stderr
 
 
 def test_a_program_that_reads_events_gets_no_other_line(newel: Newel) -> None:
@@ -454,13 +454,13 @@ def test_a_run_that_nothing_is_recorded_of_says_so_once(newel: Newel) -> None:
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text("[review]\nrecord = false\n")
     done = newel("go", "thanks")
-    assert done.stderr.count("Recording is off") == 1
-    assert "Recording" not in done.stdout
+    assert done.stderr.count("Change recording is off") == 1
+    assert "recording" not in done.stdout
 
 
 def test_the_plainest_conversation_tells_what_waits(newel: Newel) -> None:
     done = newel("--approve", "review", stdin="go\nthanks\n", command="lsimons-agent")
-    assert done.stdout.count("2 files wait for your review: newel decide") == 1
+    assert done.stdout.count("2 files have pending changes. Review them with `newel decide`.") == 1
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
@@ -470,9 +470,9 @@ def test_a_conversation_decides_and_the_model_is_told(
     terminal = decide("--renderer", screen, "--approve", "review", columns=100)
     terminal.wait_for("Enter sends" if screen == "rich" else "newel ")
     terminal.send("go\r")
-    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.wait_for("2 files have pending changes. Review them with `/decide`.")
     terminal.send("/review\r")
-    terminal.wait_for("2 hunks to decide")
+    terminal.wait_for("2 pending hunks")
     terminal.send("/decide\r")
     answer(
         terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "k\r"), ("To be written:", "y\r")
@@ -496,7 +496,7 @@ def test_in_a_conversation_hunks_and_files_can_be_named(
     terminal = decide("--approve", "review", columns=100)
     terminal.wait_for("Enter sends")
     terminal.send("go\r")
-    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.wait_for("2 files have pending changes. Review them with `/decide`.")
     terminal.send("/keep app.py\r")
     terminal.wait_for("Keep and write these?")
     terminal.send("y\r")
@@ -505,9 +505,9 @@ def test_in_a_conversation_hunks_and_files_can_be_named(
     terminal.wait_for("Rejected 1 hunk in 1 file: a.txt.")
     for words, expected in (
         ("/keep", "Name a hunk or a file, or use --all"),
-        ("/reject --mine none", "--mine is not understood"),
-        ("/keep 'x", "A quote is not closed"),
-        ("/decide", "Nothing waits for your decision."),
+        ("/reject --mine none", "Unknown option --mine"),
+        ("/keep 'x", "Unclosed quote"),
+        ("/decide", "No pending changes."),
     ):
         terminal.send(f"{words}\r")
         terminal.wait_for(expected)
@@ -522,7 +522,7 @@ def test_a_conversation_that_is_stopped_while_deciding_goes_on_and_has_written_n
     terminal = decide("--approve", "review", columns=100)
     terminal.wait_for("Enter sends")
     terminal.send("go\r")
-    terminal.wait_for("2 files wait for your review: /decide")
+    terminal.wait_for("2 files have pending changes. Review them with `/decide`.")
     terminal.send("/decide\r")
     answer(terminal, ("1 of 2 · a.txt · go", "r\r"), ("2 of 2 · app.py · go", "\x1b"))
     terminal.wait_for("Nothing was written.")
@@ -544,12 +544,12 @@ def test_a_rollback_in_a_conversation_brings_files_back_as_they_were(
     terminal.wait_for(lambda: app(newel) == APP.replace("two", "TWO"))
     (newel.project / "app.py").write_text("all mine\n")
     terminal.send("/rollback\r")
-    terminal.wait_for("Go back to before which run")
+    terminal.wait_for("Roll back to before which run")
     terminal.wait_for("Number")
     terminal.send("1\r")
-    terminal.wait_for("Take this back?")
+    terminal.wait_for("Undo these changes?")
     terminal.send("y\r")
-    terminal.wait_for("Taken back in 2 files")
+    terminal.wait_for("Undone in 2 files")
     assert app(newel) == APP
     assert not (newel.project / "a.txt").exists()
     terminal.send("thanks\r")

@@ -108,13 +108,13 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
         case _:
             pass
     answer("Name (text, at least 2 characters):", "A", interrupting=True)
-    answer("A does not fit. It takes text, at least 2 characters.\nName", "Ada")
+    answer("A is not valid. Expected: text, at least 2 characters.\nName", "Ada")
     answer("Guests (a whole number, 1 to 10) [2]:", "11")
-    answer("11 does not fit. It takes a whole number, 1 to 10.\nGuests", "3")
+    answer("11 is not valid. Expected: a whole number, 1 to 10.\nGuests", "3")
     answer("Terrace (y or n) [no]:", "y")
     answer("    1  lunch\n    2  dinner\nMeal (one of these) [dinner]:", "1")
     answer("[flowers]:", "music, 3")
-    answer("Words (text; may be left out):", "")
+    answer("Words (text; optional):", "")
     terminal.wait_for("y sends it")
     review = terminal.screen.text.rpartition("This goes to asking:")[2]
     assert [line.split() for line in review.splitlines()[1:6]] == [
@@ -211,7 +211,7 @@ def test_an_address_is_shown_with_its_real_host_and_never_opened(
 
 def test_a_form_that_cannot_be_typed_is_declined_with_its_reason_shown(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("puzzle",))
-    terminal.wait_for("It cannot be answered here.")
+    terminal.wait_for("Newel cannot answer it.")
     terminal.answer("y\n")
     terminal.wait_for("y is none of these.")
     terminal.answer("\n")

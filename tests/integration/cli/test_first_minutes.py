@@ -63,4 +63,4 @@ def test_doctor_does_not_doubt_the_address_of_a_server_that_answered(with_model:
     busy = {"response": {"content": "x"}, "fault": {"kind": "status", "status": 529}}
     ran = with_model(scenario("", busy))("doctor")
     assert "is overloaded (529)" in ran.stdout
-    assert "Is the server running" not in ran.stdout
+    assert "Check that the server is running" not in ran.stdout

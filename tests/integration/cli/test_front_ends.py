@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.prompt_line import QUIET_S
 from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
@@ -44,7 +44,7 @@ class Terminal:
 
     def answer(self, text: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        time.sleep(QUIET + 0.4)
+        time.sleep(QUIET_S + 0.4)
         self.type(text)
 
     def wait_for(self, text: str) -> None:
@@ -143,7 +143,7 @@ def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
     terminal.type("how are you\n")
     terminal.wait_for("All is well")
     terminal.type("/clear\n")
-    terminal.wait_for("A new conversation.")
+    terminal.wait_for("New conversation.")
     terminal.type("once more: how are you\n/quit\n")
     assert terminal.end() == 0
     assert [len(request["messages"]) for request in newel.requests] == [2, 2]
@@ -179,7 +179,7 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
         ("/model mock-model-mini", "The next prompt goes to mock-model-mini."),
         ("once more: how are you", "once more"),
         ("/compact Keep the greeting.", "Summarised"),
-        ("/nonsense", "There is no command /nonsense. /help lists them."),
+        ("/nonsense", "Error: There is no command /nonsense. /help lists them."),
     ):
         terminal.type(f"{line}\n")
         terminal.wait_for(shown)

@@ -60,7 +60,7 @@ def test_a_test_of_a_host_tells_whose_model_would_work_there(
     try:
         configure(newel, f'port = {server.port}\nname = "phi3"')
         done = newel("hosts", "test", f"host:{project}")
-        assert "ok model        phi3, of the host" in done.stdout
+        assert "ok model        phi3, on the host" in done.stdout
         assert "forwarded /api/chat" in done.stdout
         done = newel("hosts", "test", f"host:{project}", "--model", "qwen3")
         assert done.returncode == 1

@@ -151,7 +151,7 @@ def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, proj
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     done = newel("hosts", "test", f"host:{project}")
     assert done.returncode == 0
-    for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "Nothing is wrong."):
+    for words in (f"{sshd.user}@127.0.0.1, port {sshd.port}", str(project), "No problems found."):
         assert words in done.stdout
     done = newel("hosts", "test", f"host:{project}", "--model", "phi3")
     assert done.returncode == 1
@@ -201,7 +201,7 @@ def test_what_an_agent_does_on_a_host_under_review_waits_there_to_be_kept_hunk_b
     assert lines.strip() == "2"
     assert folder.startswith(f"{sshd.home}/.newel/copies/")
     assert f"newel decide --host {place}" in done.stdout + done.stderr
-    assert f"to decide: newel decide --host {place}" in newel("review", "--host", place).stdout
+    assert f"(`newel decide --host {place}`):" in newel("review", "--host", place).stdout
     found = hunks(newel, place)
     assert found.keys() == {"app.py", "old.txt", 'moved "it".txt', "gone.txt", "run.sh", "b.bin"}
     two, eight = found["app.py"]

@@ -48,7 +48,7 @@ def test_a_model_that_is_missing_is_told_with_how_to_get_it(newel: Newel) -> Non
 
 @pytest.mark.parametrize(
     ("model", "words"),
-    [("llama3.2", "Nothing is wrong."), ("nope", "ollama pull"), ("", "Nothing is wrong.")],
+    [("llama3.2", "No problems found."), ("nope", "ollama pull"), ("", "No problems found.")],
 )
 def test_doctor_tells_the_api_the_models_and_what_to_do(newel: Newel, model: str, words: str) -> None:
     done = newel("doctor", LLM_DEFAULT_MODEL=model)
@@ -74,7 +74,7 @@ def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, oll
     ollama.close()
     done = newel("doctor")
     assert done.returncode == 1
-    assert "Is the server running" in done.stdout
+    assert "Check that the server is running" in done.stdout
 
 
 @pytest.mark.parametrize(

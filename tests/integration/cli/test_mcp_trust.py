@@ -44,7 +44,7 @@ def test_a_server_that_the_user_believes_reads_unasked(with_model: Make, approve
     served(newel, "It only reads.", trust_read_only=True)
     assert newel("go", "--approve", approve).returncode == 0
     assert "Not run" not in newel.requests[-1]["messages"][-1]["content"]
-    assert "run unasked" in newel("mcp", "list").stdout
+    assert "run without asking" in newel("mcp", "list").stdout
 
 
 def test_a_description_that_changed_reaches_no_model_before_the_user_has_seen_it(with_model: Make) -> None:

@@ -238,7 +238,7 @@ def test_doctor_finds_a_key_that_the_server_refuses_though_it_lists_its_models(w
     assert done.returncode == 1, done.stdout
     assert "!! answer" in done.stdout
     assert "rejected the API key (401)" in done.stdout
-    assert "Nothing is wrong" not in done.stdout
+    assert "No problems found" not in done.stdout
     assert "sk-test" not in done.stdout
     assert [each["max_tokens"] for each in newel.requests] == [1], "a test costs one token"
 
@@ -309,7 +309,7 @@ def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[
         (
             [bash("echo x > f"), {"content": "I could not."}],
             ["--approve", "ask"],
-            "1 tool call did not run, because nobody could be asked",
+            "1 tool call did not run, because nobody could approve",
         ),
     ],
 )

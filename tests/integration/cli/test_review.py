@@ -301,9 +301,9 @@ def test_a_conversation_takes_its_changes_back_and_the_model_is_told(screen: str
         terminal.send("/review\r")
         terminal.wait_for("+a")
         terminal.send("/undo\r")
-        terminal.wait_for("Take this back?")
+        terminal.wait_for("Undo these changes?")
         terminal.send("y\r")
-        terminal.wait_for("Taken back in 1 file: a.txt")
+        terminal.wait_for("Undone in 1 file: a.txt")
         assert not (newel.project / "a.txt").exists()
         terminal.send("thanks\r")
         terminal.wait_for("Oh.")
@@ -321,7 +321,7 @@ def test_a_person_who_says_no_keeps_the_files(with_model: Make) -> None:
     ran(newel, "go")
     terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
     try:
-        terminal.wait_for("Take this back?")
+        terminal.wait_for("Undo these changes?")
         terminal.send("n\r")
         assert terminal.end() == 1
     finally:
@@ -335,7 +335,7 @@ def test_ctrl_c_at_the_question_ends_the_command_at_once_and_changes_nothing(wit
     ran(newel, "go")
     terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
     try:
-        terminal.wait_for("Take this back?")
+        terminal.wait_for("Undo these changes?")
         os.kill(terminal.process.pid, signal.SIGINT)
         assert terminal.end() == 130
     finally:
@@ -438,7 +438,7 @@ def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Ne
     assert files(two_runs.project) == before
     ran(two_runs, *hint(done.stderr), "--yes")
     assert not (two_runs.project / "a.txt").exists()
-    assert "Brought back in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
+    assert "Redone in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
     assert files(two_runs.project) == before
 
 
@@ -463,7 +463,7 @@ def test_an_undo_never_passes_over_a_run_that_was_not_recorded(how: str, two_run
 
 def test_a_run_that_only_looks_is_none_that_an_undo_could_mean(two_runs: Newel) -> None:
     ran(two_runs, "look")
-    assert "Taken back in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
+    assert "Undone in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])

@@ -104,9 +104,9 @@ def test_what_was_undone_before_a_kill_is_told_afterwards(screen: str, newel: Ne
         terminal.send("make both\r")
         terminal.wait_for("Done.")
         terminal.send("/undo\r")
-        terminal.wait_for("Take this back?")
+        terminal.wait_for("Undo these changes?")
         terminal.send("y\r")
-        terminal.wait_for("Taken back in 2 files")
+        terminal.wait_for("Undone in 2 files")
         os.kill(terminal.process.pid, signal.SIGKILL)
         terminal.process.wait()
     finally:

@@ -91,7 +91,7 @@ class Obedient:
 
 
 class Path3:
-    words = "scripted"
+    description = "scripted"
     pull = None
     provider: Provider = Obedient()
 

@@ -76,7 +76,7 @@ def test_every_command_of_the_conversation_works_on_a_host(
         screen.type("/model", "Enter")
         screen.wait_for("phi3:latest  in use")
         screen.type("/undo", "Enter")
-        screen.wait_for("What commands change is not recorded here")
+        screen.wait_for("Changes made by commands are not recorded here")
         screen.type("/run gr", "Tab", "Enter")
         screen.wait_for(f"│ hello from {sshd.user}")
         screen.type("/shell", "Enter")
@@ -133,7 +133,7 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     terminal.send("hi again\r")
     terminal.wait_for("Download phi3 there now?")
     terminal.answer("y\r")
-    terminal.wait_for("phi3 is there now.")
+    terminal.wait_for("phi3 was downloaded.")
     terminal.wait_for("│ Hello. ")
 
 
@@ -219,6 +219,6 @@ def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaPro
         return piped(command(sshd, "--through", "run", *options), tmp_path, words)
 
     assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
-    assert "Going on with a conversation of 2 messages." in talk("Who am I?\n", "--continue")
+    assert "Resumed a conversation of 2 messages." in talk("Who am I?\n", "--continue")
     assert "My name is Ada." in program.prompts[-1]
     assert "42" not in program.prompts[-1]  # the user's own commands are the user's own

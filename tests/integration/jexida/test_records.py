@@ -80,9 +80,9 @@ def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_age
     assert "own.txt" not in shown
     assert "Change it" in newel(sshd, tmp_path, folder, "sessions")
     terminal.send("/undo\r")
-    terminal.wait_for("Take this back? [y/N]")
+    terminal.wait_for("Undo these changes? [y/N]")
     terminal.send("y\r")
-    terminal.wait_for("Taken back in 3 files")
+    terminal.wait_for("Undone in 3 files")
     assert contents(folder) == before | own
     terminal.wait_for("phi3 · up")
     newel(sshd, tmp_path, folder, "undo", "--yes")
@@ -102,10 +102,8 @@ def test_a_conversation_is_found_by_the_folder_that_was_meant_however_that_was_w
 
     host = {"NEWEL_SSH_CONFIG": str(sshd.config)}
     said_in(folder.name, "By its name\n")
-    assert "Going on with a conversation of 2 messages." in said_in(
-        f"~/{folder.name}", "Again\n", "--continue"
-    )
-    assert "Going on with a conversation of 4 messages." in said_in(str(link), "Again\n", "--continue")
+    assert "Resumed a conversation of 2 messages." in said_in(f"~/{folder.name}", "Again\n", "--continue")
+    assert "Resumed a conversation of 4 messages." in said_in(str(link), "Again\n", "--continue")
     assert "6 messages  By its name" in newel(sshd, tmp_path, folder, "sessions")
 
 
@@ -225,5 +223,5 @@ def test_without_a_folder_nothing_is_recorded_and_undo_says_so(
     terminal = begin(sshd, "--through", "run")
     terminal.wait_for("phi3 · up")
     terminal.send("/undo\r")
-    terminal.wait_for("What commands change is not recorded here")
+    terminal.wait_for("Changes made by commands are not recorded here")
     assert not (tmp_path / ".newel" / "review").exists()

@@ -141,11 +141,11 @@ def test_what_begins_with_a_slash_never_reaches_the_model(open_terminal: Open, t
     terminal = open_terminal()
     terminal.wait_for(READY)
     for typed, answer in (
-        ("/halp", "Error: there is no command /halp. Did you mean /help? /help lists them."),
-        ("/etc/passwd shows what?", "Error: there is no command /etc/passwd."),
-        ("/run gret", "Error: there is no routine gret. Did you mean /run greet"),
+        ("/halp", "Error: There is no command /halp. Did you mean /help? /help lists them."),
+        ("/etc/passwd shows what?", "Error: There is no command /etc/passwd."),
+        ("/run gret", "Error: There is no routine gret. Did you mean /run greet"),
         ("/cmd", "Error: /cmd needs a command"),
-        ("/", "Error: there is no command /."),
+        ("/", "Error: There is no command /."),
     ):
         terminal.send(typed + "\r")
         terminal.wait_for(answer)

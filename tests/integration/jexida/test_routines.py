@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from newel.agent.errors import UsageError
-from newel.terminal.jexida.completion import MetaCompleter
+from newel.terminal.jexida.commands import complete_routine
 from newel.terminal.jexida.routines import Routine, split
 from newel.terminal.jexida.system_prompt import system_prompt
+from newel.terminal.repl.completion import ReplCompleter
 from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace
 from tests.integration.jexida.program import Here
@@ -61,8 +63,8 @@ def test_any_value_can_be_typed_in_quotes(name: str, lines: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("web 20 more", "There is no variable for more."),
-        ("name=a name=b", "name is given twice."),
+        ("web 20 more", "No variable is left for more."),
+        ("name=a name=b", "Duplicate value for name."),
         ("'web", "No closing quotation in 'web."),
     ],
 )
@@ -79,7 +81,9 @@ def test_a_name_with_spaces_is_no_name_with_values() -> None:
 
 
 def test_what_can_follow_is_completed_while_it_is_typed() -> None:
-    completer = MetaCompleter({"run": "run a routine"}, ROUTINES, [])
+    completer = ReplCompleter(
+        lambda: {"run": "run a routine"}, arguments={"run": partial(complete_routine, ROUTINES)}
+    )
 
     def offers(typed: str) -> list[str]:
         return [each.text for each in completer.get_completions(Document(typed), CompleteEvent())]
@@ -125,7 +129,7 @@ def test_a_value_that_is_missing_is_asked_for_and_without_it_nothing_runs(open_t
     terminal.send("/run logs\r")
     terminal.wait_for("name of logs:")
     terminal.send("\r")
-    terminal.wait_for('Nothing was run: name has no value. One that is empty is written name="".')
+    terminal.wait_for('Nothing was run: name has no value. For an empty one, write name="".')
     terminal.wait_for(f"{MARK}\nme@here · phi3 · up")
     assert terminal.screen.text.count("REMOTE COMMAND") == 1
 
@@ -134,4 +138,4 @@ def test_with_pipes_a_missing_value_is_an_error_with_the_usage(run_program: Call
     said = run_program("/run logs\n/run logs web\n/run greet you\n").stdout
     assert "Error: Nothing was run: name has no value. Usage: /run logs NAME [LINES=100]" in said
     assert "[REMOTE COMMAND]\n$ printf '<%s>' -'100' 'web'\n<-100><web>" in said
-    assert "Error: There is no variable for you. Usage: /run greet" in said
+    assert "Error: No variable is left for you. Usage: /run greet" in said

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.prompt_line import QUIET_S
 from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
@@ -131,7 +131,7 @@ class Terminal:
 
     def answer(self, keys: str) -> None:
         """``send`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        until = time.monotonic() + QUIET + 0.4
+        until = time.monotonic() + QUIET_S + 0.4
         while (left := until - time.monotonic()) > 0:
             self._read(left)
         self.send(keys)

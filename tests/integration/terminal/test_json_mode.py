@@ -65,7 +65,7 @@ def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run)
     lines += ["\x00\x01", "[" * 5000]
     events = talk(run_program, *lines, {"type": "message", "content": "hello"})
     errors = [event["message"] for event in events if event["type"] == "error"]
-    assert [error.partition(": This is no request: ")[0] for error in errors] == [
+    assert [error.partition(": Invalid request: ")[0] for error in errors] == [
         f"Line {n}" for n in range(1, 9)
     ]
     assert said(events) == ["You said: hello"]
@@ -74,16 +74,16 @@ def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run)
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (r'{"type":"message","content":"\ud800"}', "half of a surrogate pair"),
-        (r'{"type":"message","content":"\udc00 and more"}', "half of a surrogate pair"),
-        (r'{"type":"message","content":"\ud800 and more"}', "half of a surrogate pair"),
+        (r'{"type":"message","content":"\ud800"}', "a lone surrogate"),
+        (r'{"type":"message","content":"\udc00 and more"}', "a lone surrogate"),
+        (r'{"type":"message","content":"\ud800 and more"}', "a lone surrogate"),
         ('{"type":"message","content":"cut', "it ends too early"),
         ('{"type":"message"', "it ends too early"),
-        ('{"type":"message","content":" \\n"}', "its content is empty"),
-        ('{"type":"steer","content":""}', "its content is empty"),
-        ('{"type":"follow_up","content":""}', "its content is empty"),
-        ('{"type":"set_model","model":" "}', "set_model needs the name of a model"),
-        ('{"type":"approve","toolCallId":"x","decision":"no"}', "No call 'x' waits"),
+        ('{"type":"message","content":" \\n"}', "content is empty"),
+        ('{"type":"steer","content":""}', "content is empty"),
+        ('{"type":"follow_up","content":""}', "content is empty"),
+        ('{"type":"set_model","model":" "}', "set_model needs a model name"),
+        ('{"type":"approve","toolCallId":"x","decision":"no"}', "No call 'x' is waiting"),
     ],
 )
 def test_the_error_says_which_line_and_what_is_wrong(run_program: Run, line: str, words: str) -> None:

@@ -22,7 +22,7 @@ def test_a_session_that_is_open_elsewhere_is_marked_and_its_refusal_says_what_to
     second.wait_for("Number (Enter: none):")
     second.send("1\r")
     second.wait_for(f"This session is open in another Newel (pid {first.process.pid}, since ")
-    second.wait_for("Close it there, then /resume it again.")
+    second.wait_for("Close it there, then /resume it.")
     assert ".jsonl" not in second.screen.text
     first.process.kill()
     first.process.wait()
@@ -36,7 +36,7 @@ def test_counts_agree_with_their_nouns_and_unknown_commands_stay_in_view(open_te
     terminal.send("/show 5\r")
     terminal.wait_for("There is 1 call in this conversation.")
     terminal.send("/nope\r")
-    terminal.wait_for(f"{MARK} /nope\n\nThere is no command /nope.")
+    terminal.wait_for(f"{MARK} /nope\n\nError: There is no command /nope.")
     terminal.send("/tools\r")
     terminal.wait_for("write ")
     columns = {

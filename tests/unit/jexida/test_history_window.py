@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ToolResultMessage, UserMessage
-from newel.terminal.jexida.history_window import window
+from newel.terminal.jexida.agent import window
 from tests.properties import examples
 
 LETTERS = {"u": UserMessage, "a": AssistantMessage, "t": ToolResultMessage}

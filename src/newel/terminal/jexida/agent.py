@@ -1,4 +1,4 @@
-"""The agent behind the panels: what it is told, what it may do, and what is kept of it."""
+"""The agent of ``jexida``: its prompts, its one tool, the window of its history, and its session."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from anyio import to_thread
 from newel.agent.agent import Agent, ProviderTransport
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, Message
+from newel.agent.messages import AppMessage, AssistantMessage, Message, ToolResultMessage, UserMessage
 from newel.agent.ports import Limits, Model, RunConfig
 from newel.agent.transform import Transformer
 from newel.session.manager import SessionManager
-from newel.terminal.jexida.history_window import window
 from newel.terminal.jexida.ports import CommandHost, ModelBackend
 from newel.terminal.jexida.reply_provider import AnswerOrShell
 from newel.terminal.jexida.routines import Routines
@@ -23,20 +22,20 @@ from newel.terminal.jexida.system_prompt import system_prompt
 from newel.workspace.port import Completed
 
 MAX_REQUESTS = 12
-"""Of one prompt: a model that proposes one command after the other comes to an end."""
+"""Requests for one prompt: an endless series of proposed commands comes to an end."""
 
 
 class JexidaAgent:
-    """One conversation about one host. ``turns`` is how many of its turns the model is shown; see ``window``.
+    """One conversation about one host. ``turns`` bounds the history that the model is shown; see ``window``.
 
-    ``models`` are those that can be chosen, as far as somebody has asked for them. ``commands_run`` counts the commands that ran
-    on the host, whoever wanted them; ``exit_code`` is that of the last.
+    ``model_names`` is the last list of models. ``commands_run`` counts the commands that ran on the host, the user's own
+    included; ``exit_code`` is the last one's.
     """
 
     def __init__(
         self,
         host: CommandHost,
-        path: ModelBackend,
+        backend: ModelBackend,
         *,
         model: str,
         user: str,
@@ -45,11 +44,11 @@ class JexidaAgent:
         session: SessionManager,
     ) -> None:
         self.host = host
-        self.path = path
+        self.backend = backend
         self.routines = routines
         self.session = session
         self.run_id = ""
-        self.models: list[str] = []
+        self.model_names: list[str] = []
         self.exit_code: int | None = None
         self.commands_run = 0
         self.confirmation = Confirmation(self._stop)
@@ -57,11 +56,11 @@ class JexidaAgent:
         self._turns = turns
         self._transform = Transformer()
         self.agent = Agent(
-            ProviderTransport(AnswerOrShell(path.provider)),
+            ProviderTransport(AnswerOrShell(backend.provider)),
             RunConfig(
                 model=Model(model, "ollama"),
-                transform=self._seen,
-                tools=[ShellTool(host, self.note)],
+                transform=self._transform_messages,
+                tools=[ShellTool(host, self.on_command_end)],
                 policy=self.confirmation,
                 limits=Limits(max_turns=MAX_REQUESTS),
             ),
@@ -74,33 +73,31 @@ class JexidaAgent:
 
     @property
     def model(self) -> str:
-        """The name of the model that answers."""
+        """The name of the current model."""
         return self.agent.state.model.id
 
     def set_model(self, name: str) -> None:
-        """Have another model answer, from the next prompt on."""
+        """Switch to another model, from the next prompt on."""
         self.agent.set_model(Model(name, self.agent.state.model.provider))
 
     async def list_models(self) -> list[str]:
         """Raises what ``ModelBackend.models`` does."""
-        self.models[:] = await self.path.models()
-        return self.models
+        self.model_names[:] = await self.backend.models()
+        return self.model_names
 
-    async def settle(self) -> None:
-        """Know which project this belongs to, before anything is said in it. Raises ``WorkspaceError``."""
+    async def assign_project(self) -> None:
+        """Before the first prompt, ask the host which project the session belongs to. Raises ``WorkspaceError``."""
         if not self.session.has_data():
             self.session.set_project(await self.host.project_name())
 
     async def prompt(self, text: str) -> AgentEnd:
-        """Say something to the model, see its commands through, and return how it ended. Raises what ``Agent.prompt`` does."""
+        """Prompt the model, run its approved commands, and return how the run ended. Raises what ``Agent.prompt`` does."""
         self.agent.set_system_prompt(system_prompt(self.host, self._user, self.routines))
-        await self._tell_news()
+        await self._append_undo_notices()
         return await self.agent.prompt(text)
 
-    async def _tell_news(self) -> None:
-        """Let the model know what was decided about its changes since it last heard of them. A host that is not there keeps nobody
-        from being answered.
-        """
+    async def _append_undo_notices(self) -> None:
+        """Inform the model of decisions about its changes since its last answer. Skipped if the host is unavailable."""
         from newel.review.undo_notices import may_have_changed, undo_notice
 
         messages = self.agent.state.messages
@@ -108,20 +105,21 @@ class JexidaAgent:
             return
         with suppress(NewelError):
             if project := await self.host.project():
-                told = await to_thread.run_sync(undo_notice, project.ledger, self.session.get_id(), messages)
-                if told:
-                    await self.agent.append_message(told)
+                notices = await to_thread.run_sync(
+                    undo_notice, project.ledger, self.session.get_id(), messages
+                )
+                if notices:
+                    await self.agent.append_message(notices)
 
-    async def go_on(self) -> AgentEnd:
-        """Ask the model again, after what kept it from answering has been mended."""
+    async def retry(self) -> AgentEnd:
+        """Ask the model again, after the cause of a failed answer was removed."""
         return await self.agent.answer([])
 
-    def note(self, done: Completed) -> None:
-        """A command has ended."""
+    def on_command_end(self, done: Completed) -> None:
         self.exit_code = done.exit_code
         self.commands_run += 1
 
-    def _seen(self, messages: Sequence[AppMessage]) -> list[Message]:
+    def _transform_messages(self, messages: Sequence[AppMessage]) -> list[Message]:
         return self._transform(window(messages, self._turns))
 
     async def _record(self, event: AgentEvent) -> None:
@@ -129,3 +127,30 @@ class JexidaAgent:
             if not self.session.is_started():
                 self.session.start_session({"model": self.model, "host": self.host.name})
             self.session.append_message(event.message)
+
+
+def window(messages: Sequence[AppMessage], turns: int) -> list[AppMessage]:
+    """The part of a conversation that the model is shown. A turn begins with a user message.
+
+    Up to ``turns`` turns, all messages. Of more, the last ``turns // 2`` (at least 1) user messages, as many of the last
+    responses, and all tool results of the turns that these belong to, in order.
+    """
+    numbers: list[int] = []
+    turn = 0
+    for message in messages:
+        turn += isinstance(message, UserMessage)
+        numbers.append(turn)
+    if turn <= turns:
+        return list(messages)
+    half = max(turns // 2, 1)
+    spoken = {
+        place
+        for kind in (UserMessage, AssistantMessage)
+        for place in [at for at, message in enumerate(messages) if isinstance(message, kind)][-half:]
+    }
+    kept = {numbers[place] for place in spoken}
+    return [
+        message
+        for at, message in enumerate(messages)
+        if at in spoken or (isinstance(message, ToolResultMessage) and numbers[at] in kept)
+    ]

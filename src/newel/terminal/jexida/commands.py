@@ -1,241 +1,241 @@
-"""What ``/name`` does: one row for each command. None of it is sent to the model."""
+"""The commands of ``jexida``. None of them is sent to the model."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from newel.agent.errors import UsageError
 from newel.providers.ollama.model_info import ModelMissing, full_name
+from newel.terminal.commands import CommandTable, SlashCommand, closest, did_you_mean
 from newel.terminal.jexida.agent import JexidaAgent
-from newel.terminal.jexida.renderer import PanelRenderer
+from newel.terminal.jexida.renderer import PanelRenderer, Tone
 from newel.terminal.jexida.routines import Routine, Routines, split
-from newel.terminal.jexida.status import StatusLine
 from newel.terminal.ui.terminal_ui import TerminalUI
-from newel.text.format import format_columns, one_line
+from newel.text.format import format_columns, format_duration, one_line
 
-ASKING = "asking for the models"
 NOT_RECORDED = (
-    "What commands change is not recorded here: that needs a folder to look at, [connection] directory in the settings "
-    "or --directory, and no [review] record = false."
+    "Changes made by commands are not recorded here. Recording needs a folder: set [connection] directory or use "
+    "--directory, and do not set [review] record = false."
 )
+LINK_TONES: dict[str, Tone] = {"up": "good", "connecting": "warn"}
+"""Tones of the states of a connection; others are bad."""
 
 
 class JexidaContext(NamedTuple):
     """What commands work with. ``title`` is the program's name and version."""
 
-    talk: JexidaAgent
-    desk: TerminalUI
+    agent: JexidaAgent
+    ui: TerminalUI
     renderer: PanelRenderer
     title: str
 
-    def status(self) -> StatusLine:
-        talk = self.talk
-        return StatusLine(talk.host, talk.model, talk.path, talk.exit_code)
+    def say(self, text: str) -> None:
+        self.renderer.note(text)
 
-    def header(self) -> None:
-        facts = [self.title, one_line(self.talk.host.name), one_line(self.talk.model), "/help"]
-        self.renderer.note(" · ".join(facts))
-        self.renderer.status(self.status())
+    def show_header(self) -> None:
+        facts = [self.title, one_line(self.agent.host.name), one_line(self.agent.model), "/help"]
+        self.say(" · ".join(facts))
+        self.show_status()
+
+    def show_status(self) -> None:
+        """The STATUS panel: where commands run, which model answers, and how the last command ended."""
+        agent, host = self.agent, self.agent.host
+        latency = "" if host.latency is None else f" · {format_duration(host.latency)}"
+        folder = f":{one_line(host.directory)}" if host.directory else ""
+        lines: list[tuple[str, Tone]] = [
+            (f"host   {one_line(host.name)}{folder}", "plain"),
+            (f"link   {one_line(host.state)}{latency}", LINK_TONES.get(host.state, "bad")),
+            (f"model  {one_line(agent.model)} · {one_line(agent.backend.description)}", "plain"),
+        ]
+        if (code := agent.exit_code) is not None:
+            lines.append((f"last   exit code {code}", "bad" if code else "good"))
+        self.renderer.show_status(lines)
 
     @contextmanager
-    def doing(self, words: str) -> Generator[None]:
-        """What goes on inside, in inert words, is told while it does."""
-        self.renderer.do(words)
+    def activity(self, text: str) -> Generator[None]:
+        """Show inert ``text`` as the current activity."""
+        self.renderer.set_activity(text)
         try:
             yield
         finally:
-            self.renderer.do("")
-
-
-class MetaCommand(NamedTuple):
-    name: str
-    arguments: str
-    help: str
-    run: Callable[[JexidaContext, str], Awaitable[None]]
+            self.renderer.set_activity("")
 
 
 async def leave(context: JexidaContext, _: str) -> None:
-    context.desk.leave()
+    context.ui.leave()
 
 
 async def show_help(context: JexidaContext, _: str) -> None:
-    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
-    rows += [
-        ("anything else", "goes to the model; no command of its runs without your yes"),
+    rows = [
+        ("anything else", "goes to the model; none of its commands runs without your approval"),
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
     ]
-    context.renderer.note(format_columns(rows, context.desk.columns()))
+    context.say(COMMANDS.help(rows, context.ui.columns()))
 
 
-async def shell(context: JexidaContext, _: str) -> None:
+async def open_shell(context: JexidaContext, _: str) -> None:
     from newel.terminal.jexida.pty_session import run_interactive
 
-    command = await context.talk.host.shell()
-    code = await run_interactive(command, context.desk)
-    context.renderer.note(f"The shell on {context.talk.host.name} ended with exit code {code}.")
+    command = await context.agent.host.shell()
+    code = await run_interactive(command, context.ui)
+    context.say(f"The shell on {context.agent.host.name} ended with exit code {code}.")
 
 
-async def run_remote(context: JexidaContext, command: str) -> None:
-    if command:
-        await _remote(context, command)
-    else:
-        context.renderer.note("Error: /cmd needs a command: /cmd df -h")
+async def run_command(context: JexidaContext, command: str) -> None:
+    """Run the user's own command, and show its output as it arrives."""
+    if not command:
+        raise UsageError("/cmd needs a command: /cmd df -h")
+    renderer, done = context.renderer, None
+
+    async def on_output(piece: str) -> None:
+        renderer.add_output(piece)
+
+    renderer.start_command(command)
+    try:
+        done = await context.agent.host.run(command, on_output=on_output)
+        context.agent.on_command_end(done)
+    finally:
+        renderer.end_command(done)
+    context.show_status()
 
 
 async def list_routines(context: JexidaContext, _: str) -> None:
-    routines = context.talk.routines
+    routines = context.agent.routines
     if not routines:
-        context.renderer.note("There are no routines. They stand in the configuration, under [routines].")
+        context.say("There are no routines. Define them in the configuration file, under [routines].")
         return
     rows = [
-        (
-            routine.usage,
-            " · ".join(part for part in map(one_line, (routine.description, routine.template.text)) if part),
-        )
-        for routine in routines.values()
+        (each.usage, " · ".join(filter(None, map(one_line, (each.description, each.template.text)))))
+        for each in routines.values()
     ]
-    context.renderer.note(format_columns(rows, context.desk.columns()))
+    context.say(format_columns(rows, context.ui.columns()))
 
 
 async def run_routine(context: JexidaContext, typed: str) -> None:
-    found = split(typed, context.talk.routines)
-    if found is None:
-        raise UsageError(_no_routine(typed, context.talk.routines))
-    routine, rest = found
+    routines = context.agent.routines
+    match = split(typed, routines)
+    if match is None:
+        raise _no_routine(typed, routines)
+    routine, rest = match
     values = routine.values(rest)
     for name in routine.missing(values):
-        values[name] = await _asked_for(context, routine, name)
+        values[name] = await _ask_value(context, routine, name)
     try:
         command = routine.template.fill(values)
     except ValueError as error:
         raise UsageError(f"Nothing was run: {error}.") from error
-    await _remote(context, command)
+    await run_command(context, command)
 
 
-def _no_routine(typed: str, routines: Routines) -> str:
+def complete_routine(routines: Routines, typed: str) -> Iterable[tuple[str, Mapping[str, str]]]:
+    """Names of routines, and behind a complete one the variables that have no value yet."""
+    yield typed, {name: each.description or each.template.text for name, each in routines.items()}
+    match = split(typed, routines)
+    if match and match[1]:
+        *before, last = match[1].split(" ")
+        yield (
+            last,
+            {
+                f"{name}=": "" if default is None else f"default: {default}"
+                for name, default in match[0].template.variables
+                if not any(word.startswith(f"{name}=") for word in before)
+            },
+        )
+
+
+def _no_routine(typed: str, routines: Routines) -> UsageError:
     if not typed:
-        return "/run needs the name of a routine; /routines lists them."
-    near = closest(typed, routines) or closest(typed.split(maxsplit=1)[0], routines)
-    return f"there is no routine {one_line(typed, 60)}.{_meant('/run ', near)} /routines lists them."
+        return UsageError("/run needs the name of a routine; /routines lists them.")
+    names = closest(typed, routines) or closest(typed.split(maxsplit=1)[0], routines)
+    hint = did_you_mean("/run ", names)
+    return UsageError(f"There is no routine {one_line(typed, 60)}.{hint} /routines lists them.")
 
 
-async def _asked_for(context: JexidaContext, routine: Routine, name: str) -> str:
-    """The value of a variable, from the person. Raises ``UsageError`` where there is none."""
-    ask = context.talk.confirmation.ask
+async def _ask_value(context: JexidaContext, routine: Routine, name: str) -> str:
+    """Ask the user for the value of a variable. Raises ``UsageError`` if there is none."""
+    ask = context.agent.confirmation.ask
     if ask is None:
         raise UsageError(f"Nothing was run: {name} has no value. Usage: {routine.usage}")
     value = await ask(f"{name} of {one_line(routine.name, 40)}: ")
     if not value:
-        raise UsageError(f'Nothing was run: {name} has no value. One that is empty is written {name}="".')
+        raise UsageError(f'Nothing was run: {name} has no value. For an empty one, write {name}="".')
     return value
 
 
 async def choose_model(context: JexidaContext, name: str) -> None:
-    talk = context.talk
+    agent = context.agent
     if not name:
-        with context.doing(ASKING):
-            names = await talk.list_models()
-        context.renderer.note(_models(names, talk.model, context.desk.columns()))
+        with context.activity("listing models"):
+            names = await agent.list_models()
+        context.say(_format_models(names, agent.model, context.ui.columns()))
         return
     try:
-        with context.doing(ASKING):
-            await talk.path.check(name)
+        with context.activity("checking the model"):
+            await agent.backend.check(name)
     except ModelMissing as missing:
-        if not await pull(context, name):
-            context.renderer.note(f"{missing}\n{one_line(talk.model)} stays in use.")
+        if not await pull_model(context, name):
+            context.say(f"{missing}\n{one_line(agent.model)} stays in use.")
             return
-    talk.set_model(name)
-    context.renderer.note(f"The next prompt goes to {one_line(name)}.")
-    context.renderer.status(context.status())
+    agent.set_model(name)
+    context.say(f"The next prompt goes to {one_line(name)}.")
+    context.show_status()
 
 
-def _models(names: Sequence[str], used: str, columns: int) -> str:
+def _format_models(names: Sequence[str], used: str, columns: int) -> str:
     rows = [(one_line(name), "in use" if name in {used, full_name(used)} else "") for name in names]
-    if not any(words for _, words in rows):
+    if not any(note for _, note in rows):
         rows.append((one_line(used), "in use, but not listed"))
     return format_columns(rows, columns)
 
 
-async def undo(context: JexidaContext, _: str) -> None:
-    with context.doing("looking at what was changed"):
-        project = await context.talk.host.project()
-        plan = await project.undo() if project else None
-    if project is None or plan is None:
-        context.renderer.note(NOT_RECORDED)
-    else:
-        from newel.terminal.review.commands import take_back_here
-
-        await take_back_here(context.desk, project, plan)
-
-
-async def clear(context: JexidaContext, _: str) -> None:
-    context.desk.clear()
-    context.renderer.begin_anew()
-    context.header()
-
-
-async def pull(context: JexidaContext, model: str) -> bool:
-    """Ask whether a model that the host lacks may be downloaded there, and do it; whether it is there now."""
-    ask, download = context.talk.confirmation.ask, context.talk.path.pull
-    if ask is None or download is None:
+async def pull_model(context: JexidaContext, model: str) -> bool:
+    """Ask whether to download a missing model to the host, and do it; False if it is still missing."""
+    ask, pull = context.agent.confirmation.ask, context.agent.backend.pull
+    if ask is None or pull is None:
         return False
     question = f"Download {one_line(model, 60)} there now? y yes · n no (Enter): "
     if (await ask(question, interrupting=True) or "").strip().lower() not in {"y", "yes"}:
         return False
 
-    async def tell(words: str) -> None:
-        context.renderer.do(f"{one_line(model, 40)}: {one_line(words, 60)}")
+    async def on_progress(text: str) -> None:
+        context.renderer.set_activity(f"{one_line(model, 40)}: {one_line(text, 60)}")
 
-    with context.doing(f"{one_line(model, 40)}: downloading"):
-        await download(model, tell)
-    context.renderer.note(f"{one_line(model, 60)} is there now.")
+    with context.activity(f"{one_line(model, 40)}: downloading"):
+        await pull(model, on_progress)
+    context.say(f"{one_line(model, 60)} was downloaded.")
     return True
 
 
-COMMANDS = (
-    MetaCommand("exit", "", "quit", leave),
-    MetaCommand("help", "", "show this", show_help),
-    MetaCommand("shell", "", "open an interactive shell on the host", shell),
-    MetaCommand("cmd", "COMMAND", "run a command on the host, at once", run_remote),
-    MetaCommand("routines", "", "list the routines", list_routines),
-    MetaCommand("run", "ROUTINE [VALUES]", "run a routine on the host, at once", run_routine),
-    MetaCommand("model", "[NAME]", "list the models, or have another one answer", choose_model),
-    MetaCommand("undo", "", "undo the changes of the last recorded prompt", undo),
-    MetaCommand("clear", "", "clear the screen", clear),
+async def undo(context: JexidaContext, _: str) -> None:
+    with context.activity("scanning for changes"):
+        project = await context.agent.host.project()
+        plan = await project.undo() if project else None
+    if project is None or plan is None:
+        context.say(NOT_RECORDED)
+    else:
+        from newel.terminal.review.commands import conversation_ui
+        from newel.terminal.review.run_format import roll_back
+
+        await roll_back(project, plan, conversation_ui(context.ui))
+
+
+async def clear(context: JexidaContext, _: str) -> None:
+    context.ui.clear()
+    context.renderer.reset()
+    context.show_header()
+
+
+COMMANDS: CommandTable[JexidaContext] = CommandTable(
+    SlashCommand("exit", "", "quit", leave, at_once=True),
+    SlashCommand("help", "", "list the commands", show_help),
+    SlashCommand("shell", "", "open an interactive shell on the host", open_shell),
+    SlashCommand("cmd", "COMMAND", "run a command on the host, without asking", run_command),
+    SlashCommand("routines", "", "list the routines", list_routines),
+    SlashCommand("run", "ROUTINE [VALUES]", "run a routine on the host, without asking", run_routine),
+    SlashCommand("model", "[NAME]", "list the models, or switch to another", choose_model),
+    SlashCommand("undo", "", "undo the changes of the last recorded prompt", undo),
+    SlashCommand("clear", "", "clear the screen", clear),
 )
-BY_NAME = {command.name: command for command in COMMANDS}
-
-
-def unknown(name: str) -> str:
-    """What to say of a command that is none."""
-    return f"Error: there is no command /{one_line(name, 60)}.{_meant('/', closest(name, BY_NAME))} /help lists them."
-
-
-def closest(name: str, names: Iterable[str]) -> list[str]:
-    """Names that may have been meant, the likeliest first."""
-    from difflib import get_close_matches
-
-    return get_close_matches(name[:60], list(names), 3, 0.5)
-
-
-def _meant(prefix: str, near: list[str]) -> str:
-    return f" Did you mean {' or '.join(prefix + one_line(each) for each in near)}?" if near else ""
-
-
-async def _remote(context: JexidaContext, command: str) -> None:
-    """Run the user's own command, and show what it prints as it comes."""
-    renderer, done = context.renderer, None
-
-    async def on_output(piece: str) -> None:
-        renderer.add(piece)
-
-    renderer.begin(command)
-    try:
-        done = await context.talk.host.run(command, on_output=on_output)
-        context.talk.note(done)
-    finally:
-        renderer.finish(done)
-    renderer.status(context.status())

@@ -1,4 +1,4 @@
-"""The text of an answer while the JSON around it is still being written."""
+"""Incremental JSON reply: extracts the text of an answer while its JSON is still being written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _THOUGHT = re.compile(r"(?s)<think(?:ing)?>.*?</think(?:ing)?>")
 _TAG = "<thinking>"
 _OBJECT = re.compile(r"(?:```[ \t]{0,8}\w{0,20}\s{0,20})?\{\s{0,20}\"(?:type|text|command|reason)\"")
 _BEGINNING = re.compile(r"(?:`{1,2}|```[ \t]{0,8}\w{0,20}\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,7}\"?)?)?")
-"""What may yet become the head of an object of the protocol; never longer than ``_HEAD``."""
+"""A prefix of an object of the protocol; never longer than ``_HEAD``."""
 _HEAD = 96
 _MARK = re.compile(r"[`{]")
 _KIND = re.compile(r"\"type\"\s*:\s*\"(\w*)\"")
@@ -19,20 +19,19 @@ _TEXT = re.compile(r"\"text\"\s*:\s*\"")
 _WHOLE = re.compile(
     r"(?:[^\"\\]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\[^u])*"
 )
-"""The characters of a JSON string that have been written to their ends."""
+"""The complete characters of an unfinished JSON string."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_PATIENCE = 4_000
-"""Characters of an object in which an answer's text must have begun to be shown as it comes."""
+_MAX_PREFIX = 4_000
+"""Characters of an object before its text; of one with more, nothing is streamed."""
 
 _Mode = Literal["start", "prose", "object", "text", "over"]
 
 
 class AnswerStream:
-    """Takes a reply in pieces, and gives of each what a reader may see by then; ``shown`` is all of it so far.
+    """Takes a reply in pieces and returns the text that can be shown; ``shown`` is all of it so far.
 
-    Words around an object of the protocol are seen as they come; of the object, the text of an answer. A command
-    is not seen before it is whole, and thinking not at all. What was shown is the beginning of what the whole reply
-    turns out to say, but where the model breaks the protocol in the middle of an answer.
+    Shows text around an object of the protocol, and the text of an answer. Commands are shown only when they are complete,
+    thinking never. ``shown`` is a prefix of the final text, unless the model breaks the protocol within an answer.
     """
 
     def __init__(self) -> None:
@@ -42,7 +41,7 @@ class AnswerStream:
         self._mode: _Mode = "start"
 
     def feed(self, piece: str) -> str:
-        """What can be shown now and was not before."""
+        """Return the new text that can be shown."""
         if self._mode == "over":
             return ""
         self._held += piece
@@ -69,7 +68,7 @@ class AnswerStream:
                 return ""
 
     def _start(self) -> str:
-        """Thinking is left out, if that is what stands first."""
+        """Skip thinking at the beginning."""
         self._held = self._held.lstrip()
         while thought := _THOUGHT.match(self._held):
             self._held = self._held[thought.end() :].lstrip()
@@ -88,7 +87,7 @@ class AnswerStream:
         return self._spoken(len(self._held), has_shown=has_shown)
 
     def _spoken(self, end: int, *, has_shown: bool) -> str:
-        """What is held up to there, but for the white space at its end, which waits for what follows."""
+        """Release the held text up to ``end``, except its trailing white space, which depends on what follows."""
         text, self._held = self._space + self._held[:end], self._held[end:]
         kept = text.rstrip()
         self._space = text[len(kept) :] if kept or has_shown else ""
@@ -97,14 +96,14 @@ class AnswerStream:
     def _object(self, *, has_shown: bool) -> str:
         kind = _KIND.search(self._held)
         if kind is None:
-            self._mode = "over" if len(self._held) > _PATIENCE else "object"
+            self._mode = "over" if len(self._held) > _MAX_PREFIX else "object"
         elif kind[1] not in {"answer", "shell"}:
             self._mode = "prose"
             return self._spoken(kind.end(), has_shown=has_shown)
-        elif kind[1] == "shell" or len(self._held) > _PATIENCE:
+        elif kind[1] == "shell" or len(self._held) > _MAX_PREFIX:
             self._mode = "over"
-        elif begun := _TEXT.search(self._held):
-            self._held, self._mode = self._held[begun.end() :], "text"
+        elif match := _TEXT.search(self._held):
+            self._held, self._mode = self._held[match.end() :], "text"
             return "\n\n" if has_shown else ""
         return ""
 
@@ -113,7 +112,7 @@ class AnswerStream:
         written = whole[0] if whole else ""
         try:
             text = str(json.loads(f'"{written}"', strict=False))
-        except ValueError:  # no string of JSON: the whole reply will tell what is meant
+        except ValueError:  # invalid JSON: only the complete reply can be interpreted
             self._mode = "over"
             return ""
         self._held = self._held[len(written) :]

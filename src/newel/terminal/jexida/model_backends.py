@@ -54,7 +54,7 @@ class HostModels:
         return await self._retrying.complete(request, on_delta)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         way, reason = self._ollama.way, self._ollama.reason
         if way is None:
             return "not asked yet"
@@ -68,7 +68,7 @@ class ApiModels:
 
     def __init__(self, client: ModelServer) -> None:
         self.provider = Retrying(client)
-        self.words = f"API of {client.name}"
+        self.description = f"API of {client.name}"
         self.models = client.models
 
     async def check(self, model: str) -> None:

@@ -1,4 +1,4 @@
-"""Panels in colour, drawn by rich."""
+"""Panels with frames and colours, drawn by rich."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.panel import Panel
 from rich.text import Text
 
-from newel.terminal.jexida.panel_style import Tone
+from newel.terminal.jexida.renderer import PanelStyle, Tone
 from newel.terminal.renderers.styles import MAX_WIDTH, Styles, wrapped
 
 BORDER: Final = "dim cyan"
@@ -23,14 +23,14 @@ STYLES: Final[dict[Tone, str]] = {
     "warn": "yellow",
 }
 LONG: Final = 1_000
-"""Characters of a line from which on it is cut anywhere: to look for the ends of words costs the square of its length."""
+"""Characters from which a line is broken anywhere: breaking between words takes quadratic time."""
 
 FRAME: Final = 4
 """Columns that a panel takes from its text."""
 
 
-class RichPanels:
-    """Dim borders, bright titles, text in the terminal's own colours."""
+class RichPanels(PanelStyle):
+    """Framed panels: dim borders, bright titles, text in the terminal's own colours."""
 
     def __init__(self, painter: Styles) -> None:
         self._painter = painter
@@ -44,7 +44,7 @@ class RichPanels:
         left, right = self._sides()
         done: list[str] = []
         for line in text.split("\n"):
-            for part in map(str.rstrip, _fitted(line.expandtabs(8), room)):
+            for part in map(str.rstrip, _wrap(line.expandtabs(8), room)):
                 painted = self._styled(part, room, tone) if STYLES[tone] else part
                 done.append(left + painted + " " * (room - cell_len(part)) + right)
         return done
@@ -89,8 +89,8 @@ class RichPanels:
         return self._painter.paint(panel, width).split("\n")
 
 
-def _fitted(line: str, width: int) -> list[str]:
-    """A line as lines of at most so many columns."""
+def _wrap(line: str, width: int) -> list[str]:
+    """Break a line into lines of at most ``width`` columns."""
     if len(line) <= LONG:
         return wrapped(line, width)
     parts: list[str] = []

@@ -1,4 +1,4 @@
-"""What the remote agent needs of its host and of its model."""
+"""The ports of ``jexida``: a host and a model backend."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ if TYPE_CHECKING:
 
 
 class CommandHost(Protocol):
-    """A host that is connected to when it is first needed, and again when the connection was lost."""
+    """A host that connects on first use, and again after the connection was lost."""
 
     @property
     def name(self) -> str:
-        """``user@host``, for people."""
+        """``user@host``, for display."""
         ...
 
     @property
     def directory(self) -> str:
-        """Where commands run; empty as long as no connection has told it."""
+        """The folder where commands run; empty until a connection has reported it."""
         ...
 
     @property
     def state(self) -> str:
-        """How the connection stands, in a word or two."""
+        """The state of the connection, in a word or two."""
         ...
 
     @property
     def latency(self) -> float | None:
-        """Milliseconds that the last request took to go there and back, None if there was none."""
+        """Round-trip time of the last request in milliseconds; None if there was none."""
         ...
 
     def watch(self, watcher: Callable[[], None], /) -> None:
-        """Be told when the state has changed."""
+        """Call ``watcher`` when the state has changed."""
         ...
 
     async def connect(self) -> None:
-        """Be connected. Raises ``WorkspaceError``, with words for what can be done."""
+        """Connect. Raises ``WorkspaceError``, whose message says what to do."""
         ...
 
     async def project_name(self) -> str:
-        """What the project is called by which conversations are found: the folder that is meant, however it was written, or
-        where none was, the host. Of a folder only the host can tell: raises ``WorkspaceError``.
+        """The name under which sessions are found: the resolved folder, or without one, the host. Only the host can
+        resolve a folder: raises ``WorkspaceError``.
         """
         ...
 
@@ -54,26 +54,26 @@ class CommandHost(Protocol):
         ...
 
     async def project(self) -> ProjectReview | None:
-        """The ledger of what the model's commands change there; None where that is not recorded. Raises ``WorkspaceError`` and
+        """The ledger of changes by the model's commands; None if they are not recorded. Raises ``WorkspaceError`` and
         ``LedgerError``.
         """
         ...
 
     async def shell(self) -> Sequence[str]:
-        """The command line that opens an interactive shell there on this terminal. Raises ``WorkspaceError``."""
+        """The local command line that opens an interactive shell on the host. Raises ``WorkspaceError``."""
         ...
 
 
-Tell = Callable[[str], Awaitable[None]]
-Pull = Callable[[str, Tell], Awaitable[None]]
+OnProgress = Callable[[str], Awaitable[None]]
+Pull = Callable[[str, OnProgress], Awaitable[None]]
 
 
 class ModelBackend(Protocol):
-    """A way to models."""
+    """A way to reach models."""
 
     @property
-    def words(self) -> str:
-        """Which way is in use, for people; before the first request, which one is meant."""
+    def description(self) -> str:
+        """How the model is reached, for display; before the first request, how it will be."""
         ...
 
     @property
@@ -81,17 +81,17 @@ class ModelBackend(Protocol):
 
     @property
     def pull(self) -> Pull | None:
-        """Has the host download a model, and tells what it does, in words; None where there is nothing to download to.
-        Raises ``ProviderError``.
+        """Downloads a model to the host and reports the progress as text; None if the backend cannot. Raises
+        ``ProviderError``.
         """
         ...
 
     async def models(self) -> list[str]:
-        """The names of the models that are there. Raises ``ProviderError`` and ``WorkspaceError``."""
+        """The names of the available models. Raises ``ProviderError`` and ``WorkspaceError``."""
         ...
 
     async def check(self, model: str, /) -> None:
-        """Raises ``ModelMissing`` for a model that would have to be downloaded, and what ``models`` does. A model of which nothing
-        can be known before it is asked passes.
+        """Raises ``ModelMissing`` for a model that must be downloaded first, and what ``models`` raises. A model that cannot
+        be checked passes.
         """
         ...

@@ -1,20 +1,18 @@
-"""A reply that is an answer or a command to run, read out of whatever words a model put around it.
+"""The reply protocol: an answer or a shell command, parsed leniently out of a model's text.
 
 The protocol asks for one JSON object and nothing else::
 
     {"type": "answer", "text": "…"}
     {"type": "shell", "command": "…", "reason": "…"}
 
-Small models fence it, talk around it, think before it and break its JSON. The first object that is one of
-the two and *stands for itself* counts; what follows it is not read, for a model that goes on makes up what
-others would say. All other words are an answer as they are.
+Small models fence it, add text around it, think before it and break its JSON. The first *unquoted* object of either kind
+counts. Text after it is ignored, because a model that continues makes up the other side. Any other text is an answer.
 
-An object stands for itself unless it is quoted: inside another object or braces, behind a quotation mark, within
-inline code, in a block quote, or in a fenced block that begins with something else. Behind an object that is broken,
-and behind a name of the protocol's that stands in no object, nothing counts, since it may be a part of what is broken.
-A command is only taken from an object that is complete: JSON, or JSON but for single quotes, bare names or a comma behind
-the last member. One that was cut off is shown as text, because what is missing may change what the command does. Of
-a broken answer the text is guessed. An object with the same member twice is no command.
+An object is quoted inside another object or braces, after a quotation mark, within inline code, in a block quote, or in a
+fenced block that begins with something else. After a broken object, and after a name of the protocol outside of an object,
+nothing counts: it may be part of what is broken. A command is taken only from a complete object: JSON, or JSON except for
+single quotes, bare names or a trailing comma. A truncated command is shown as text, because the missing part may change its
+effect. The text of a broken answer is guessed. An object with a duplicate member is no command.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from newel.agent.messages import Wire
-from newel.text.json import as_dict, decode_at, regex, repair, to_json, unique_members
+from newel.text.json import as_dict, regex, repair, to_json, unique_members
 
 
 class AnswerReply(Wire, frozen=True, tag_field="type", tag="answer"):
@@ -33,7 +31,7 @@ class AnswerReply(Wire, frozen=True, tag_field="type", tag="answer"):
 
 
 class ShellReply(Wire, frozen=True, tag_field="type", tag="shell"):
-    """A command to propose, never empty, and why, in the model's words."""
+    """A proposed command, never empty, and the model's reason."""
 
     command: str
     reason: str = ""
@@ -53,12 +51,12 @@ def _variant(kind: str, *members: str) -> dict[str, Any]:
 
 
 SCHEMA: dict[str, Any] = {"anyOf": [_variant("answer", "text"), _variant("shell", "command", "reason")]}
-"""The protocol as a JSON Schema, for servers that can hold a model to one."""
+"""The protocol as a JSON Schema, for servers that support constrained output."""
 
 TYPES = ("answer", "shell")
 
 MAX_OBJECTS = 64
-"""Beginnings of objects that are looked at: no honest reply has more."""
+"""Objects that are examined: no real reply has more."""
 
 _THOUGHT = r"(?s)\s*<(think(?:ing)?)>(?P<rest>.*?</\1>\s*)?"
 _UNOPENED = r"</think(?:ing)?>\s*(?=[`{])"
@@ -75,13 +73,13 @@ _QUOTED = r"[\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e]\s*\Z|^\s*>"
 
 
 def render(reply: Reply) -> str:
-    """The reply as the protocol has it; ``read`` gives it back."""
+    """Render a reply; ``read`` parses it back."""
     return to_json(reply).decode()
 
 
 def read(words: str) -> Reply:
-    """What a model's words mean. Never raises: what is no object of the protocol is an answer."""
-    if whole := _fitting(_exact(words.strip())):
+    """Parse a model's text. Never raises: text without an object of the protocol is an answer."""
+    if whole := _to_reply(_exact(words.strip())):
         return whole
     said = _after_thinking(words)
     if said is None:
@@ -96,29 +94,29 @@ def read(words: str) -> Reply:
 
 
 class _FoundObject(NamedTuple):
-    """An object that stands for itself; ``start`` is where it, or the fence around it, begins."""
+    """An unquoted object; ``start`` is where it, or the fence around it, begins."""
 
     start: int
     reply: Reply | None
 
 
 def _after_thinking(words: str) -> str | None:
-    """The words behind the reasoning that opens them; None if they are nothing but unfinished reasoning."""
+    """The text after its leading reasoning; None if it is all unfinished reasoning."""
     while thought := regex(_THOUGHT).match(words):
         if thought["rest"] is None:
             return None
         words = words[thought.end() :]
     if closed := regex(_UNOPENED).search(words):  # templates open the block in the prompt
-        begun = regex(_OBJECT).search(words, 0, closed.start())
-        return words if begun else words[closed.end() :]
+        match = regex(_OBJECT).search(words, 0, closed.start())
+        return words if match else words[closed.end() :]
     return words
 
 
 def _objects(text: str) -> Iterator[_FoundObject]:
-    """The objects that stand for themselves, in their order, up to one that is broken."""
+    """The unquoted objects in order, up to a broken one."""
     at, depth, looked = 0, 0, 0
     fence: re.Match[str] | None = None
-    content = 0  # where what the open fence holds begins, or goes on behind an object
+    content = 0  # start of the open fence's content, or of the rest after an object
     read_to = 0  # the end of the last object
     while looked < MAX_OBJECTS and (mark := regex(_MARK).search(text, at)):
         at = mark.end()
@@ -130,13 +128,13 @@ def _objects(text: str) -> Iterator[_FoundObject]:
             depth += 1
         else:
             looked += 1
-            value, end = decode_at(text, mark.start(), unique=True)
+            value, end = _decode(text, mark.start())
             inside = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
             free = not depth and (bool(inside) if fence else not _is_quoted(text, mark.start()))
             if regex(_LOOSE).search(text, read_to, mark.start()):
                 return
             if free:
-                reply = _fitting(value) if end else _guessed(text[mark.start() :])
+                reply = _to_reply(value) if end else _guess(text[mark.start() :])
                 yield _FoundObject(fence.start() if fence else mark.start(), reply)
                 if not end or as_dict(value).get("type") in TYPES:
                     return
@@ -151,13 +149,31 @@ def _is_quoted(text: str, at: int) -> bool:
     return bool(line.count("`") % 2 or line.count('"') % 2 or regex(_QUOTED).search(line))
 
 
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(members)
+    if len(fields) < len(members):
+        raise ValueError("duplicate member")
+    return fields
+
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
+
+
+def _decode(text: str, at: int) -> tuple[object, int]:
+    """The JSON value that begins at ``at`` and where it ends; 0 if it is none."""
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, 0
+
+
 def _exact(text: str) -> object:
-    value, end = decode_at(text, 0, unique=True)
+    value, end = _decode(text, 0)
     return value if end == len(text) else None
 
 
-def _fitting(value: object) -> Reply | None:
-    """The reply that a JSON value is, None if it is none."""
+def _to_reply(value: object) -> Reply | None:
+    """The reply that a JSON value represents; None if it is none."""
     fields = as_dict(value)
     match fields.get("type"), fields.get("text"), fields.get("command"), fields.get("reason"):
         case "answer", str(text), _, _:
@@ -169,20 +185,20 @@ def _fitting(value: object) -> Reply | None:
 
 
 def _can_run(command: str) -> bool:
-    """Whether a command can be handed to a shell: no NUL, no half of a surrogate pair."""
+    """Whether a shell can take a command: no NUL, no lone surrogate."""
     return "\0" not in command and not any("\ud800" <= letter <= "\udfff" for letter in command)
 
 
-def _guessed(text: str) -> Reply | None:
-    """The reply that the object at the beginning of ``text``, which is no JSON, was meant to be."""
-    if shell := _fitting(_sloppy(text)):
+def _guess(text: str) -> Reply | None:
+    """Guess the reply in the invalid JSON object at the beginning of ``text``."""
+    if shell := _to_reply(_parse_loose(text)):
         return shell
     closed = regex(_LAST_BRACE).match(text)
-    guess = _fitting(repair(closed[0] if closed else text))
+    guess = _to_reply(repair(closed[0] if closed else text))
     return guess if isinstance(guess, AnswerReply) else None
 
 
-def _sloppy(text: str) -> dict[str, str]:
+def _parse_loose(text: str) -> dict[str, str]:
     """The strings of the complete object at the beginning of ``text``, whose quotation marks and commas need not be JSON's;
     nothing if it is cut off or anything else is wrong with it.
     """
@@ -190,7 +206,7 @@ def _sloppy(text: str) -> dict[str, str]:
     at = 1
     try:
         while member := regex(_MEMBER).match(text, at):
-            members.append((_unquoted(member["name"]), _unquoted(member["value"])))
+            members.append((_unquote(member["name"]), _unquote(member["value"])))
             at = member.end()
             if member["end"] != ",":
                 return unique_members(members)
@@ -199,7 +215,7 @@ def _sloppy(text: str) -> dict[str, str]:
     return {}
 
 
-def _unquoted(written: str) -> str:
+def _unquote(written: str) -> str:
     """A string without its quotation marks; raises ``ValueError`` for an escape that JSON does not have."""
     if written.startswith('"'):
         return str(json.loads(written, strict=False))

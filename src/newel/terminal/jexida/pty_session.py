@@ -20,7 +20,7 @@ RESET: Final = (
 """Colours, the other screen, the cursor, wrapping, keys, mouse, focus, pasting, characters: as a terminal begins."""
 
 
-async def run_interactive(command: Sequence[str], desk: TerminalUI) -> int:
+async def run_interactive(command: Sequence[str], ui: TerminalUI) -> int:
     """Give the terminal to a program until it ends, however that is; returns its exit code, 128 + N if signal N ended it.
     Cancelled, it is killed. Raises ``UsageError`` where there is no terminal.
     """
@@ -30,7 +30,7 @@ async def run_interactive(command: Sequence[str], desk: TerminalUI) -> int:
     if not (os.isatty(fd) and sys.stdout.isatty()):
         raise UsageError("/shell needs a terminal. Use /cmd COMMAND here.")
     own = {"TERM": os.environ.get("TERM", "dumb")}
-    async with desk.away():
+    async with ui.suspend():
         before = termios.tcgetattr(fd)
         try:
             process = await anyio.open_process(

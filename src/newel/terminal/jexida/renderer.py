@@ -1,327 +1,310 @@
-"""What happens, as panels: the prompt, the answer, the plan, what a command prints, how things stand."""
+"""The screens of ``jexida``: events as panels, drawn line by line so that one can grow while its content arrives."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
-from newel.agent.events import (
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    ErrorEvent,
-    Interrupted,
-    MessageEnd,
-    MessageStart,
-    MessageUpdate,
-    QueueUpdate,
-    Retry,
-    StateUpdate,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolExecutionUpdate,
-    TurnEnd,
-    TurnStart,
-)
-from newel.agent.messages import (
-    INTERRUPTED,
-    AppMessage,
-    AssistantMessage,
-    ToolCall,
-    ToolResultMessage,
-    UserMessage,
-)
-from newel.terminal.jexida.panel_style import PanelStyle, Tone
+from newel.agent import events as e
+from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.terminal.jexida.shell_tool import errors_apart
-from newel.terminal.jexida.status import StatusLine
-from newel.terminal.jexida.streaming_panel import StreamingAnswer, StreamingOutput
+from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import Screen
-from newel.text.format import (
-    ENDINGS,
-    PROMPT,
-    describe_retry,
-    format_duration,
-    format_elapsed,
-    one_line,
-    spinner,
-)
-from newel.text.sanitize import escape_invisible, escape_line, sanitize
+from newel.text.format import ENDINGS, PROMPT, describe_retry, format_duration, one_line
+from newel.text.sanitize import SanitizedStream, escape_invisible, escape_line, sanitize
 from newel.workspace.port import Completed
 
+Tone = Literal["plain", "strong", "dim", "good", "bad", "warn"]
+"""``good``, ``bad`` and ``warn`` colour an outcome that the words state too."""
 
-class PanelRenderer:
-    """Draws on ``screen``. Nothing that is printed is taken back; below it, what still grows and a line of state are live
-    where the screen is ``animated``. ``host`` is its name for people.
+LIVE_CHARACTERS: Final = 4_000
+"""Characters of an unfinished part that are drawn."""
+LONGEST_LINE: Final = 10_000
+"""Characters of an unfinished line of output that are kept back."""
+
+
+class PanelStyle:
+    """Plain panels, for pipes and simple terminals: titles in brackets, text unframed.
+
+    Methods return the lines to print. All text is inert; ``width`` is the screen's, in columns.
     """
+
+    def top(self, title: str, width: int) -> list[str]:  # noqa: ARG002 — for panels with a frame
+        return [f"[{title}]"]
+
+    def lines(self, text: str, width: int, tone: Tone = "plain") -> list[str]:  # noqa: ARG002 — as above
+        """Text inside a panel, with its own line breaks."""
+        return text.split("\n")
+
+    def prose(self, markdown: str, width: int) -> list[str]:  # noqa: ARG002 — as above
+        """Markdown inside a panel."""
+        return markdown.strip("\n").split("\n")
+
+    def bottom(self, note: str, width: int, tone: Tone = "dim") -> list[str]:  # noqa: ARG002 — as above
+        """The end of a panel, with a note on its content."""
+        return [f"[{note}]"] if note else []
+
+    def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:  # noqa: ARG002 — as above
+        """Text outside of panels."""
+        return text.split("\n")
+
+
+class PanelRenderer(LiveRenderer):
+    """Draws panels in a ``style``; unfinished parts are live where the screen is ``animated``. ``host`` returns its name."""
 
     def __init__(
         self,
         screen: Screen,
-        dress: PanelStyle,
+        style: PanelStyle,
         *,
         host: Callable[[], str],
         animated: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(screen, clock=clock)
         self.animated = animated
-        self._screen = screen
-        self._dress = dress
+        self._style = style
         self._host = host
-        self._clock = clock
-        self._above: list[str] = []
-        self._printed = False
-        self._answer: StreamingAnswer | None = None
-        self._output: StreamingOutput | None = None
-        self._running = ""
-        self._doing = ""
-        self._since = 0.0
-        self._frame = 0
-
-    # -- the screen ---------------------------------------------------------------------------------
-
-    def handle(self, event: AgentEvent) -> None:
-        self._take(event)
-        if self._above or not isinstance(event, MessageUpdate | ToolExecutionUpdate):
-            self._draw()
+        self._has_printed = False
+        self._answer: MarkdownStream | None = None
+        self._answer_text = ""
+        self._output: _StreamedOutput | None = None
+        self._running_call = ""
 
     def note(self, text: str, code: str = "", /) -> None:
-        tone: Tone = "bad" if text.startswith("Error") else "plain"
-        self._say(escape_invisible(text) if code == "diff" else text, tone)
+        self._say(
+            escape_invisible(text) if code == "diff" else text, "bad" if text.startswith("Error") else "plain"
+        )
         self._draw()
 
     def echo(self, text: str) -> None:
         self._say(f"{PROMPT} {text}", "strong")
         self._draw()
 
-    def status(self, status: StatusLine) -> None:
-        self._panel("STATUS", status.lines())
+    def show_status(self, lines: Sequence[tuple[str, Tone]]) -> None:
+        self._panel("STATUS", lines)
         self._draw()
 
-    def begin_anew(self) -> None:
-        """The screen is empty."""
-        self._printed = False
-
-    def tick(self) -> None:
-        self._frame += 1
-        if self._doing:
-            self._draw()
-
-    def paused(self) -> AbstractContextManager[None]:
-        return self._screen.paused()
+    def reset(self) -> None:
+        self._has_printed = False
 
     def close(self) -> None:
         self._end_answer()
-        self._doing = ""
+        super().close()
+
+    # -- the user's own command ---------------------------------------------------------------------
+
+    def start_command(self, command: str) -> None:
+        self._start_output("REMOTE COMMAND", command)
         self._draw()
 
-    def do(self, what: str) -> None:
-        """What goes on from now on, in inert words; nothing does if there are none."""
-        if what != self._doing:
-            self._doing, self._since = what, self._clock()
-
-    # -- a person's own command ---------------------------------------------------------------------
-
-    def begin(self, command: str) -> None:
-        """A REMOTE COMMAND runs from now on; ``add`` and ``finish`` are about it."""
-        self._begin("REMOTE COMMAND", command)
-        self._draw()
-
-    def add(self, piece: str) -> None:
-        """Something that it printed."""
+    def add_output(self, piece: str) -> None:
         self._grow_output(piece)
         self._draw()
 
-    def finish(self, done: Completed | None) -> None:
-        """It ended, or with None: was not seen to its end."""
+    def end_command(self, done: Completed | None) -> None:
+        """The command has ended; None if its end was not seen."""
         if done is None:
-            self._finish("did not run to its end", "warn")
+            self._end_output("did not run to its end", "warn")
         else:
-            self._ended(done.exit_code, done.duration, errors_apart(done))
-        self.do("")
+            self._end_output_with(done.exit_code, done.duration, errors_apart(done))
+        self.set_activity("")
         self._draw()
 
     # -- events -------------------------------------------------------------------------------------
 
-    def _take(self, event: AgentEvent) -> None:
-        match event:
-            case MessageStart():
-                if isinstance(event.message, AssistantMessage):
-                    self.do(f"waiting for {one_line(event.message.model, 40) or 'the model'}")
-            case MessageUpdate():
-                self._grow(event.assistant_message_event)
-            case MessageEnd():
-                self._complete(event.message)
-            case ToolExecutionStart():
-                self._running = event.tool_call_id
-                self._begin("COMMAND OUTPUT", "")
-            case ToolExecutionUpdate():
-                self._grow_output(event.delta)
-            case ToolExecutionEnd():
-                self._end_call(event)
-            case Retry():
-                self._end_answer()
-                self._say(describe_retry(event, void=self._answer is not None), "dim")
-                self.do("waiting to try again")
-            case ErrorEvent() if event.is_notice:
-                self._say(event.message, "dim")
-            case ErrorEvent():
-                self._end_answer()
-                self._say(f"Error: {event.message}", "bad")
-            case AgentEnd():
-                self._end_answer()
-                self.do("")
-                if event.reason not in {"done", "stopped", "error"}:
-                    self._say(event.message or ENDINGS.get(event.reason, ""), "warn")
-            case AgentStart() | TurnStart() | TurnEnd() | QueueUpdate() | StateUpdate() | Interrupted():
-                pass
-            case _:
-                assert_never(event)
+    def on_prompt(self, message: UserMessage) -> None:
+        self._panel("PROMPT", [(sanitize(message.text).strip(), "plain")])
 
-    def _grow(self, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> None:
-        match delta:
-            case TextDelta():
-                if self._answer is None:
-                    self._answer = StreamingAnswer(self._dress)
-                    self._open("AGENT RESPONSE")
-                self.do("writing")
-                self._above += self._answer.feed(delta.delta, self._width())
-            case ThinkingDelta():
-                self.do("thinking")
-            case ToolCallDelta():
-                pass
-            case _:
-                assert_never(delta)
+    def on_text(self, text: str) -> None:
+        if self._answer is None:
+            self._answer, self._answer_text = MarkdownStream(), ""
+            self._open("AGENT RESPONSE")
+        self.set_activity("writing")
+        self._answer_text += text
+        self._print_blocks(self._answer, self._answer.feed(text))
 
-    def _complete(self, message: AppMessage) -> None:
-        match message:
-            case UserMessage():
-                self._panel("PROMPT", [(sanitize(message.text).strip(), "plain")])
-            case AssistantMessage():
-                self._complete_answer(message)
-                for call in message.tool_calls:
-                    self._plan(call)
-            case ToolResultMessage() if message.tool_call_id == self._running:
-                self._running = ""
-            case ToolResultMessage():
-                self._say(message.output, "warn")
-            case _:
-                pass
+    def on_thinking(self, text: str) -> None:  # noqa: ARG002 — only that it thinks is shown
+        self.set_activity("thinking")
 
-    def _complete_answer(self, message: AssistantMessage) -> None:
-        shown = self._answer.said if self._answer else ""
-        if self._answer and not message.text.startswith(shown):
-            self._end_answer("unfinished")  # the whole reply means something else than it seemed to
-        rest = message.text.removeprefix(shown)
+    def on_answer(self, message: AssistantMessage) -> None:
+        if self._answer and not message.text.startswith(self._answer_text):
+            self._end_answer("unfinished")  # the complete reply means something else than it seemed to
+        rest = message.text.removeprefix(self._answer_text if self._answer else "")
         if rest and (self._answer or rest.strip()):
-            self._grow(TextDelta(rest))
+            self.on_text(rest)
         self._end_answer("" if message.stop_reason != "length" else "cut off at the model's limit")
         if not message.content and message.stop_reason == "stop":
-            self._say("The model said nothing. Ask again, or ask in other words.", "warn")
+            self._say("The model returned an empty answer. Try again, or rephrase the prompt.", "warn")
+        for call in message.tool_calls:
+            self._show_plan(call)
 
-    def _plan(self, call: ToolCall) -> None:
+    def on_tool_start(self, event: e.ToolExecutionStart) -> None:
+        self._running_call = event.tool_call_id
+        self._start_output("COMMAND OUTPUT", "")
+
+    def on_tool_output(self, event: e.ToolExecutionUpdate) -> None:
+        self._grow_output(event.delta)
+
+    def on_tool_end(self, event: e.ToolExecutionEnd) -> None:
+        code = event.details.get("exitCode")
+        if isinstance(code, int):
+            self._end_output_with(code, event.duration, str(event.details.get("errors", "")))
+        else:
+            self._end_output("did not run to its end", "warn")
+            if not event.result.startswith(INTERRUPTED):  # the user who stopped it knows
+                self._say(f"Error: {event.result}", "bad")
+
+    def on_tool_result(self, message: ToolResultMessage) -> None:
+        if message.tool_call_id != self._running_call:
+            self._say(message.output, "warn")
+        self._running_call = ""
+
+    def on_retry(self, event: e.Retry) -> None:
+        is_void = self._answer is not None
+        self._end_answer()
+        self._say(describe_retry(event, void=is_void), "dim")
+        self.set_activity("waiting to try again")
+
+    def on_notice(self, message: str) -> None:
+        self._say(message, "dim")
+
+    def on_error(self, message: str) -> None:
+        self._end_answer()
+        self._say(f"Error: {message}", "bad")
+
+    def on_run_end(self, event: e.AgentEnd) -> None:
+        self._end_answer()
+        self.set_activity("")
+        if event.reason not in {"done", "stopped", "error"}:
+            self._say(event.message or ENDINGS.get(event.reason, ""), "warn")
+
+    # -- panels -------------------------------------------------------------------------------------
+
+    def _show_plan(self, call: ToolCall) -> None:
         command, reason = (str(call.arguments.get(name, "")) for name in ("command", "reason"))
-        lines: list[tuple[str, Tone]] = [(_prompted(escape_invisible(command)), "strong")]
+        lines: list[tuple[str, Tone]] = [(_command_line(command), "strong")]
         if reason.strip():
             lines.append(("\n" + escape_invisible(reason).strip(), "plain"))
         self._panel("PLAN", lines, f"on {escape_line(self._host())}")
 
-    def _end_call(self, event: ToolExecutionEnd) -> None:
-        code = event.details.get("exitCode")
-        if isinstance(code, int):
-            self._ended(code, event.duration, str(event.details.get("errors", "")))
-        else:
-            self._finish("did not run to its end", "warn")
-            if not event.result.startswith(INTERRUPTED):  # who stopped it knows
-                self._say(f"Error: {event.result}", "bad")
+    def _print_blocks(self, answer: MarkdownStream, blocks: list[str]) -> None:
+        for block in blocks:
+            if answer.is_printed:
+                self._above += self._style.lines("", self._width())
+            self._above += self._style.prose(block, self._width())
+            answer.is_printed = True
 
-    # -- what a command prints ----------------------------------------------------------------------
+    def _end_answer(self, note: str = "") -> None:
+        if self._answer is not None:
+            self._print_blocks(self._answer, self._answer.finish())
+            self._above += self._style.bottom(note, self._width())
+            self._answer = None
 
-    def _begin(self, title: str, command: str) -> None:
+    def _start_output(self, title: str, command: str) -> None:
         self._open(title)
-        self._output = StreamingOutput()
+        self._output = _StreamedOutput()
         if command:
-            self._above += self._dress.lines(_prompted(escape_invisible(command)), self._width(), "strong")
-        self.do(f"running on {one_line(self._host(), 60)}")
+            self._above += self._style.lines(_command_line(command), self._width(), "strong")
+        self.set_activity(f"running on {one_line(self._host(), 60)}")
 
     def _grow_output(self, piece: str) -> None:
         if self._output is not None and (text := self._output.feed(piece)) is not None:
-            self._above += self._dress.lines(text, self._width())
+            self._above += self._style.lines(text, self._width())
 
-    def _ended(self, code: int, milliseconds: int, errors: str) -> None:
-        self._finish(f"exit code {code} · {format_duration(milliseconds)}", "bad" if code else "good", errors)
+    def _end_output_with(self, code: int, milliseconds: int, errors: str) -> None:
+        self._end_output(
+            f"exit code {code} · {format_duration(milliseconds)}", "bad" if code else "good", errors
+        )
 
-    def _finish(self, note: str, tone: Tone, errors: str = "") -> None:
+    def _end_output(self, note: str, tone: Tone, errors: str = "") -> None:
         output, self._output = self._output, None
         if output is None:
             return
         width = self._width()
         if rest := output.finish():
-            self._above += self._dress.lines(rest, width)
+            self._above += self._style.lines(rest, width)
         if errors and not output.ends_with(errors):
-            self._above += self._dress.lines("stderr:", width, "dim")
-            self._above += self._dress.lines(sanitize(errors), width, "bad")
+            self._above += self._style.lines("stderr:", width, "dim")
+            self._above += self._style.lines(sanitize(errors), width, "bad")
         elif not output.has_printed:
-            self._above += self._dress.lines("(no output)", width, "dim")
-        self._above += self._dress.bottom(note, width, tone)
+            self._above += self._style.lines("(no output)", width, "dim")
+        self._above += self._style.bottom(note, width, tone)
 
-    # -- lines --------------------------------------------------------------------------------------
+    def _separate(self) -> None:
+        if self._has_printed:
+            self._above.append("")
+        self._has_printed = True
 
     def _open(self, title: str) -> None:
-        if self._printed:
-            self._above.append("")
-        self._printed = True
-        self._above += self._dress.top(title, self._width())
+        self._separate()
+        self._above += self._style.top(title, self._width())
 
-    def _panel(self, title: str, lines: list[tuple[str, Tone]], note: str = "") -> None:
+    def _panel(self, title: str, lines: Sequence[tuple[str, Tone]], note: str = "") -> None:
         self._open(title)
         for text, tone in lines:
-            self._above += self._dress.lines(text, self._width(), tone)
-        self._above += self._dress.bottom(note, self._width())
+            self._above += self._style.lines(text, self._width(), tone)
+        self._above += self._style.bottom(note, self._width())
 
     def _say(self, text: str, tone: Tone) -> None:
-        """Words between panels, or in the one that a command's output stands in."""
-        words, width = sanitize(text).rstrip("\n"), self._width()
+        """Print text between panels, or inside the one of a running command."""
+        text = sanitize(text).rstrip("\n")
         if self._output is not None:
-            self._above += self._dress.lines(words, width, tone)
-            return
-        if self._printed:
-            self._above.append("")
-        self._printed = True
-        self._above += self._dress.bare(words, width, tone)
-
-    def _end_answer(self, note: str = "") -> None:
-        if self._answer is not None:
-            self._above += [*self._answer.finish(self._width()), *self._dress.bottom(note, self._width())]
-            self._answer = None
+            self._above += self._style.lines(text, self._width(), tone)
+        else:
+            self._separate()
+            self._above += self._style.bare(text, self._width(), tone)
 
     def _width(self) -> int:
-        return self._screen.size()[0]
-
-    def _draw(self) -> None:
-        above = "".join(f"{line}\n" for line in self._above)
-        self._above.clear()
-        self._screen.draw(above, self._live() if self._doing and self.animated else [])
+        return self.screen.size()[0]
 
     def _live(self) -> list[str]:
-        """What still grows, and what goes on."""
-        columns, rows = self._screen.size()
+        columns, rows = self.screen.size()
         lines: list[str] = []
         if self._answer is not None:
-            lines = self._answer.growing(columns - 1)
-        elif self._output is not None and (text := self._output.growing()):
-            lines = self._dress.lines(text, columns - 1)
-        elapsed = format_elapsed(self._clock() - self._since)
-        words = f"{spinner(self._frame)} {self._doing}{elapsed} · Esc stops"
-        room = max(rows // 2 - 2, 1)
-        inside = self._answer is not None or self._output is not None
-        spaced = lines[-room:] if inside else [""]
-        return [*spaced, *self._dress.bare(words[: columns - 1], columns, "dim")[:1]]
+            if (text := self._answer.preview(LIVE_CHARACTERS)).strip():
+                lines = self._style.prose(text, columns - 1)
+        elif self._output is not None and (text := self._output.unfinished_line()):
+            lines = self._style.lines(text, columns - 1)
+        is_inside = self._answer is not None or self._output is not None
+        state = "".join(self._state())[: columns - 1]
+        lines = lines[-max(rows // 2 - 2, 1) :] if is_inside else [""]
+        return [*lines, *self._style.bare(state, columns, "dim")[:1]]
 
 
-def _prompted(command: str) -> str:
-    return "$ " + command.replace("\n", "\n  ")
+class _StreamedOutput:
+    """The output of a command, in whole lines."""
+
+    def __init__(self) -> None:
+        self.has_printed = False
+        self._stream = SanitizedStream()
+        self._rest = ""
+        self._last = ""
+
+    def feed(self, piece: str) -> str | None:
+        """The lines completed by this piece, without the last line's end; None if there are none."""
+        text = self._rest + self._stream.feed(piece)
+        self.has_printed = self.has_printed or bool(text.strip())
+        whole, end, self._rest = text.rpartition("\n")
+        if not end and len(self._rest) > LONGEST_LINE:
+            whole, end, self._rest = self._rest, "\n", ""
+        self._last = (self._last + whole + end)[-LIVE_CHARACTERS:]
+        return whole if end else None
+
+    def finish(self) -> str:
+        rest, self._rest = self._rest + self._stream.finish(), ""
+        self._last += rest
+        return rest.rstrip("\n")
+
+    def ends_with(self, text: str) -> bool:
+        """Whether the output ends with the text; False for one longer than what is remembered."""
+        return len(text) < LIVE_CHARACTERS and self._last.rstrip().endswith(sanitize(text).rstrip())
+
+    def unfinished_line(self) -> str:
+        """The end of the unfinished line."""
+        return self._rest[-LIVE_CHARACTERS // 8 :]
+
+
+def _command_line(command: str) -> str:
+    return "$ " + escape_invisible(command).replace("\n", "\n  ")

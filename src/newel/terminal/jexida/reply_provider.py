@@ -1,4 +1,4 @@
-"""Between the heart's messages and the protocol in which a reply is an answer or a command to run."""
+"""Provider adapter: converts messages to and from the protocol of answers and shell commands."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from newel.text.format import describe_call
 class AnswerOrShell:
     """A ``Provider`` whose model has no tools of its own: it writes JSON, and a command becomes a call of ``TOOL``.
 
-    What the model is shown of the conversation is in that protocol too; results are the user's messages, which every
-    model knows. Of an answer the deltas carry the text, of a command nothing.
+    Its history is rendered in the same protocol; results become user messages, which every model understands. Deltas carry
+    the text of an answer, and nothing of a command.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -49,9 +49,9 @@ class AnswerOrShell:
                 case ToolCallDelta():  # no tools were offered
                     pass
 
-        written = [_written(message) for message in request.messages]
-        asked = msgspec.structs.replace(request, messages=written, tools=[])
-        answer = await self.provider.complete(asked, pass_on)
+        messages = [_render_message(message) for message in request.messages]
+        rendered = msgspec.structs.replace(request, messages=messages, tools=[])
+        answer = await self.provider.complete(rendered, pass_on)
         content = _content(answer, stream.shown)
         said = "".join(part.text for part in content if isinstance(part, TextContent))
         if said.startswith(stream.shown) and said != stream.shown:
@@ -73,8 +73,8 @@ def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCal
             return [TextContent(shown), call] if shown else [call]
 
 
-def _written(message: Message) -> Message:
-    """A message as the protocol has it; other tools than its own were another agent's, earlier in the conversation."""
+def _render_message(message: Message) -> Message:
+    """Render a message in the protocol. Calls of other tools were made by another agent, earlier in the session."""
     match message:
         case ToolResultMessage():
             return UserMessage(content=message.output, id=message.id, timestamp=message.timestamp)

@@ -1,4 +1,4 @@
-"""Commands with names, from the user's own settings, and what is typed to run one."""
+"""Routines: named commands from the settings, and the parsing of their arguments."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ class Routine(NamedTuple):
         return one_line(" ".join(["/run", self.name, *variables]))
 
     def values(self, typed: str) -> dict[str, str]:
-        """The values by name that were typed behind the routine's: ``name=value`` for a declared one, any other word for the
-        first variable that has none. Words and quotes are as in a shell. Raises ``UsageError``.
+        """Parse values: ``name=value`` for a declared name, any other word for the first variable without a value. Words and
+        quotes are as in a shell. Raises ``UsageError``.
         """
         try:
             words = shlex.split(typed)
         except ValueError as error:
             raise UsageError(f"{error} in {one_line(typed, 60)}. Usage: {self.usage}") from error
         names = [variable.name for variable in self.template.variables]
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         others: list[str] = []
         for word in words:
             name, is_named, value = word.partition("=")
             if not is_named or name not in names:
                 others.append(word)
-            elif name in given:
-                raise UsageError(f"{name} is given twice. Usage: {self.usage}")
+            elif name in values:
+                raise UsageError(f"Duplicate value for {name}. Usage: {self.usage}")
             else:
-                given[name] = value
-        free = [name for name in names if name not in given]
+                values[name] = value
+        free = [name for name in names if name not in values]
         if len(others) > len(free):
             raise UsageError(
-                f"There is no variable for {one_line(others[len(free)], 60)}. Usage: {self.usage}"
+                f"No variable is left for {one_line(others[len(free)], 60)}. Usage: {self.usage}"
             )
-        return given | dict(zip(free, others, strict=False))
+        return values | dict(zip(free, others, strict=False))
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
-        """The names for which a value has to be given yet."""
+        """The names that still need a value."""
         return [name for name, default in self.template.variables if default is None and name not in values]
 
 
 Routines = Mapping[str, Routine]
-"""By their names, which may have spaces."""
+"""By name; names may contain spaces."""
 
 
 def split(typed: str, routines: Routines) -> tuple[Routine, str] | None:
-    """The routine whose name begins what was typed, the longest such name, and what stands behind it; None if there is none."""
+    """Split into the routine with the longest matching name and its arguments; None if no name matches."""
     for name in sorted(routines, key=len, reverse=True):
         rest = typed.removeprefix(name)
         if typed.startswith(name) and not rest[:1].strip():

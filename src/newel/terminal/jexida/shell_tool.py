@@ -1,4 +1,4 @@
-"""A command that the model proposes: shown, confirmed or changed by the person, run on the host."""
+"""The one tool of ``jexida``: a proposed command, which the user confirms or edits, run on the host."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from newel.terminal.ui.line_reader import without_paste
 from newel.workspace.port import Completed
 
 TOOL: Final = "bash"
-"""The name under which a command stands in the conversation, the same as everywhere."""
+"""The tool's name in sessions, the same as elsewhere."""
 
 MAX_RESULT: Final = 16_000
-"""Characters of a command's output that the model is given: its head and its tail."""
+"""Characters of a command's output for the model: its head and its tail."""
 
 ERROR_LINES: Final = 10
-"""Lines of error output that are shown once more by themselves, where they could be overlooked."""
+"""Lines of error output that are repeated where they could be overlooked."""
 
 QUESTION: Final = "Run it? y yes · n no (Enter) · e edit it · or say what to do instead: "
 EDIT: Final = "Edit, then Enter runs it (empty: do not run): "
@@ -35,7 +35,7 @@ NOBODY_TO_ASK: Final = (
 
 
 class Proposal:
-    """``command`` is what will run: what the model wrote, until the person changes it."""
+    """``command`` is the model's, until the user edits it."""
 
     def __init__(self, command: str, reason: str) -> None:
         self.command = command
@@ -91,7 +91,7 @@ class ShellTool:
 
 
 def result_text(command: str, done: Completed) -> str:
-    """What the model is told of a command that ran."""
+    """The result of a command for the model."""
     output = f"{done.stdout}\n{done.stderr}"
     if len(output) > MAX_RESULT:
         left_out = len(output) - MAX_RESULT
@@ -101,14 +101,14 @@ def result_text(command: str, done: Completed) -> str:
 
 
 def errors_apart(done: Completed) -> str:
-    """The last lines of a failed command's error output, where they stand among other output; for screens."""
+    """The last lines of a failed command's error output, if other output surrounds them; for display."""
     if not done.exit_code or not done.stdout.strip():
         return ""
     return "\n".join(done.stderr.strip()[-MAX_RESULT:].split("\n")[-ERROR_LINES:])
 
 
 class ConfirmCommand(Protocol):
-    """Puts a question, with a line to begin with; None if there is nobody to answer. ``interrupting`` is as in ``AskLine``."""
+    """Asks a question, with ``given`` as the initial line; returns None if nobody can answer. See ``AskLine``."""
 
     def __call__(
         self, question: str, given: str = "", /, *, interrupting: bool = False
@@ -116,8 +116,8 @@ class ConfirmCommand(Protocol):
 
 
 class Confirmation:
-    """The ``Policy``: no command runs without the person's yes. After a plain no ``stop`` is called, so that the model does not
-    go on. ``ask`` is None where nobody can answer: then nothing runs.
+    """The ``Policy``: no command runs unless the user agrees. After a plain no, ``stop`` ends the run. ``ask`` is None if
+    nobody can answer: then no command runs.
     """
 
     def __init__(self, stop: Callable[[], object]) -> None:

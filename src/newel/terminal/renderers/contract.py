@@ -1,14 +1,14 @@
-"""A contract at work without a page: what the agent says and does, the verdicts between, and the signals that end it."""
+"""An unattended agent in a terminal: its events, the verdicts on its contract, and the signals that end it."""
 
 from __future__ import annotations
 
 import signal
 from contextlib import aclosing
-from typing import BinaryIO, Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 
-from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, MessageUpdate, TextDelta
+from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.contracts.headless import HeadlessRun
 from newel.jobs.engine import Job
@@ -21,73 +21,59 @@ from newel.runs.run_events import (
     Evaluation,
     Notice,
     RunEvent,
-    encode,
 )
-from newel.terminal.renderers.base import forget_stdout
+from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.text.format import as_clause, format_duration, one_line
 
 DONE, FAILED = 0, 1
 SHORT_ID = 8
-"""Characters of a run's id that people are shown."""
+"""Characters of a run's ID that are shown."""
 
 
-class ContractDisplay(Protocol):
-    """Shows the events of a run."""
-
-    def handle(self, event: RunEvent, /) -> None:
-        """Show one event. Raises ``OSError`` if nobody reads any more."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class ContractScreen:
-    """Shows the events of a run, as they happen or as a journal has them: there a message comes at once."""
+class ContractRenderer(ConsoleRenderer):
+    """Draws the events of a run, live or from its journal, where a message comes without its pieces."""
 
     def __init__(self, out: TextIO) -> None:
-        self._renderer = ConsoleRenderer(out)
-        self._seen: str | None = None
-        """The message that has been shown in pieces."""
-
-    def close(self) -> None:
-        self._renderer.close()
+        super().__init__(out)
+        self._streamed_id = ""
+        """The message whose pieces were shown."""
 
     def handle(self, event: RunEvent, /) -> None:
         match event:
             case Evaluation():
-                words = "The contract is fulfilled" if event.satisfied else "Not yet"
+                verdict = "The contract is fulfilled" if event.satisfied else "Not yet fulfilled"
                 missing = f" Missing: {as_clause(event.missing)}." if event.missing else ""
-                self._renderer.note(f"◆ {words}: {as_clause(event.why)}.{missing}")
+                self.note(f"◆ {verdict}: {as_clause(event.why)}.{missing}")
             case AcceptanceStart():
-                self._renderer.note(f"◆ Acceptance: {one_line(event.command)}")
+                self.note(f"◆ Acceptance: {one_line(event.command)}")
             case AcceptanceEnd():
                 mark = "✓ passed" if event.passed else "✗ failed"
                 tail = [] if event.passed else last_lines(event.output)
-                self._renderer.note("\n    ".join([f"  {mark} · {format_duration(event.duration)}", *tail]))
+                self.note("\n    ".join([f"  {mark} · {format_duration(event.duration)}", *tail]))
             case Notice():
-                self._renderer.note(event.message)
+                self.note(event.message)
             case ContractState():
-                self._renderer.note(_state(event))
-            case ErrorEvent() if event.is_notice:
-                self._renderer.handle(event)
-            case ErrorEvent():
-                pass  # the state that follows says it
-            case AgentEnd():
-                self._renderer.handle(msgspec.structs.replace(event, reason="done"))
-            case MessageUpdate():
-                self._seen = event.message_id
-                self._renderer.handle(event)
-            case MessageEnd(message=AssistantMessage() as message):
-                if message.id != self._seen and message.text:
-                    self._renderer.handle(
-                        MessageUpdate(message_id=message.id, assistant_message_event=TextDelta(message.text))
-                    )
-                self._renderer.handle(event)
+                self.note(_state(event))
+            case e.MessageUpdate():
+                self._streamed_id = event.message_id
+                super().handle(event)
             case _:
-                self._renderer.handle(event)
+                super().handle(event)
+
+    def on_answer(self, message: AssistantMessage) -> None:
+        if message.id != self._streamed_id:
+            self.on_text(message.text)
+        super().on_answer(message)
+
+    def on_error(self, message: str) -> None:
+        """The contract's state, which follows, says it."""
+
+    def on_run_end(self, event: e.AgentEnd) -> None:
+        super().on_run_end(msgspec.structs.replace(event, reason="done"))
 
 
 def _state(event: ContractState) -> str:
@@ -102,28 +88,14 @@ def _state(event: ContractState) -> str:
             return ""
 
 
-class JsonLines:
-    """Writes each event as a line of JSON, as the journal has it."""
+class _WatchedRun:
+    """A run, its display, and the signals that it received."""
 
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-
-    def handle(self, event: RunEvent, /) -> None:
-        self._out.write(encode(event) + b"\n")
-        self._out.flush()
-
-    def close(self) -> None:
-        pass
-
-
-class _Watched:
-    """A run, its screen, which may be gone before it, and how often somebody wanted it to end."""
-
-    def __init__(self, solo: HeadlessRun, screen: ContractDisplay) -> None:
+    def __init__(self, solo: HeadlessRun, screen: ContractRenderer | JsonRenderer) -> None:
         self.solo = solo
         self.screen = screen
-        self.unseen = False
-        """Whether nobody reads any more."""
+        self.is_unseen = False
+        """The display failed."""
         self.state: ContractState | None = None
         self.signals: list[signal.Signals] = []
 
@@ -131,35 +103,35 @@ class _Watched:
         self.state = await self.solo.run()
 
     def show(self, event: RunEvent) -> None:
-        if self.unseen:
+        if self.is_unseen:
             return
         try:
             self.screen.handle(event)
         except OSError as error:
-            self.unseen = True
-            forget_stdout(error)
+            self.is_unseen = True
+            discard_stdout(error)
             self.solo.stop(now=True)
 
 
-async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDisplay) -> int:
-    """Carry a run out and show what happens from now on. The first Ctrl+C ends it before its next request; a second
-    one, any other signal and a reader that goes away end it at once, a third where it stands.
+async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractRenderer | JsonRenderer) -> int:
+    """Run a contract and show its events. The first Ctrl+C stops the run before its next request; a second one, any other
+    signal and a reader that has gone stop it at once; the third signal kills the process.
 
     Returns 0 if the contract was completed, 128 + N if signal N came before, else 1.
     """
-    watched = _Watched(solo, screen)
+    watched = _WatchedRun(solo, screen)
 
     def stop(number: signal.Signals) -> None:
         watched.signals.append(number)
         now = len(watched.signals) > 1 or number != signal.SIGINT
         if len(watched.signals) > 2:
             die_of(number)
-        if not solo.stop(now=now):  # it has not begun
+        if not solo.stop(now=now):  # it has not started
             group.cancel_scope.cancel()
 
     about = f"Agent {job.id[:SHORT_ID]} in {solo.params.folder} · log: {solo.params.log}"
     watched.show(Notice(level="info", message=about))
-    if watched.unseen:
+    if watched.is_unseen:
         return FAILED
     async with on_signals(stop) as group:
         group.start_soon(watched.run)
@@ -167,7 +139,7 @@ async def watch(solo: HeadlessRun, feed: EventHub, job: Job, screen: ContractDis
             async for item in items:
                 if not isinstance(item.event, LiveSnapshot):
                     watched.show(item.event)
-    if not watched.unseen:
+    if not watched.is_unseen:
         screen.close()
     if watched.state is not None and watched.state.state == "completed":
         return DONE

@@ -1,4 +1,4 @@
-"""Markdown for a terminal: calm, without boxes, and with code that can be copied as it stands."""
+"""Markdown for a terminal: without boxes, and with code that can be copied."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.text import Text
 from newel.text.sanitize import sanitize
 
 LONG_WORD = 12
-"""Columns from which on a word in a table may be folded."""
+"""Columns up to which a word in a table is never folded."""
 
 STYLES = {
     "markdown.code": "cyan",
@@ -54,7 +54,7 @@ class _Code(CodeBlock):
 
 
 class _Table(TableElement):
-    """A table that loses no text: cells are folded; where columns would be too narrow to be read each row becomes a record."""
+    """A table that loses no text: cells are folded, and if columns would be too narrow, each row becomes a record."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header = self.header.row.cells if self.header and self.header.row else []
@@ -87,7 +87,7 @@ def _longest_word(cell: Text) -> int:
 
 
 class StreamingMarkdown(Markdown):
-    """Rich's Markdown in Newel's dress. The text must be inert; what entities in it stand for is made so."""
+    """Rich's Markdown in Newel's style. The text must be inert; decoded entities are made so."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -103,7 +103,7 @@ class StreamingMarkdown(Markdown):
 
 
 def _make_inert(tokens: Iterable[Token]) -> None:
-    """``&#27;`` has become an escape character by now."""
+    """Sanitize again: ``&#27;`` has been decoded to an escape character."""
     for token in tokens:
         token.content = sanitize(token.content)
         token.info = sanitize(token.info, keep_newlines=False)

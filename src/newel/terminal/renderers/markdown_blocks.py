@@ -1,4 +1,4 @@
-"""Cutting a growing Markdown text into blocks that nothing written later can change."""
+"""Incremental Markdown: cuts a growing text into blocks that later text cannot change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ _CONTAINER = re.compile(r" {0,3}(?:[-*+]\s|[-*+]$|\d{1,9}[.)]\s|\d{1,9}[.)]$|>)"
 
 class MarkdownBlocks:
     """A paragraph is finished by an empty line, a code block by its closing fence, a
-    list by the first line that cannot belong to it. In doubt a block stays open: what is finished never
-    has to be taken back.
+    list by the first line that cannot belong to it. In doubt a block stays open, so that a finished one is final.
     """
 
     def __init__(self) -> None:
@@ -40,7 +39,7 @@ class MarkdownBlocks:
         return end
 
     def feed(self, text: str) -> list[str]:
-        """Add to the text; returns the blocks that this finished, as they were written."""
+        """Add to the text; return the blocks that this finished, as written."""
         *ends, rest = text.split("\n")
         finished: list[str] = []
         for end in ends:
@@ -50,7 +49,7 @@ class MarkdownBlocks:
         return finished
 
     def finish(self) -> list[str]:
-        """The text is over: what is left of it. The object is as new."""
+        """End the text: return the rest of it and reset."""
         rest = self.tail
         self.__init__()
         return [rest] if rest.strip() else []
@@ -100,7 +99,7 @@ class MarkdownBlocks:
         return any(line[0] in " \t" for line in self._lines[:-1])
 
     def _begins_block(self, line: str) -> bool:
-        """What containers hold is too intricate for rules by line: here the parser itself is asked."""
+        """Whether the line starts a new block. Rules by line cannot decide that inside containers, so this runs the parser."""
         from markdown_it import MarkdownIt
 
         tokens = MarkdownIt().enable("table").parse("".join(self._lines) + line)

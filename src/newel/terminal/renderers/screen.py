@@ -1,4 +1,4 @@
-"""The lowest part of a terminal's screen: what is finished scrolls up, what still changes is redrawn below."""
+"""The bottom of a terminal's screen: finished text scrolls up, and the live part below is redrawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol, TextIO
 
-# A terminal that knows them shows all between the two at once; others ignore them.
+# Synchronized output: the terminal shows what is in between at once; others ignore it.
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 
@@ -20,13 +20,11 @@ class Screen(Protocol):
         ...
 
     def draw(self, above: str, live: Sequence[str]) -> None:
-        """Print ``above`` (whole lines, or nothing) for good, and show ``live`` below in place of what
-        was live before.
-        """
+        """Print ``above`` (whole lines, or nothing) for good, and replace the live part below it by ``live``."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """Nothing is live inside: the terminal can be used for a question."""
+        """Inside, nothing is live and the terminal can be used for a question."""
         ...
 
 
@@ -36,15 +34,15 @@ class LiveScreen:
     def __init__(self, out: TextIO) -> None:
         self.out = out
         self._shown: list[str] = []
-        self._wanted: list[str] = []
+        self._live: list[str] = []
         self._paused = False
 
     def size(self) -> tuple[int, int]:
         return terminal_size(self.out)
 
     def draw(self, above: str, live: Sequence[str]) -> None:
-        self._wanted = list(live)
-        shown = [] if self._paused else self._wanted
+        self._live = list(live)
+        shown = [] if self._paused else self._live
         if above or shown != self._shown:
             self.out.write(self._erase() + above + self._below(shown))
             self.out.flush()
@@ -52,21 +50,21 @@ class LiveScreen:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        wanted = self._wanted
+        live = self._live
         self.draw("", [])
         self._paused = True
         try:
             yield
         finally:
             self._paused = False
-            self.draw("", self._wanted or wanted)
+            self.draw("", self._live or live)
 
     def _erase(self) -> str:
         up = f"\x1b[{len(self._shown) - 1}A" if len(self._shown) > 1 else ""
         return BEGIN_UPDATE + (f"\r{up}\x1b[J" if self._shown else "")
 
     def _below(self, live: list[str]) -> str:
-        # A line that the terminal measures wider than we do must not take two rows: no wrapping here.
+        # The terminal may measure a line wider than we do. Without wrapping it still takes one row.
         return (_NO_WRAP + "\n".join(live) + _WRAP if live else "") + END_UPDATE
 
 

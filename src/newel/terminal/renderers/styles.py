@@ -1,4 +1,4 @@
-"""From rich's objects to the text that a terminal understands, and the shapes that the screen is made of."""
+"""Styles and building blocks of the full screen, rendered by rich."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 from rich.theme import Theme
 
+from newel.agent.formatting import pluralize
 from newel.terminal.diff_view import MINUS, changes
 from newel.terminal.renderers.markdown import STYLES, StreamingMarkdown
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.shown_command import shown_command
-from newel.text.format import PROMPT, command_of, describe_call, format_duration, pluralize
+from newel.text.format import PROMPT, command_of, describe_call, format_duration
 from newel.text.sanitize import escape_invisible, sanitize
 
 ACCENT, DIM, BAD, GOOD = "cyan", "dim", "red", "green"
 ADDED, REMOVED = "color(33)", "color(172)"
-"""Blue and orange: told apart by everybody, on dark and on light."""
+"""Blue and orange, distinguishable for colour-blind users on dark and light backgrounds."""
 
 MAX_WIDTH = 100
-"""Columns that a line of text or a tool's line is spread over, however wide the terminal is."""
+"""Columns of text and tool lines, however wide the terminal is."""
 
 DIFF_LINES = 16
-"""Changed lines of an edit that are shown."""
+"""Changed lines shown of an edit."""
 
 _EMPTY_AROUND = re.compile(r"\A(?:(?:\x1b\[[0-9;]*m)*\n)+|(?:\n(?:\x1b\[[0-9;]*m)*)+\Z")
 _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -37,8 +38,8 @@ _TRAILING_SPACE = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 class Styles:
     """Paints for a terminal of a given kind.
 
-    ``environ`` decides as it does everywhere: ``NO_COLOR``, ``TERM``, ``COLORTERM``, ``COLORFGBG`` (whether
-    the ground is light).
+    Follows the usual variables in ``environ``: ``NO_COLOR``, ``TERM``, ``COLORTERM``, ``COLORFGBG`` (a light
+    background).
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -56,8 +57,8 @@ class Styles:
         self._code_theme = "ansi_light" if ground in {"7", "15"} else "ansi_dark"
 
     def paint(self, what: RenderableType, width: int, *, crop: bool = False) -> str:
-        """Lines of text, without empty ones around them. ``crop`` cuts what is wider than ``width``; else
-        code runs over, so that it can be copied.
+        """Render to lines, without empty ones around them. ``crop`` cuts at ``width``; otherwise code may be wider, so that
+        it can be copied.
         """
         console = self._console
         console.width = max(width, 8)
@@ -73,11 +74,11 @@ class Styles:
 
 
 def fit(text: str, width: int) -> str:
-    """The beginning of a one-line text that fits into so many columns."""
+    """Cut a one-line text to at most ``width`` columns."""
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
 
 
-def said_by_user(text: str) -> Text:
+def user_text(text: str) -> Text:
     lines = sanitize(text).rstrip().split("\n")
     said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
     said.append("\n  ".join(lines), style="bold")
@@ -85,8 +86,8 @@ def said_by_user(text: str) -> Text:
 
 
 def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
-    """``● read a.py        212 lines  6 ms``: what, how it went, how long, over the whole width. A shell command takes as many
-    lines as it needs to show what has run, up to a bound; how it went stands beside the last one.
+    """``● read a.py        212 lines  6 ms``: the call, its result and its duration. A shell command takes as many
+    lines as it needs, up to a bound; the result is beside the last one.
     """
     width = min(width, MAX_WIDTH)
     time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
@@ -105,7 +106,7 @@ def running_lines(name: str, args: dict[str, Any], width: int) -> list[Text]:
 
 
 def _call(mark: Text, name: str, args: dict[str, Any], width: int, room: int) -> list[Text]:
-    """What is called, after ``mark``; only a shell command may be wider than ``room``."""
+    """The call after ``mark``; only a shell command may be wider than ``room``."""
     command = command_of(name, args)
     if not command:
         return [_append_call(mark, fit(describe_call(name, args), room - mark.cell_len), name)]
@@ -132,7 +133,7 @@ def wrapped(text: str, width: int) -> list[str]:
         head = chop_cells(text, width)[0]
         end = len(head) if text[len(head)] == " " else head.rfind(" ") + 1
         if not head[:end].strip():
-            if head.startswith(" "):  # the word may fit without what stands before it
+            if head.startswith(" "):  # without its indentation the word may fit
                 text = text.lstrip(" ")
                 continue
             end = len(head)  # a word longer than the line
@@ -163,14 +164,12 @@ def diff_block(diff: str, width: int) -> list[Text]:
 
 
 def whole_lines(text: str) -> Text:
-    """A text whose lines run over, so that they can be copied."""
+    """Text whose lines are never wrapped, so that they can be copied."""
     return Text(sanitize(text), no_wrap=True, overflow="ignore")
 
 
 def with_diff(text: str) -> Text:
-    """Words with unified diffs among them, whose changed lines stand out, and in which nothing is hidden. Their lines run over
-    as well.
-    """
+    """Text with unified diffs in it, their changed lines coloured and nothing hidden. Lines are never wrapped."""
     painted = whole_lines("")
     for number, line in enumerate(escape_invisible(text).split("\n")):
         style = ADDED if line.startswith("+") else REMOVED if line.startswith("-") else ""

@@ -6,13 +6,14 @@ import re
 from typing import Any, NamedTuple
 
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from newel.agent.formatting import pluralize
 from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
 from newel.terminal.diff_view import changed_lines
-from newel.text.format import format_size, one_line, pluralize
+from newel.text.format import format_size, one_line
 from newel.text.sanitize import sanitize
 
 TAIL = 8
-"""Lines of a failed call's output that are shown."""
+"""Lines shown of a failed call's output."""
 
 _LABEL = re.compile(r"stdout:|stderr:|exit code: \d+|Output until then:")
 
@@ -20,8 +21,8 @@ Details = dict[str, Any]
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``summary`` is a few words, ``tail`` the last lines of a call that failed; both
-    are inert. ``milliseconds`` is None for a call that never ran.
+    """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
+    call that never ran.
     """
 
     call_id: str
@@ -35,17 +36,14 @@ class CallOutcome(NamedTuple):
 
 
 class ToolCallTracker:
-    """Watches events and knows which call an outcome belongs to.
-
-    A call that was refused has no execution events: it is known by its result alone.
-    """
+    """Matches outcomes to calls. A refused call has no execution events, only a result."""
 
     def __init__(self) -> None:
         self._asked: dict[str, ToolCall] = {}
         self._ran: set[str] = set()
 
-    def see(self, event: AgentEvent) -> CallOutcome | None:
-        """The outcome, if this event is the first to tell it."""
+    def track(self, event: AgentEvent) -> CallOutcome | None:
+        """Return the outcome if this event is the first to carry it."""
         match event:
             case MessageEnd(message=AssistantMessage() as message):
                 self._asked = {call.id: call for call in message.tool_calls}
@@ -61,20 +59,20 @@ class ToolCallTracker:
                 pass
         return None
 
-    def _outcome(self, call_id: str, name: str, told: ToolExecutionEnd | ToolResultMessage) -> CallOutcome:
-        ran = isinstance(told, ToolExecutionEnd)
-        output = told.result if ran else told.output
-        failed = told.is_error or bool(told.details.get("exitCode"))
+    def _outcome(self, call_id: str, name: str, end: ToolExecutionEnd | ToolResultMessage) -> CallOutcome:
+        ran = isinstance(end, ToolExecutionEnd)
+        output = end.result if ran else end.output
+        failed = end.is_error or bool(end.details.get("exitCode"))
         call = self._asked.get(call_id)
         return CallOutcome(
             call_id=call_id,
             name=name,
             args=call.arguments if call else {},
             failed=failed,
-            summary=summarise_result(name, output, told.details, is_error=told.is_error, ran=ran),
+            summary=summarise_result(name, output, end.details, is_error=end.is_error, ran=ran),
             tail=last_lines(output) if failed else [],
-            milliseconds=told.duration if ran else None,
-            diff=_text(told.details, "diff"),
+            milliseconds=end.duration if ran else None,
+            diff=_text(end.details, "diff"),
         )
 
 
@@ -108,7 +106,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
-    """The last lines of a result that say something, inert and without the labels around it."""
+    """The last lines of a result that are not empty or labels, inert."""
     lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
     said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]

@@ -1,4 +1,4 @@
-"""What a person at a desk asked for, done one thing after the other."""
+"""Runs the user's requests one after the other."""
 
 from __future__ import annotations
 
@@ -15,70 +15,68 @@ Job = TypeVar("Job")
 
 
 class JobQueue(Generic[Job]):
-    """``take`` does one job; ``stop`` cancels the one that is under way and drops those that wait. ``after`` is called
-    when a job is over, with whether it was stopped.
+    """``run_job`` runs one job; ``after_job`` is called when it has ended, with whether it was stopped.
 
-    Whatever a job fails with is told, and the work goes on; but not where the screen itself fails: that raises
-    ``OSError`` out of ``work``.
+    The error of a job is shown, and the next one runs. Only the ``OSError`` of a screen that fails leaves ``work``.
     """
 
     def __init__(
         self,
-        desk: TerminalUI,
-        take: Callable[[Job], Awaitable[None]],
-        after: Callable[[bool], Awaitable[None]],
+        ui: TerminalUI,
+        run_job: Callable[[Job], Awaitable[None]],
+        after_job: Callable[[bool], Awaitable[None]],
     ) -> None:
-        self.waiting: deque[Job] = deque()
-        self._desk = desk
-        self._take = take
-        self._after = after
+        self.queued: deque[Job] = deque()
+        self._ui = ui
+        self._run_job = run_job
+        self._after_job = after_job
         self._more = anyio.Event()
         self._idle = anyio.Event()
         self._scope: anyio.CancelScope | None = None
 
     @property
     def busy(self) -> bool:
-        return self._scope is not None or bool(self.waiting)
+        return self._scope is not None or bool(self.queued)
 
     def add(self, job: Job) -> None:
-        self.waiting.append(job)
+        self.queued.append(job)
         self._idle = anyio.Event()
         self._more.set()
-        self._desk.refresh()
+        self._ui.refresh()
 
     def stop(self) -> bool:
-        """False if nothing is under way."""
+        """Cancel the running job and drop the queued ones; False if none is running."""
         if self._scope is None:
             return False
-        self.waiting.clear()
+        self.queued.clear()
         self._scope.cancel()
         return True
 
-    async def idle(self) -> None:
-        """Returns when nothing runs and nothing waits."""
+    async def wait_idle(self) -> None:
+        """Returns when no job is running or queued."""
         while self.busy:
             await self._idle.wait()
 
     async def work(self) -> None:
-        """Do what is asked for, until cancelled."""
+        """Run jobs until cancelled."""
         while True:
-            while self.waiting:
+            while self.queued:
                 with anyio.CancelScope() as self._scope:
-                    await self.guarded(self._take, self.waiting.popleft())
+                    await self.guarded(self._run_job, self.queued.popleft())
                 stopped, self._scope = self._scope.cancelled_caught, None
-                await self.guarded(self._after, stopped)
-                self._desk.refresh()
+                await self.guarded(self._after_job, stopped)
+                self._ui.refresh()
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()
 
     async def guarded(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Do something, and tell what it fails with."""
+        """Run ``action`` and show its error, if any."""
         try:
             await action(*arguments)
         except NewelError as error:
-            self._desk.renderer.note(f"Error: {error}")
+            self._ui.renderer.note(f"Error: {error}")
         except OSError:  # the screen itself
             raise
-        except Exception as error:  # noqa: BLE001 — what fails must not end the conversation
-            self._desk.renderer.note(f"Error: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 — an error must not end the conversation
+            self._ui.renderer.note(f"Error: {type(error).__name__}: {error}")

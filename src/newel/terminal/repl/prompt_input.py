@@ -1,25 +1,24 @@
-"""From what a person typed to what the agent is asked: templates and mentioned files."""
+"""Turns typed text into a prompt: expands templates, and attaches mentioned files."""
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from newel.agent.messages import Attachment, UserMessage
+from newel.context.mentions import expand_mentions
 from newel.session.coding_agent import CodingAgent
-
-_COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?", re.DOTALL)
+from newel.terminal.commands import parse_command
 
 
 class Prompt(NamedTuple):
-    """``typed`` may name templates and files; ``piped`` came from elsewhere and is passed on as it is."""
+    """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
 
     typed: str
     piped: str = ""
 
 
 class Prepared(NamedTuple):
-    """``notes`` are words for the user about what could not be attached."""
+    """``notes`` tell the user what could not be attached."""
 
     text: str
     attachments: list[Attachment]
@@ -27,12 +26,6 @@ class Prepared(NamedTuple):
 
     def message(self) -> UserMessage:
         return UserMessage(content=self.text, attachments=self.attachments)
-
-
-def parse_command(text: str) -> tuple[str, str] | None:
-    """``/name arguments`` as its two parts; None for what is no command (a path is none)."""
-    found = _COMMAND.fullmatch(text.strip())
-    return (found["name"], (found["arguments"] or "").strip()) if found else None
 
 
 async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
@@ -47,8 +40,6 @@ async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
     attachments: list[Attachment] = []
     notes: list[str] = []
     if "@" in text or "." in text:  # nothing else can name a file
-        from newel.context.mentions import expand_mentions
-
         text, attachments, notes = await expand_mentions(text, agent.attachable)
     if template:
         text = template.expand(text)

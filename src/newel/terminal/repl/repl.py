@@ -1,272 +1,173 @@
-"""The conversation at a terminal: prompts, commands, questions, and what may happen when."""
+"""The REPL of every conversation on a terminal: prompts and commands, one after the other.
+
+    user ──> TerminalUI ── submit ──> Repl ── JobQueue ──> command, or ``_run_text`` of the conversation
+    agent ── events ──> RendererSubscription ──> Renderer ──> TerminalUI's screen
+
+``newel`` (``coding_repl``) and ``jexida`` add their commands, what becomes of a prompt, and the lines beside the input.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Generic, Protocol, TextIO
 
 import anyio
 
-from newel.agent.messages import AppMessage, UserMessage
-from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_context import CommandContext
-from newel.terminal.command_names import between_prompts
-from newel.terminal.renderers.base import RendererSubscription, animate, forget_stdout, text_stdout
-from newel.terminal.renderers.console import ConsoleRenderer
+from newel.agent.events import AgentEvent
+from newel.terminal.commands import CommandTable, Context
+from newel.terminal.renderers.base import Renderer, RendererSubscription, animate
 from newel.terminal.repl.job_queue import JobQueue
-from newel.terminal.repl.prompt_input import Prompt, parse_command, prepare
-from newel.terminal.repl.shell_escape import ending, run_command
-from newel.terminal.repl.slash_commands import BY_NAME, COMMANDS, SlashCommand, recap
-from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.repl.prompt_input import Prompt
 from newel.terminal.signals import exit_code, on_signals
-from newel.terminal.ui.approval import Approver
+from newel.terminal.stdout import discard_stdout, text_stdout
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
 
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from newel.terminal.renderers.live import LiveRenderer
+    from newel.terminal.renderers.screen import Screen
+
 FAILED = 1
 
 
-async def run_repl(
-    agent: CodingAgent,
+class EventSource(Protocol):
+    """An agent, as far as a REPL knows it."""
+
+    def subscribe(self, subscriber: Callable[[AgentEvent], None], /) -> Callable[[], None]: ...
+
+
+def open_ui(
+    history: Path,
     *,
-    home: Path,
-    approver: Approver,
-    screen: Literal["rich", "console"] = "rich",
-    header: str = "",
-    first_prompts: Sequence[Prompt] = (),
-) -> int:
-    """Talk with the person at the terminal until they leave. ``home`` is Newel's own folder, ``header`` the
-    first line shown. A terminal that cannot move its cursor gets ``console``.
-
-    Returns 0, 1 if the terminal went away, 128 + N if signal N ended it.
+    plain: Callable[[TextIO], Renderer],
+    live: Callable[[Screen], LiveRenderer],
+    completer: Callable[[], Completer],
+    is_plain: bool = False,
+) -> TerminalUI:
+    """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
+    elsewhere. ``history`` is the file that keeps what the user enters.
     """
-    desk = open_desk(agent, home, screen)
-    reminder = PendingNotice(agent, between_prompts)
-    repl = _Repl(agent, desk, home, reminder)
-    approver.attend(desk.ask)
-    audience = RendererSubscription(desk.renderer, repl.leave)
-    unsubscribe = agent.subscribe(audience.see)
-    try:
-        if header:
-            desk.renderer.note(header)
-        if agent.state.messages:
-            desk.renderer.note(recap(agent))
-        for prompt in first_prompts:
-            repl.jobs.add(prompt)
-        async with on_signals(repl.on_signal) as group:
-            group.start_soon(animate, desk.renderer)
-            group.start_soon(repl.jobs.work)
-            repl.group = group
-            await desk.run(repl)
-        audience.check()
-    except OSError as error:  # the screen is gone; what else fails is told on it
-        forget_stdout(error)
-        return repl.code or FAILED
-    finally:
-        unsubscribe()
-        reminder.close()
-        approver.attend(None)
-        desk.renderer.close()
-    return repl.code
-
-
-def open_desk(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
-    """The desk that standard input and output allow."""
-    dumb = os.environ.get("TERM", "dumb") == "dumb"
-    if screen == "console" or dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
+    if is_plain or is_dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
         out = text_stdout()
-        return PlainUI(ConsoleRenderer(out, apart=False, window=agent.window), sys.stdin.fileno(), out)
-    from newel.terminal.renderers.rich import RichRenderer
-    from newel.terminal.renderers.styles import Styles
-    from newel.terminal.repl.completion import FileCompleter, ReplCompleter
+        return PlainUI(plain(out), sys.stdin.fileno(), out)
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
-    def commands() -> dict[str, str]:
-        known = {command.name: command.help for command in COMMANDS}
-        return known | {name: template.description for name, template in agent.templates.items()}
-
-    return PromptToolkitUI(
-        sys.stdout,
-        lambda screen: RichRenderer(screen, Styles(), window=agent.window),
-        completer=ReplCompleter(commands, FileCompleter(agent.workspace)),
-        history=home / "history",
-    )
+    return PromptToolkitUI(sys.stdout, live, completer=completer(), history=history)
 
 
-class _Repl:
-    """Takes what the person types, one thing after the other; what may act at once does."""
+class Repl(Generic[Context]):
+    """The ``InputHandler`` of a conversation. A subclass runs prompts in ``_run_text``."""
 
-    def __init__(self, agent: CodingAgent, desk: TerminalUI, home: Path, reminder: PendingNotice) -> None:
-        self.agent = agent
-        self.desk = desk
-        self.context = CommandContext(agent, desk, home)
-        self.reminder = reminder
-        self.jobs: JobQueue[Prompt] = JobQueue(desk, self._take, self._tidy)
-        self.code = 0
-        self.group: anyio.abc.TaskGroup | None = None
-        self._doing = ""
-        self._prompting = False
-        self._saying = anyio.Lock()
+    def __init__(self, ui: TerminalUI, commands: CommandTable[Context], context: Context) -> None:
+        self.ui = ui
+        self.jobs: JobQueue[Prompt] = JobQueue(ui, self._run_job, self._after_job)
+        self._commands = commands
+        self._context = context
+        self._exit_code = 0
+        self._group: anyio.abc.TaskGroup | None = None
+        self._activity = ""
+        self._is_prompting = False
 
-    # -- the person ---------------------------------------------------------------------------------
+    async def run(self, agent: EventSource, *background: Callable[[], Awaitable[None]]) -> int:
+        """Serve the user until they leave, showing the agent's events; ``background`` tasks run meanwhile.
+
+        Returns 0, 1 if the terminal has gone, 128 + N if signal N ended it.
+        """
+        subscription = RendererSubscription(self.ui.renderer, self.leave)
+        unsubscribe = agent.subscribe(subscription.handle)
+        try:
+            self._greet()
+            async with on_signals(self._on_signal) as group:
+                self._group = group
+                group.start_soon(animate, self.ui.renderer)
+                group.start_soon(self.jobs.work)
+                for task in background:
+                    group.start_soon(self.jobs.guarded, task)
+                await self.ui.run(self)
+            subscription.check()
+        except OSError as error:  # the screen's own: all other errors are shown on it
+            discard_stdout(error)
+            return self._exit_code or FAILED
+        finally:
+            unsubscribe()
+            self.ui.renderer.close()
+        return self._exit_code
+
+    # -- input --------------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
         return self.jobs.busy
 
-    def submit(self, text: str, when: When = "now") -> None:
+    def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — for those who can steer a run
         text = text.strip()
-        command = self._command(text)
-        if not text:
-            return
-        if command is not None and command[0].at_once and self.group is not None:
-            self.desk.echo(text)
-            self.group.start_soon(self.jobs.guarded, self._run_command, *command)
-        elif self._prompting and command is None and not text.startswith("!") and self.group is not None:
-            self.group.start_soon(self.jobs.guarded, self._say, text, when)
-        else:
-            self.jobs.add(Prompt(text))
+        match self._commands.find(text):
+            case command, arguments if command.at_once and self._group is not None:
+                self.ui.echo(text)
+                self._group.start_soon(self.jobs.guarded, command.run, self._context, arguments)
+            case _ if text:
+                self.jobs.add(Prompt(text))
+            case _:
+                pass
 
-    def unfold(self) -> None:
-        self.submit("/show")
+    def expand(self) -> None:
+        """Nothing is abbreviated."""
 
     def stop(self) -> bool:
         return self.jobs.stop()
 
     def leave(self) -> None:
         self.stop()
-        self.desk.leave()
+        self.ui.leave()
 
-    async def idle(self) -> None:
-        await self.jobs.idle()
+    async def wait_idle(self) -> None:
+        await self.jobs.wait_idle()
 
-    def state(self) -> list[str]:
-        queue = self.agent.queue
-        lines = [f"  {_text(message)}  (next)" for message in queue.steer]
-        lines += [f"  {_text(message)}  (when it is done)" for message in queue.later]
-        lines += [f"  {one_line(job.typed, 60)}  (waits its turn)" for job in self.jobs.waiting]
-        if self._prompting:
-            lines.append("Enter says it now · Tab when it is done · Esc stops")
-        elif self._doing:
-            lines.append(f"{self._doing} · Esc stops")
-        elif not self.agent.state.messages:
-            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
-        return lines
+    def state_lines(self) -> list[str]:
+        return [f"  {one_line(job.typed, 60)}  (queued)" for job in self.jobs.queued]
 
-    def on_signal(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         if number == signal.SIGINT and self.stop():
             return
-        self.code = 0 if number == signal.SIGINT else exit_code(number)
-        self.desk.leave()
+        self._exit_code = 0 if number == signal.SIGINT else exit_code(number)
+        self.ui.leave()
 
-    # -- one thing after the other ------------------------------------------------------------------
+    # -- jobs ---------------------------------------------------------------------------------------
 
-    async def _tidy(self, stopped: bool) -> None:
-        """Something is over."""
-        if stopped and not self._prompting:
-            self.desk.renderer.note("Stopped.")  # of a prompt its own events say so
-        has_prompted = self._prompting
-        self._prompting, self._doing = False, ""
-        self._return_unsent()
-        self.desk.refresh()
-        if has_prompted and (words := await self.reminder.words()):
-            self.desk.renderer.note(words)
+    def _greet(self) -> None:
+        """Show the first lines."""
 
-    async def _take(self, prompt: Prompt) -> None:
-        text = prompt.typed
-        command = self._command(text)
-        if command is not None:
-            self._doing = f"/{command[0].name}"
-            self.desk.echo(text)
-            await self._run_command(*command)
-        elif text.startswith("!"):
-            self._doing = one_line(text, 60)
-            self.desk.echo(text)
-            await self._shell(text[1:].strip())
-        elif (unknown := parse_command(text)) and unknown[0] not in self.agent.templates:
-            self.desk.echo(text)
-            self.desk.renderer.note(f"There is no command /{unknown[0]}. /help lists them.")
+    async def _run_job(self, prompt: Prompt) -> None:
+        if found := self._commands.find(prompt.typed):
+            command, arguments = found
+            self._activity = f"/{command.name}"
+            self.ui.echo(prompt.typed)
+            await command.run(self._context, arguments)
         else:
-            await self._prompt(prompt)
+            await self._run_text(prompt)
 
-    async def _say(self, text: str, when: When) -> None:
-        """Give the run under way one more message. What is said after it waits until its files have been read."""
-        async with self._saying:
-            message = await self._prepare(Prompt(text))
-            if self._prompting:
-                self.agent.queue.add(message, "steer" if when == "now" else "follow_up")
-            else:
-                self.desk.give_back(text)
-        self.desk.refresh()
+    async def _run_text(self, prompt: Prompt) -> None:
+        """Run input that calls no command of the table."""
+        raise NotImplementedError
 
-    async def _prompt(self, prompt: Prompt) -> None:
-        self._doing = one_line(prompt.typed, 60)
-        self.desk.refresh()
-        message = await self._prepare(prompt)
-        self._prompting = True
-        with contextlib.suppress(
-            Exception
-        ):  # an error event has told it; what the screen raises is the audience's
-            await self.agent.prompt(message.text, message.attachments)
-
-    async def _run_command(self, command: SlashCommand, arguments: str) -> None:
-        await command.run(self.context, arguments)
-
-    async def _shell(self, command: str) -> None:
-        lines = _Lines(lambda text: self.desk.renderer.note(text, "whole"))
-        completed = await run_command(self.agent.workspace, command, lines.add)
-        lines.finish()
-        if completed.exit_code:
-            self.desk.renderer.note(ending(completed))
-
-    async def _prepare(self, prompt: Prompt) -> UserMessage:
-        prepared = await prepare(self.agent, prompt)
-        for note in prepared.notes:
-            self.desk.renderer.note(note)
-        return prepared.message()
-
-    def _return_unsent(self) -> None:
-        """What was meant for a run that has ended comes back to be sent again, or not."""
-        queue = self.agent.queue
-        unsent = [
-            message.text
-            for message in queue.steering() + queue.follow_up()
-            if isinstance(message, UserMessage)
-        ]
-        if unsent:
-            self.desk.give_back("\n".join(unsent))
-
-    def _command(self, text: str) -> tuple[SlashCommand, str] | None:
-        parsed = parse_command(text)
-        command = BY_NAME.get(parsed[0]) if parsed else None
-        return (command, parsed[1]) if command and parsed else None
+    async def _after_job(self, stopped: bool) -> None:
+        if stopped and not self._is_prompting:
+            self.ui.renderer.note("Stopped.")  # of a prompt, its own events say so
+        self._is_prompting, self._activity = False, ""
 
 
-class _Lines:
-    """Passes on whole lines of a text that comes in pieces, several at a time."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._rest = ""
-
-    def add(self, piece: str) -> None:
-        whole, end, rest = piece.rpartition("\n")
-        if end:
-            self._show(self._rest + whole)
-            self._rest = rest
-        else:
-            self._rest += piece
-
-    def finish(self) -> None:
-        if self._rest:
-            self._show(self._rest)
-
-
-def _text(message: AppMessage) -> str:
-    return one_line(message.text, 60) if isinstance(message, UserMessage) else ""
+async def error_of(answer: Awaitable[object]) -> Exception | None:
+    """Wait for an answer; return its error, which an event has shown already. The screen's errors are the subscription's."""
+    try:
+        await answer
+    except Exception as error:  # noqa: BLE001 — see above
+        return error
+    return None

@@ -1,4 +1,4 @@
-"""``!command``: a person's own command in the workspace. The model never hears of it."""
+"""``!command``: the user's own command in the workspace. The model does not see it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,29 @@ async def run_command(workspace: Workspace, command: str, show: Callable[[str], 
     return completed
 
 
-def ending(completed: Completed) -> str:
-    """``exit code 2 · 1.9 s``: how a command ended, and what it has left running."""
+def exit_summary(completed: Completed) -> str:
+    """``exit code 2 · 1.9 s``: how a command ended, and the processes it left running."""
     running = (
         f" · still running: {join_names(completed.left_running, shown=3)}" if completed.left_running else ""
     )
     return f"exit code {completed.exit_code} · {format_duration(completed.duration)}{running}"
+
+
+class LineBuffer:
+    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._rest = ""
+
+    def add(self, piece: str) -> None:
+        whole, end, rest = piece.rpartition("\n")
+        if end:
+            self._show(self._rest + whole)
+            self._rest = rest
+        else:
+            self._rest += piece
+
+    def finish(self) -> None:
+        if self._rest:
+            self._show(self._rest)

@@ -1,19 +1,20 @@
-"""What ``/name`` does: one row for each command."""
+"""The commands of ``newel``."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, get_args
 
 from newel.agent.errors import NewelError, SessionInUse
+from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_context import CommandContext
+from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
-from newel.text.format import describe_call, format_columns, one_line, pluralize, short_number, usage_line
+from newel.text.format import describe_call, format_columns, one_line, short_number, usage_line
 from newel.workspace.port import Workspace
 
 if TYPE_CHECKING:
@@ -25,33 +26,22 @@ SHOWN = 100_000
 """Characters of a call's input or output that ``/show`` prints."""
 
 
-class SlashCommand(NamedTuple):
-    """``at_once`` commands act also while a prompt is answered; others wait for its end."""
-
-    name: str
-    arguments: str
-    help: str
-    run: Callable[[CommandContext, str], Awaitable[None]]
-    at_once: bool = False
-
-
 async def show_help(context: CommandContext, _: str) -> None:
-    rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in COMMANDS]
-    rows += [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
+    rows = [(f"/{name}", template.description) for name, template in context.agent.templates.items()]
     rows += [
-        ("!command", "run a command yourself; the model does not see it"),
+        ("!command", "run a command; the model does not see it"),
         ("@path", "attach a file"),
-        ("Enter, Tab", "while it works: say something now, or when it is done"),
+        ("Enter, Tab", "during a run: send a message now, or after the run"),
         ("Alt+Enter", "a new line"),
         ("Esc, Ctrl+C", "stop what runs; Ctrl+C again or Ctrl+D leaves"),
         ("Ctrl+O", "show the last call in full"),
     ]
-    context.say(format_columns(rows, context.desk.columns()))
+    context.say(COMMANDS.help(rows, context.ui.columns()))
 
 
 async def clear(context: CommandContext, _: str) -> None:
     context.agent.new_session()
-    context.say("A new conversation. The one before is kept: /resume.")
+    context.say("New conversation. /resume returns to the previous one.")
 
 
 async def model(context: CommandContext, given: str) -> None:
@@ -62,7 +52,7 @@ async def model(context: CommandContext, given: str) -> None:
         rows = [f"{one_line(listed)}{'  (in use)' if listed == known else ''}" for listed in names]
         if not rows:
             context.say(
-                f"The server names no models. {one_line(known)} is in use; /model NAME takes another."
+                f"The server names no models. {one_line(known)} is in use; /model NAME switches to another."
             )
             return
         picked = await context.pick("Models", rows)
@@ -70,15 +60,15 @@ async def model(context: CommandContext, given: str) -> None:
             return
         name = names[picked]
     agent.set_model(name)
-    doubt = await _doubt(agent, given) if given else ""
-    context.say(f"The next prompt goes to {one_line(name)}.{doubt}")
+    note = await _unlisted_note(agent, given) if given else ""
+    context.say(f"The next prompt goes to {one_line(name)}.{note}")
 
 
-async def _doubt(agent: CodingAgent, name: str) -> str:
-    """What is to be said of a model's name that was typed. Gateways answer for more models than they list, so that it holds."""
+async def _unlisted_note(agent: CodingAgent, name: str) -> str:
+    """A note on a model's name that the server does not list. It is used all the same: gateways serve unlisted models."""
     try:
         names = await agent.list_models()
-    except NewelError:  # the next prompt says what is wrong
+    except NewelError:  # the next prompt shows the error
         names = []
     return (
         " The server does not list it; /model shows the models it lists."
@@ -148,7 +138,7 @@ async def resume(context: CommandContext, session_id: str) -> None:
     try:
         agent.resume(session_id)
     except SessionInUse as error:
-        context.say(f"This session is open {error.where}. Close it there, then /resume it again.")
+        context.say(f"This session is open {error.where}. Close it there, then /resume it.")
         return
     context.say("\n".join([recap(agent), *agent.session.damage]))
 
@@ -165,7 +155,7 @@ def _facts(listed: SessionSummary) -> list[str]:
 
 
 def recap(agent: CodingAgent) -> str:
-    """Where a conversation stands, for one who comes back to it."""
+    """A summary of a resumed conversation."""
     messages = agent.state.messages
     name = agent.session.get_name() or agent.session.get_id()[:8]
     lines = [f"Resumed {name}: {pluralize(len(messages), 'message')}."]
@@ -197,10 +187,10 @@ async def branch(context: CommandContext, _: str) -> None:
     entry = entries[picked]
     if isinstance(entry.message, UserMessage):
         agent.branch(entry.parent_id)
-        context.desk.give_back(entry.message.text)
+        context.ui.restore_input(entry.message.text)
     else:
         agent.branch(entry.message.id)
-    context.say("New branch. What followed is kept in the session: /branch.")
+    context.say("New branch. Later messages stay in the session: /branch.")
 
 
 UNMASKED = "--unmasked"
@@ -238,7 +228,7 @@ def _free(workspace: Workspace, name: str) -> Path:
 
 
 def _here(workspace: Workspace, name: str) -> Path:
-    """A file of this machine, also where the work is done on another one: what was said belongs to who said it."""
+    """A local file, also when the workspace is on a host."""
     here = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
     return (here / Path(name).expanduser()).resolve()
 
@@ -259,7 +249,7 @@ async def tools(context: CommandContext, _: str) -> None:
         )
         for tool in context.agent.state.tools
     ]
-    context.say(format_columns(rows, context.desk.columns()))
+    context.say(format_columns(rows, context.ui.columns()))
 
 
 async def show(context: CommandContext, number: str) -> None:
@@ -303,37 +293,37 @@ async def stop(context: CommandContext, _: str) -> None:
 
 
 async def leave(context: CommandContext, _: str) -> None:
-    context.desk.leave()
+    context.ui.leave()
 
 
-COMMANDS = (
-    SlashCommand("help", "", "this list", show_help, at_once=True),
-    SlashCommand("clear", "", "begin a new conversation", clear),
+COMMANDS: CommandTable[CommandContext] = CommandTable(
+    SlashCommand("help", "", "list the commands", show_help, at_once=True),
+    SlashCommand("clear", "", "start a new conversation", clear),
     SlashCommand("model", "[NAME]", "choose the model", model),
-    SlashCommand("thinking", "[LEVEL]", "how much the model reasons", thinking),
+    SlashCommand("thinking", "[LEVEL]", "show or set how much the model reasons", thinking),
     SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
     SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),
     SlashCommand("branch", "", "go back to an earlier message", branch),
-    SlashCommand("export", "[FILE]", "write the session as .md or .html, without keys and passwords", export),
-    SlashCommand("cost", "", "what this conversation has used", cost, at_once=True),
-    SlashCommand("tools", "", "what the model can do", tools, at_once=True),
-    SlashCommand("show", "[N]", "the last call in full, or the Nth last", show, at_once=True),
+    SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
+    SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
+    SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
+    SlashCommand("show", "[N]", "show the last tool call in full, or the Nth last", show, at_once=True),
     SlashCommand(
         "review",
         "[CHECKPOINT]",
-        "what agents changed in this folder, and what waits to be decided",
+        "show pending changes, and the latest runs of agents",
         show_review,
     ),
-    SlashCommand("decide", "", "keep or reject what waits, hunk by hunk", decide),
-    SlashCommand("keep", "HUNK|FILE|--all", "write what an agent proposed", keep),
-    SlashCommand("reject", "HUNK|FILE|--all", "leave the files as they are", reject),
+    SlashCommand("decide", "", "keep or reject pending changes, hunk by hunk", decide),
+    SlashCommand("keep", "HUNK|FILE|--all", "keep pending changes: write them to the files", keep),
+    SlashCommand("reject", "HUNK|FILE|--all", "reject pending changes", reject),
     SlashCommand("undo", "[CHECKPOINT]", "undo the changes of the last run, or of another", undo),
-    SlashCommand("rollback", "[CHECKPOINT]", "the files of a run as they were before it", rollback),
+    SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
-    SlashCommand("quit", "", "leave", leave, at_once=True),
+    SlashCommand("quit", "", "quit", leave, at_once=True),
+    alias="exit",
 )
-BY_NAME = {command.name: command for command in COMMANDS} | {"exit": COMMANDS[-1]}
 
 
 def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage | None:

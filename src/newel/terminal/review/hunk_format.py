@@ -1,14 +1,15 @@
-"""Hunks under review in words for a terminal. All that is returned is inert."""
+"""Hunks under review as text. All results are inert."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from newel.agent.formatting import pluralize
 from newel.review.decide import patch_of, run_of
-from newel.terminal.command_names import Called, whole_review
+from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
-from newel.text.format import join_names, pluralize
+from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
     from newel.review.store.ledger import Checkpoint
 
 LISTED = 20
-"""Files that are listed for their rejected hunks alone."""
+"""Files listed for their rejected hunks alone."""
 
-STATES = {"pending": "waiting", "accepted": "kept, not written yet", "rejected": "rejected"}
+STATES = {"pending": "pending", "accepted": "kept, not written yet", "rejected": "rejected"}
 
 Runs = Mapping[str, "Checkpoint"]
 """The checkpoints of runs, by the run."""
 
 
 def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) -> str:
-    """What a hunk changes: its lines with those around them, and what becomes of the file itself.
-    ``rest`` is the command that shows what is too long for ``shown``.
+    """The diff of a hunk with its context, and changes of the file itself. ``rest`` is the command that shows a diff too
+    long for ``shown``.
     """
     lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
     first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
@@ -36,7 +37,7 @@ def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) 
 
 
 def whose(hunk: Hunk, runs: Runs) -> str:
-    """Who wrote a hunk: the run by its title, or the user."""
+    """The author of a hunk: a run by its title, or the user."""
     if hunk.by_user:
         return "yours"
     run = run_of(hunk)
@@ -46,39 +47,45 @@ def whose(hunk: Hunk, runs: Runs) -> str:
 
 
 def hunk_facts(hunk: Hunk, runs: Runs) -> str:
-    """``waiting · rename the option``: what a person must know of a hunk before its lines."""
+    """``pending · rename the option``: the state and the origin of a hunk."""
     state = "conflict" if hunk.conflict and hunk.state == "pending" else STATES[hunk.state]
     return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
 
 
-def describe_waiting(found: PendingReviews, runs: Runs, called: Called, shown: Extent = SHOWN) -> str:
-    """What waits for a decision, by file and hunk; nothing if nothing does. ``called`` is how commands are."""
+def describe_pending(
+    found: PendingReviews, runs: Runs, format_command: CommandFormatter, shown: Extent = SHOWN
+) -> str:
+    """The pending hunks by file; empty if there are none. ``format_command`` writes commands for the user."""
     blocks: list[str] = []
     rejected: list[str] = []
-    rest = whole_review(called)
+    rest = full_review_command(format_command)
     for review in found.reviews:
-        gone = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
-        if gone:
-            rejected.append(f"  {escape_line(review.path)}  {', '.join(gone)}")
+        rejected_ids = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
+        if rejected_ids:
+            rejected.append(f"  {escape_line(review.path)}  {', '.join(rejected_ids)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
                 where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
-    lines = [f"{pluralize(len(blocks), 'hunk')} to decide: {called('decide')}\n", *blocks] if blocks else []
+    lines = (
+        [f"{pluralize(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]
+        if blocks
+        else []
+    )
     lines += describe_problems(found.problems)
     if rejected:
-        lines += [f"Rejected; {called('keep HUNK')} brings one back:", *rejected[:LISTED]]
+        lines += [f"Rejected (`{format_command('keep HUNK')}` restores one):", *rejected[:LISTED]]
         lines += (
             [f"  … and {pluralize(len(rejected) - LISTED, 'file')} more"] if len(rejected) > LISTED else []
         )
     return "\n".join([*lines, ""]) if lines else ""
 
 
-def describe_choice(choice: Selection, called: Called) -> str:
-    """What a verdict would be on, with the diff of each file, and what it leaves alone."""
+def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
+    """The hunks of a decision with the diff of each file, and those it skips."""
     lines: list[str] = []
     for review, hunks in choice.picks.values():
-        lines.append(shortened(patch_of(review, hunks), whole_review(called)).rstrip("\n"))
+        lines.append(shortened(patch_of(review, hunks), full_review_command(format_command)).rstrip("\n"))
     verb = "kept and written" if choice.verdict == "keep" else "rejected"
     if choice.picks:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
@@ -91,7 +98,7 @@ def describe_choice(choice: Selection, called: Called) -> str:
 
 
 def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]) -> str:
-    """The files that would be written, and how much of them."""
+    """The files that would be written, with their numbers of hunks."""
     rows = [
         f"  {escape_line(review.path)}  {pluralize(len(ids), 'hunk')}  "
         + changed_lines(patch_of(review, [hunk for hunk in review.hunks if hunk.id in ids]))
@@ -101,37 +108,37 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
     return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
 
 
-def describe_written(written: WriteResult, called: Called) -> str:
-    """What was written, and what was not."""
+def describe_written(written: WriteResult, format_command: CommandFormatter) -> str:
+    """The written files, and the problems."""
     lines: list[str] = []
     if written.saved:
         names = join_names(one.path for one in written.saved)
         lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
-        lines.append(f"What you kept there stays kept: {called('decide')} offers to write it.")
+        lines.append(f"Your decisions are saved; `{format_command('decide')}` offers to write them again.")
     return "\n".join(lines)
 
 
-def describe_rejected(counts: Mapping[str, int], called: Called) -> str:
-    """That so many hunks of files were rejected; nothing if none was."""
+def describe_rejected(counts: Mapping[str, int], format_command: CommandFormatter) -> str:
+    """A sentence on the rejected hunks; empty if there are none."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {join_names(counts)}. {called('keep HUNK')} brings one back."
+    return f"Rejected {_counted(counts)}: {join_names(counts)}. `{format_command('keep HUNK')}` restores one."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:
-    """That the user's own lines were dropped in so many hunks of files; nothing if in none."""
+    """A sentence on the hunks whose user lines were dropped; empty if there are none."""
     return (
-        f"Dropped your own lines in {_counted(counts)}; what the agent proposed waits again."
+        f"Dropped your own lines in {_counted(counts)}; the agent's proposal is pending again."
         if counts
         else ""
     )
 
 
 def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
-    """What was left as it is, a line each."""
-    return [f"Left as it is: {escape_line(each.path)}: {escape_line(each.reason, 400)}" for each in problems]
+    """One line for each skipped file."""
+    return [f"Skipped {escape_line(each.path)}: {escape_line(each.reason, 400)}" for each in problems]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -1,20 +1,21 @@
-"""Going through the hunks that wait, one by one, with a person at a terminal.
+"""Interactive review of pending hunks, one by one.
 
-Each answer counts at once, in the ledger. The files come at the end, after one look at what would be written: whoever leaves
-before has changed none.
+Each decision is stored in the ledger at once. Files are written at the end, after a summary and a confirmation: leaving
+before that changes none.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 import anyio
 import anyio.to_thread
 
 from newel.agent.errors import UsageError, WorkspaceError
+from newel.agent.formatting import pluralize
 from newel.review.decide import (
     PendingReviews,
     Selection,
@@ -24,6 +25,7 @@ from newel.review.decide import (
     decide,
     decide_hunks,
     load_pending,
+    select_hunks,
     write,
 )
 from newel.review.model.decisions import Mine
@@ -31,38 +33,36 @@ from newel.review.model.file_review import FileReview, Hunk, ReviewError, root_o
 from newel.review.project import ProjectReview
 from newel.review.store.ledger import Checkpoint
 from newel.review.store.schema import LedgerError
-from newel.terminal.command_names import Called, whole_review
-from newel.terminal.review import hunk_format as words
-from newel.text.format import format_columns, pluralize
+from newel.terminal.commands import full_review_command
+from newel.terminal.review import hunk_format
+from newel.terminal.review.review_ui import NO_PENDING, UNCHANGED, ReviewUI, is_yes
+from newel.text.format import format_columns
 from newel.text.sanitize import escape_line
 
-NOTHING_WAITS: Final = "Nothing waits for your decision."
-STOPPED: Final = "Nothing was written. What you decided stays decided; {decide} goes on."
+STOPPED: Final = "Nothing was written. Your decisions are saved; `{decide}` resumes."
+QUESTIONS: Final[dict[Verdict, str]] = {
+    "keep": "Keep and write these? [y/N] ",
+    "reject": "Reject these? [y/N] ",
+}
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
 HELP: Final = (
     ("k", "keep this hunk"),
     ("r", "reject it"),
-    ("f", "keep all that is left of this file"),
-    ("d", "reject all that is left of this file"),
-    ("s", "later: leave it undecided"),
-    ("b", "back to the hunk before"),
-    ("q", "stop here, and write what was kept"),
+    ("f", "keep the rest of this file"),
+    ("d", "reject the rest of this file"),
+    ("s", "skip: leave it pending"),
+    ("b", "go back to the previous hunk"),
+    ("q", "stop, and write the kept hunks"),
 )
-OVERRIDE: Final = "Overwrite what stands there? [y/N] "
+OVERRIDE: Final = "Overwrite the current lines? [y/N] "
 DROP: Final = "Drop your own lines? [y/N] "
 WHICH: Final = "Drop only yours (m), or all (a)? [m,a] "
-"""Questions fit into 40 columns; what they are about is said before them."""
-
-Show = Callable[[str, str], None]
-"""Shows a text; its second argument says what it is about, ``diff`` for one with a diff in it."""
-
-Ask = Callable[[str, str], Awaitable[str | None]]
-"""Puts a question (and what it is about, if anything is to be said); None if there is nobody to answer any more."""
+"""Questions fit into 40 columns; the context is shown before them."""
 
 
 class DecideArguments(NamedTuple):
-    """What the words behind ``/keep`` and ``/reject`` ask for."""
+    """The arguments of ``keep`` and ``reject``."""
 
     names: list[str]
     every: bool
@@ -71,9 +71,7 @@ class DecideArguments(NamedTuple):
 
 
 class ReviewOutcome(NamedTuple):
-    """How many hunks of which files were written and rejected; ``is_done``: something was decided, and nothing that was asked
-    for was left.
-    """
+    """Numbers of hunks written and rejected, by file. ``is_done``: something was decided, and nothing requested was left out."""
 
     kept: Mapping[str, int]
     rejected: Mapping[str, int]
@@ -83,18 +81,13 @@ class ReviewOutcome(NamedTuple):
 NONE: Final = ReviewOutcome({}, {}, is_done=False)
 
 
-def is_yes(answer: str | None, *, default: bool = False) -> bool:
-    """Whether an answer is a yes; ``default`` is what none means."""
-    return (answer or "").strip().lower() in ({"y", "yes", ""} if default else {"y", "yes"})
-
-
-def understood(verdict: Verdict, text: str) -> DecideArguments:
-    """The words behind a command, names with spaces in quotes. Raises ``UsageError``."""
+def parse_arguments(verdict: Verdict, text: str) -> DecideArguments:
+    """Parse the text after a command, quoted as in a shell. Raises ``UsageError``."""
     usage = f"/{verdict} HUNK…, FILE… or --all{' [--mine peel|base]' if verdict == 'reject' else ''} [--yes]"
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(f"A quote is not closed. {usage}") from error
+        raise UsageError(f"Unclosed quote. Usage: {usage}") from error
     given: DecideArguments = DecideArguments([], every=False, mine=None, yes=False)
     while words:
         match words.pop(0):
@@ -105,43 +98,43 @@ def understood(verdict: Verdict, text: str) -> DecideArguments:
             case "--mine" if verdict == "reject" and words and words[0] in {"peel", "base"}:
                 given = given._replace(mine="peel" if words.pop(0) == "peel" else "base")
             case option if option.startswith("-"):
-                raise UsageError(f"{option} is not understood. {usage}")
+                raise UsageError(f"Unknown option {option}. Usage: {usage}")
             case name:
                 given.names.append(name)
     if not given.names and not given.every:
-        raise UsageError(f"Name a hunk or a file, or use --all: {usage}")
+        raise UsageError(f"Name a hunk or a file, or use --all. Usage: {usage}")
     return given
 
 
-async def settle(
-    project: ProjectReview,
-    choice: Selection,
-    show: Show,
-    confirm: Callable[[str], Awaitable[bool]],
-    called: Called,
+async def decide_named(
+    project: ProjectReview, verdict: Verdict, arguments: DecideArguments, ui: ReviewUI
 ) -> ReviewOutcome:
-    """Carry a verdict out, if it is confirmed; ``called`` is how the commands are that are named. Raises ``StaleRevision`` and ``LedgerError``."""
-    about = words.describe_choice(choice, called)
+    """Keep or reject the hunks that ``arguments`` name, if the user agrees. Raises ``StaleRevision`` and ``LedgerError``."""
+    choice = select_hunks(
+        await load_pending(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
+    )
+    about = hunk_format.describe_choice(choice, ui.format_command)
     if not choice.picks:
-        show(about or NOTHING_WAITS, "note")
+        ui.say(about or NO_PENDING)
         return NONE
-    if not await confirm(about):
-        show("Nothing was changed.", "note")
+    if not await ui.confirm(about, QUESTIONS[verdict], yes=arguments.yes):
+        ui.say(UNCHANGED)
         return NONE
     reviews = await decide(project, choice)
-    if choice.verdict == "reject":
-        gone, peeled = _rejected(choice)
-        parts = [words.describe_rejected(gone, called), words.describe_peeled(peeled)]
-        show("\n".join(part for part in parts if part), "note")
-        return ReviewOutcome({}, gone, is_done=not choice.left)
+    if verdict == "reject":
+        rejected, peeled = _rejected(choice)
+        ui.say(
+            hunk_format.describe_rejected(rejected, ui.format_command), hunk_format.describe_peeled(peeled)
+        )
+        return ReviewOutcome({}, rejected, is_done=not choice.left)
     written = await write(project, reviews, choice.hunks)
-    show(words.describe_written(written, called), "note")
+    ui.say(hunk_format.describe_written(written, ui.format_command))
     kept = {one.path: one.applied for one in written.saved}
     return ReviewOutcome(kept, {}, is_done=not (choice.left or written.problems))
 
 
 def _rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
-    """How many hunks of which files were rejected, and in how many only the user's own lines were dropped."""
+    """Numbers of hunks by file: rejected, and with only the user's own lines dropped."""
     gone: Counter[str] = Counter()
     peeled: Counter[str] = Counter()
     for path, (_, hunks) in choice.picks.items():
@@ -151,32 +144,27 @@ def _rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
 
 
 class InteractiveReview:
-    """The way through what waits in a project. Use ``run``."""
+    """Goes through the pending hunks of a project. Use ``run``."""
 
-    def __init__(
-        self, project: ProjectReview, show: Show, ask: Ask, called: Called, *, columns: int = 80
-    ) -> None:
+    def __init__(self, project: ProjectReview, ui: ReviewUI) -> None:
         self._project = project
-        self._show = show
-        self._ask = ask
-        self._columns = columns
-        self._called = called
+        self._ui = ui
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
-        """The hunks, here and below by the ids under which they came into being: an edit gives them others."""
+        """Paths and root IDs of the hunks, here and below: an edit changes a hunk's ID, but not its root's."""
         self._kept: Mapping[str, int] = {}
-        self._wanted: set[tuple[str, str]] = set()
+        self._kept_names: set[tuple[str, str]] = set()
         self._rejected: set[tuple[str, str]] = set()
         self._has_decided = False
         self._is_done = False
 
     @property
     def outcome(self) -> ReviewOutcome:
-        """What has come of it so far."""
+        """The decisions so far."""
         return ReviewOutcome(self._kept, Counter(path for path, _ in self._rejected), self._is_done)
 
     async def run(self) -> None:
-        """Ask for each hunk, then write what was kept. Raises ``LedgerError``."""
+        """Ask about each hunk, then write the kept ones. Raises ``LedgerError``."""
         found = await load_pending(self._project)
         self._runs = await anyio.to_thread.run_sync(checkpoints_by_run, self._project.ledger)
         self._hunks = [
@@ -185,47 +173,47 @@ class InteractiveReview:
             for hunk in review.hunks
             if hunk.state == "pending"
         ]
-        for line in words.describe_problems(found.problems):
-            self._show(line, "note")
+        for line in hunk_format.describe_problems(found.problems):
+            self._ui.say(line)
         if not found.waiting:
-            self._show(NOTHING_WAITS, "note")
+            self._ui.say(NO_PENDING)
             return
         try:
-            wanted = await self._decided()
+            wanted = await self._ask_all()
         except anyio.get_cancelled_exc_class():
-            self._show(STOPPED.format(decide=self._called("decide")), "note")
+            self._ui.say(STOPPED.format(decide=self._ui.format_command("decide")))
             raise
         if wanted is None:
-            self._show(STOPPED.format(decide=self._called("decide")), "note")
+            self._ui.say(STOPPED.format(decide=self._ui.format_command("decide")))
         else:
             await self._write(wanted)
 
-    async def _decided(self) -> PendingReviews | None:
-        """What is to be written, once all was gone through; None if the person has left."""
+    async def _ask_all(self) -> PendingReviews | None:
+        """Ask about all hunks; return what is to be written, None if the user has left."""
         at: int | None = 0
         while at is not None and at < len(self._hunks):
-            at = await self._one(at)
+            at = await self._ask_about(at)
         if at is None:
             return None
         found = await load_pending(self._project)
         for line in self._reopened(found):
-            self._show(line, "note")
+            self._ui.say(line)
         kept = accepted_hunks(found.reviews)
         if kept:
-            answer = await self._ask("Write this? [Y/n] ", words.to_be_written(found.reviews, kept))
+            answer = await self._ui.ask("Write this? [Y/n] ", hunk_format.to_be_written(found.reviews, kept))
             if answer is None or not is_yes(answer, default=True):
                 return None
         return found
 
     def _reopened(self, found: PendingReviews) -> list[str]:
-        """What was kept here, and waits again, because its file was changed after that."""
+        """Lines about hunks that were kept here and are pending again, because their file changed."""
         pending = (
             (review.path, root_of(hunk.id))
             for review in found.reviews
             for hunk in review.hunks
             if hunk.conflict
         )
-        counts = Counter(path for path, name in pending if (path, name) in self._wanted)
+        counts = Counter(path for path, name in pending if (path, name) in self._kept_names)
         return [
             f"{escape_line(path)} was changed meanwhile: {pluralize(number, 'hunk')} you kept must be decided again."
             for path, number in counts.items()
@@ -237,49 +225,51 @@ class InteractiveReview:
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
         parts = [
-            words.describe_written(written, self._called),
-            words.describe_rejected(self.outcome.rejected, self._called),
-            f"{pluralize(left, 'hunk')} left to decide: {self._called('decide')}." if left else "",
+            hunk_format.describe_written(written, self._ui.format_command),
+            hunk_format.describe_rejected(self.outcome.rejected, self._ui.format_command),
+            f"{pluralize(left, 'hunk')} left to decide: {self._ui.format_command('decide')}." if left else "",
         ]
-        self._show("\n".join(part for part in parts if part) or "Nothing was decided.", "note")
+        self._ui.say("\n".join(part for part in parts if part) or "Nothing was decided.")
 
     # -- one hunk -----------------------------------------------------------------------------------
 
-    async def _one(self, at: int) -> int | None:
-        """Ask for a hunk; returns the number of the next one, None to leave."""
+    async def _ask_about(self, at: int) -> int | None:
+        """Ask about a hunk; return the index of the next one, None to leave."""
         path, root = self._hunks[at]
         try:
             review = await self._project.saver.refresh(path)
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            self._show(f"Left as it is: {escape_line(path)}: {escape_line(str(error), 400)}", "note")
+            self._ui.say(f"Skipped {escape_line(path)}: {escape_line(str(error), 400)}")
             return at + 1
         hunk = review.successor(root)
         if hunk is None:
-            return at + 1  # what stood there is no hunk any more
-        self._show(
-            self._head(at, path, hunk) + words.hunk_diff(review, hunk, whole_review(self._called)), "diff"
+            return at + 1  # the hunk is gone
+        self._ui.show(
+            self._head(at, path, hunk)
+            + hunk_format.hunk_diff(review, hunk, full_review_command(self._ui.format_command)),
+            "diff",
         )
-        answer = await self._ask(QUESTION, "")
+        answer = await self._ui.ask(QUESTION, "")
         while answer is not None and answer.strip().lower() not in _KEYS:
-            self._show(format_columns(HELP, self._columns), "note")
-            answer = await self._ask(QUESTION, "")
+            self._ui.say(format_columns(HELP, self._ui.columns))
+            answer = await self._ui.ask(QUESTION, "")
         if answer is None:
             return None
         try:
-            return await self._obey(_KEYS[answer.strip().lower()], at, review, hunk)
+            return await self._apply_key(_KEYS[answer.strip().lower()], at, review, hunk)
         except LedgerError:
             raise
         except ReviewError as error:
-            self._show(escape_line(str(error), 400), "note")
+            self._ui.say(escape_line(str(error), 400))
             return at
 
     def _head(self, at: int, path: str, hunk: Hunk) -> str:
-        facts = words.hunk_facts(hunk, self._runs).removeprefix("waiting · ")
+        facts = hunk_format.hunk_facts(hunk, self._runs).removeprefix("pending · ")
         return f"{at + 1} of {len(self._hunks)} · {escape_line(path)} · {facts}\n"
 
-    async def _obey(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
+    async def _apply_key(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
         match key:
             case "keep" | "reject":
                 return at + 1 if await self._verdict(key, review, hunk) else at
@@ -295,24 +285,24 @@ class InteractiveReview:
                 return len(self._hunks)
 
     async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk) -> bool:
-        """Decide on one hunk, with the question that it may need; False if it is still to be decided."""
+        """Decide on one hunk, after another question where needed; False if it stays pending."""
         mine: Mine | None = None
         if verdict == "keep" and hunk.conflict:
-            self._show("The file changed here since this was proposed.", "note")
-            if not is_yes(await self._ask(OVERRIDE, "")):
+            self._ui.say("The file changed here since this was proposed.")
+            if not is_yes(await self._ui.ask(OVERRIDE, "")):
                 return False
         if verdict == "reject" and hunk.has_user_layer:
-            mine = await self._which(hunk)
+            mine = await self._ask_which(hunk)
             if mine is None:
                 return False
-        await self._put_down(verdict, review, [hunk.id], mine)
-        return mine != "peel"  # what the agent proposed below the user's lines is still to be decided
+        await self._decide(verdict, review, [hunk.id], mine)
+        return mine != "peel"  # the agent's proposal below the user's lines is pending
 
-    async def _which(self, hunk: Hunk) -> Mine | None:
+    async def _ask_which(self, hunk: Hunk) -> Mine | None:
         if hunk.by_user:
-            return "base" if is_yes(await self._ask(DROP, "")) else None
-        self._show("You have edited what was proposed here.", "note")
-        match (await self._ask(WHICH, "") or "").strip().lower():
+            return "base" if is_yes(await self._ui.ask(DROP, "")) else None
+        self._ui.say("You have edited this proposal.")
+        match (await self._ui.ask(WHICH, "") or "").strip().lower():
             case "m":
                 return "peel"
             case "a":
@@ -321,7 +311,7 @@ class InteractiveReview:
                 return None
 
     async def _rest(self, verdict: Verdict, at: int, review: FileReview) -> int:
-        """Decide on a hunk and all undecided ones behind it in its file; the next one is the first that was left out."""
+        """Decide on a hunk and all pending ones after it in its file; return the index of the first that was left out."""
         known = {root_of(hunk.id): hunk for hunk in review.hunks}
         rest: list[str] = []
         following = at
@@ -338,18 +328,16 @@ class InteractiveReview:
                 rest.append(hunk.id)
             following += not is_apart
         if rest:
-            await self._put_down(verdict, review, rest, None)
+            await self._decide(verdict, review, rest, None)
         if is_apart and not rest:
-            self._show("This one needs an answer of its own: k or r.", "note")
+            self._ui.say("This hunk needs its own decision: k or r.")
         return following
 
-    async def _put_down(
-        self, verdict: Verdict, review: FileReview, ids: list[str], mine: Mine | None
-    ) -> None:
+    async def _decide(self, verdict: Verdict, review: FileReview, ids: list[str], mine: Mine | None) -> None:
         await decide_hunks(self._project, review, ids, verdict, mine)
         self._has_decided = True
         names = {(review.path, root_of(name)) for name in ids}
-        self._wanted = self._wanted | names if verdict == "keep" else self._wanted - names
+        self._kept_names = self._kept_names | names if verdict == "keep" else self._kept_names - names
         is_gone = verdict == "reject" and mine != "peel"
         self._rejected = self._rejected | names if is_gone else self._rejected - names
 

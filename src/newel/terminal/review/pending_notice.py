@@ -1,28 +1,28 @@
-"""What a person should hear once a prompt was answered: that something waits for their decision."""
+"""A notice after a run that has left pending changes."""
 
 from __future__ import annotations
 
 import anyio.to_thread
 
 from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
+from newel.agent.formatting import pluralize
 from newel.review.model.file_review import ReviewError
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.command_names import Called, between_prompts
-from newel.text.format import pluralize
+from newel.terminal.commands import CommandFormatter, slash_command
 
 
 class PendingNotice:
-    """Watches an agent from its making on until ``close``. ``called`` is how the command is that decides."""
+    """Watches an agent until ``close``. ``format_command`` writes commands for the user."""
 
-    def __init__(self, agent: CodingAgent, called: Called) -> None:
+    def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
         self._agent = agent
-        self._called = called
+        self._format_command = format_command
         self._since = ""
         self._has_acted = False
-        self.close = agent.subscribe(self._see)
+        self.close = agent.subscribe(self._handle)
 
-    def _see(self, event: AgentEvent) -> None:
+    def _handle(self, event: AgentEvent) -> None:
         match event:
             case AgentStart():
                 self._since = self._since or event.timestamp
@@ -34,8 +34,8 @@ class PendingNotice:
             case _:
                 pass
 
-    async def words(self) -> str:
-        """A line about the runs since it was last asked for; empty if nothing of them waits."""
+    async def text(self) -> str:
+        """The notice about the runs since the last call; empty if they left nothing pending."""
         since, has_acted = self._since, self._has_acted
         self._since, self._has_acted = "", False
         workspace = self._agent.workspace
@@ -47,11 +47,11 @@ class PendingNotice:
             ledger = (await workspace.recorder()).project.ledger
             session = self._agent.session.get_id()
             files = await anyio.to_thread.run_sync(files_with_pending, ledger, session, since)
-        except ReviewError:  # a ledger that cannot be used was told of during the run
+        except ReviewError:  # shown during the run already
             return ""
         return self._about(len(files)) if files else ""
 
     def _about(self, files: int) -> str:
-        if self._called is not between_prompts and self._agent.session.get_file_path() is None:
-            return f"What was proposed for {pluralize(files, 'file')} is forgotten, as --ephemeral keeps it in memory only."
-        return f"{pluralize(files, 'file')} {'waits' if files == 1 else 'wait'} for your review: {self._called('decide')}"
+        if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
+            return f"The changes proposed for {pluralize(files, 'file')} were discarded: --ephemeral keeps them in memory only."
+        return f"{pluralize(files, 'file')} {'has' if files == 1 else 'have'} pending changes. Review them with `{self._format_command('decide')}`."

@@ -1,4 +1,4 @@
-"""What another program may ask of the agent in JSON mode, and what is wrong with a line that asks nothing."""
+"""The requests of JSON mode, and their validation."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from newel.agent.ports import ThinkingLevel
 from newel.text.format import one_line
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What models can see."""
+"""Image types that models accept."""
 
 _HALF_A_PAIR = re.compile(r"\\u[dD][89aAbB][0-9a-fA-F]{2}(?!\\u)")
 
 
 class InvalidRpcRequest(NewelError, code="bad_request"):
-    """A line that is no request, or asks for what cannot be done."""
+    """A line that is no valid request."""
 
 
 class RpcRequest(Wire, frozen=True, tag_field="type"):
@@ -89,33 +89,33 @@ class Requests:
             request = self._decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidRpcRequest(
-                f"This is no request: {_why(error, line)}. It began: {line[:200]}"
+                f"Invalid request: {_explain(error, line)}. It begins: {line[:200]}"
             ) from error
         match request:
             case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
                 not text.strip()
             ):
-                raise InvalidRpcRequest("There is nothing in it to answer: its content is empty.")
+                raise InvalidRpcRequest("The content is empty.")
             case Say():
                 for attachment in request.attachments:
                     _check(attachment)
             case ChangeModel() if not request.model.strip():
-                raise InvalidRpcRequest("set_model needs the name of a model.")
+                raise InvalidRpcRequest("set_model needs a model name.")
             case _:
                 pass
         return request
 
 
-def _why(error: Exception, line: str) -> str:
+def _explain(error: Exception, line: str) -> str:
     words = str(error)
     truncated = "truncated" in words
     if "surrogate" in words or (truncated and _HALF_A_PAIR.search(line)):
-        return "a string holds half of a surrogate pair, which is no character"
+        return "a string contains a lone surrogate"
     return "it ends too early" if truncated else words
 
 
 def _check(attachment: Attachment) -> None:
-    """Once it is in the conversation, every later request would fail on what no server takes."""
+    """Reject attachments that no server accepts: once in the conversation, they would fail every later request."""
     image = attachment.type == "image"
     if attachment.size < 0:
         problem = "its size is negative"
@@ -126,7 +126,7 @@ def _check(attachment: Attachment) -> None:
     elif image and not attachment.content:
         problem = "its content is empty"
     elif image and attachment.mime_type not in IMAGES:
-        problem = f"its mimeType is none of {', '.join(IMAGES)}"
+        problem = f"its mimeType is not one of {', '.join(IMAGES)}"
     else:
         return
     raise InvalidRpcRequest(f"The attachment '{one_line(attachment.file_name)}' cannot be used: {problem}.")

@@ -1,39 +1,38 @@
 """JSON mode: requests in, events out, one JSON object a line, for programs that drive the agent.
 
-In: ``message`` and ``clear``, ``compact`` wait their turn; all others act at once.
+In: ``message``, ``clear`` and ``compact`` are queued; all others act immediately.
 
     {"type": "message", "content": "…", "attachments": [Attachment…]}
-    {"type": "interrupt"}                         end the run that is under way, at once
-    {"type": "stop"}                              end it before its next request
+    {"type": "interrupt"}                         abort the current run
+    {"type": "stop"}                              stop it before its next request
     {"type": "steer", "content": "…"}             reaches the model after the current tools
     {"type": "follow_up", "content": "…"}         reaches it when it would be done
-    {"type": "clear"}                             begin a new session
-    {"type": "compact", "instructions": "…"}      sum up what lies behind
+    {"type": "clear"}                             start a new session
+    {"type": "compact", "instructions": "…"}      summarise the conversation
     {"type": "set_model", "model": "…"}           {"type": "set_thinking", "level": "low"}
     {"type": "get_state"}                         answered by a ``state`` line
     {"type": "approve", "toolCallId": "…", "decision": "once|always|no", "word": "…"}
 
-Out: every event as ``newel.agent.events`` writes it, besides ``approval_request`` and ``state``. A line that
-cannot be understood is answered with an ``error`` event that names it.
+Out: every event as ``newel.agent.events`` writes it, besides ``approval_request`` and ``state``. An invalid
+line is answered with an ``error`` event that names it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, BinaryIO, assert_never
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEvent, ErrorEvent, Event
+from newel.agent.events import ErrorEvent, Event
 from newel.agent.messages import Usage, UserMessage
 from newel.agent.ports import ThinkingLevel, Touch
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.renderers.base import RendererSubscription, forget_stdout, tell_damage
+from newel.terminal.renderers.base import JsonRenderer, RendererSubscription, report_damage
 from newel.terminal.rpc.requests import (
     AnyRequest,
     Approve,
@@ -52,16 +51,16 @@ from newel.terminal.rpc.requests import (
     StopRun,
 )
 from newel.terminal.signals import exit_code, on_signals
+from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
-from newel.text.json import to_json
 
-# -- what goes out besides the events ---------------------------------------------------------------
+# -- output besides the events ---------------------------------------------------------------
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
-    """A call waits for an ``approve`` request; ``preview`` is what it would do, exactly. ``touches`` are the files that it
-    opens itself. The same call asks again where one of them changed meanwhile.
+    """A call needs an ``approve`` request; ``preview`` is its exact effect. ``touches`` are the files that it opens itself. The
+    same call asks again if one of them changes meanwhile.
     """
 
     tool_call_id: str
@@ -74,8 +73,8 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
 
 
 class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state"):
-    """``waiting`` counts the requests that wait their turn; ``context`` is in tokens. ``where`` says where the model is, if
-    the server of the settings is not asked: ``on host (ollama run)``.
+    """``waiting`` counts the queued requests; ``context`` is in tokens. ``where`` is the model's location if it is not the
+    configured server: ``on host (ollama run)``.
     """
 
     model: str
@@ -95,52 +94,27 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
     error: str | None
 
 
-class JsonRenderer:
-    """Writes each event as one line of JSON."""
-
-    animated = False
-
-    def __init__(self, out: BinaryIO) -> None:
-        self.out = out
-
-    def handle(self, event: AgentEvent | ApprovalAsked | RpcState) -> None:
-        self.out.write(to_json(event) + b"\n")
-        self.out.flush()
-
-    def note(self, text: str, code: str = "note", /) -> None:
-        self.handle(ErrorEvent(code=code, message=text))
-
-    def tick(self) -> None:
-        """Nothing moves here."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def close(self) -> None:
-        self.out.flush()
-
-
 # -- the conversation -------------------------------------------------------------------------------
 
 
 async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
     """Serve the requests that come from the file descriptor ``stdin`` until it ends, and finish what was
-    asked. Returns 0, 1 if nobody reads any more, 128 + N if signal N ended it.
+    asked. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
     """
     mode = _JsonMode(agent, JsonRenderer(out))
     approver.handler = mode.ask
-    audience = RendererSubscription(mode.renderer, mode.end)
-    unsubscribe = agent.subscribe(audience.see)
+    subscription = RendererSubscription(mode.renderer, mode.end)
+    unsubscribe = agent.subscribe(subscription.handle)
     try:
-        tell_damage(agent, mode.renderer)
+        report_damage(agent, mode.renderer)
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
             with mode.reading:
                 await mode.read(LineReader(stdin))
             await mode.finished.wait()
-        audience.check()
+        subscription.check()
     except OSError as error:
-        forget_stdout(error)
+        discard_stdout(error)
         return 1
     finally:
         unsubscribe()
@@ -171,7 +145,7 @@ class _JsonMode:
         self.no_more()
 
     def no_more(self) -> None:
-        """The input is over: finish what was asked, and wait for no answer that cannot come."""
+        """The input has ended: finish the queued requests, and wait for no more approvals."""
         self._no_more = True
         self._more.set()
         for question in self._questions.values():
@@ -215,7 +189,7 @@ class _JsonMode:
             case Say() | Clear() | CompactHistory():
                 self._turns.append(request)
                 self._more.set()
-                await checkpoint()  # so that an idle worker begins before the next line acts
+                await checkpoint()  # let an idle worker start before the next line acts
             case Interrupt():
                 self.interrupt()
             case StopRun():
@@ -256,7 +230,7 @@ class _JsonMode:
             error=state.error,
         )
 
-    # -- what waits its turn ----------------------------------------------------------------------
+    # -- queued requests ----------------------------------------------------------------------
 
     async def work(self) -> None:
         while True:
@@ -283,10 +257,10 @@ class _JsonMode:
                         self.error("nothing_to_compact", "There is nothing to summarise yet.")
                 case _:
                     assert_never(request)
-        except OSError:  # nobody reads any more
+        except OSError:  # the reader has gone
             raise
-        except Exception as error:  # noqa: BLE001 — one request that fails must not end the others
-            if not isinstance(request, Say):  # of a run that failed its own events have told
+        except Exception as error:  # noqa: BLE001 — a failed request must not end the others
+            if not isinstance(request, Say):  # events have shown the error of a run
                 self.error(error.code if isinstance(error, NewelError) else "internal", str(error))
 
     # -- approval ---------------------------------------------------------------------------------
@@ -315,7 +289,7 @@ class _JsonMode:
     def answer(self, request: Approve) -> None:
         question = self._questions.get(request.tool_call_id)
         if question is None:
-            raise InvalidRpcRequest(f"No call {request.tool_call_id!r} waits for an answer.")
+            raise InvalidRpcRequest(f"No call {request.tool_call_id!r} is waiting for approval.")
         question.answer(Approval(request.decision, request.word))
 
 
@@ -323,7 +297,7 @@ _NOBODY = Approval("nobody")
 
 
 class _PendingQuestion:
-    """An approval that is waited for; the first answer counts."""
+    """A pending approval; the first answer counts."""
 
     def __init__(self) -> None:
         self._answered = anyio.Event()

@@ -1,4 +1,4 @@
-"""What a run on the command line is for: the text that it ends with, apart from all that led to it."""
+"""The final answers of runs on the command line, separate from their progress."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.events import AgentEvent, ErrorEvent
-from newel.terminal.renderers.base import TextSink
+from newel.terminal.stdout import TextSink
 from newel.text.sanitize import sanitize
 
 
-class Answers:
-    """``out`` gets each answer as soon as it is there, made inert; the file at ``path`` all of them, as they were written.
+class AnswerOutput:
+    """Writes each answer to ``out``, made inert, and all of them to the file at ``path``, verbatim.
 
-    Raises ``UsageError`` if there can be no such file.
+    Raises ``UsageError`` if the file is not writable.
     """
 
     def __init__(self, out: TextSink | None = None, path: Path | None = None) -> None:
@@ -23,10 +23,10 @@ class Answers:
         self._path = path
         self._texts: list[str] = []
         if path and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
-            raise UsageError(f"--output: {path} cannot be written.")
+            raise UsageError(f"--output: {path} is not writable.")
 
     def add(self, text: str) -> None:
-        """Raises ``OSError`` if nobody reads ``out`` any more, ``ConfigError`` if the file cannot be written after all."""
+        """Raises ``OSError`` if the reader of ``out`` has gone, ``ConfigError`` if the file cannot be written."""
         text = text.strip("\n")
         if not text:
             return
@@ -44,10 +44,10 @@ class Answers:
 
 
 def errors_to(out: TextSink) -> Callable[[AgentEvent], None]:
-    """A subscriber that tells ``out`` what a run failed with, where its screen is somewhere else."""
+    """A subscriber that writes errors of runs to ``out``, for runs displayed elsewhere."""
 
-    def see(event: AgentEvent) -> None:
+    def on_event(event: AgentEvent) -> None:
         if isinstance(event, ErrorEvent) and not event.is_notice:
             out.write(f"newel: {sanitize(event.message)}\n")
 
-    return see
+    return on_event

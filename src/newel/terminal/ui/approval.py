@@ -1,4 +1,4 @@
-"""Asking a person whether a call may run, in words that leave nothing out."""
+"""Approval of tool calls by the user."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _CONSENT = re.compile(
     r"|a|always|allow|accept|approved?|confirm|continue|proceed|go|ahead|on|do|run|it|this|that|once|then|now|and|just"
     r"|please|of|course|thanks?|you|thx|ja|oui|si"
 )
-"""A word of consent: an answer of these alone is no refusal."""
+"""A word of consent: an answer of only these is no refusal."""
 
 
 class Approver:
-    """The ``Ask`` of a policy, and as ``elicit`` that of tool servers: passes requests to the front end that is running.
+    """Passes requests of a policy, and with ``elicit`` those of tool servers, to the current front end.
 
-    Both are made before front ends. A front end where a person sits says so with ``attend``; one for programs
-    sets ``handler``. What nobody can answer is denied.
+    It is created before the front end. One with a user calls ``attend``; one for programs sets ``handler``. Requests that
+    nobody can answer are denied.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Approver:
         return await self.handler(request)
 
     async def elicit(self, request: ElicitRequest) -> ElicitAnswer:
-        """Tools that run side by side may ask at the same time; the person hears one after the other."""
+        """Put a server's request to the user; concurrent requests are asked one after the other."""
         ask = self._ask
         if ask is None:
             return ElicitAnswer(action="decline")
@@ -61,7 +61,7 @@ class Approver:
             return await elicit(request, ask)
 
     def attend(self, ask: AskLine | None) -> None:
-        """From now on the person is asked whom ``ask`` reaches; None: nobody."""
+        """Ask the user through ``ask`` from now on; None if there is no user."""
         self._ask = ask
         self.handler = None if ask is None else _approval_by(ask)
 
@@ -77,8 +77,8 @@ def _approval_by(ask: AskLine) -> Ask:
 
 
 def present(request: ApprovalRequest) -> str:
-    """The request as text: what, where, and on lines of its own the exact command or diff. Whatever
-    could hide something is written out.
+    """The request as text: the tool, the place, and the exact command or diff on lines of its own. Hidden characters are
+    written out.
     """
     lines = escape_invisible(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
@@ -86,7 +86,7 @@ def present(request: ApprovalRequest) -> str:
 
 
 def _place(folder: str) -> str:
-    """A folder and its machine, by the name that a workspace has."""
+    """The folder and machine of a workspace's name."""
     host = "this machine"
     if folder.startswith(SCHEME):
         from newel.workspace.ssh.target import Target
@@ -97,8 +97,8 @@ def _place(folder: str) -> str:
 
 
 def is_unclear(answer: str | None) -> TypeGuard[str]:
-    """Whether an answer sounds like a yes and is none of the offered ones (``ok``, ``sure``, ``yes please``), or is a yes that
-    was pasted: it must neither allow nor refuse.
+    """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``), or is a pasted yes: it must
+    neither allow nor refuse.
     """
     words = (answer or "").strip().lower()
     said = re.findall(r"\w+", without_paste(words))
@@ -106,12 +106,12 @@ def is_unclear(answer: str | None) -> TypeGuard[str]:
 
 
 def again(answer: str) -> str:
-    """What is said before the question is put again after an unclear answer."""
+    """The note before the question is repeated after an unclear answer."""
     return AGAIN.format(answer=f"'{escape_line(without_paste(answer), 40)}'")
 
 
 def understand(answer: str | None) -> Approval:
-    """What a typed answer means. Only a plain yes is one; other words are a no with a word to the model."""
+    """Interpret an answer. Only a plain yes is one; other words are a no with a message to the model."""
     words = (answer or "").strip()
     match words.lower():
         case word if word in _ONCE:

@@ -1,4 +1,4 @@
-"""What a person types before the prompt is there."""
+"""Input typed before the prompt is shown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Self
 
 
 def can_draw() -> bool:
-    """Whether a person sits at a terminal that can have a prompt at its bottom."""
+    """Whether there is a terminal that can show a prompt at its bottom."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-class Unechoed:
-    """While it lasts the terminal echoes nothing: what is typed waits for the prompt instead of standing above it. Nothing
-    changes where nobody sits at a terminal.
+class EchoSuppressor:
+    """Turns off the terminal's echo, so that early input appears at the prompt and not above it. Does nothing without a
+    terminal.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Unechoed:
             silent = termios.tcgetattr(fd)
         except termios.error:
             return
-        silent[3] &= ~(termios.ECHO | termios.ICANON)  # without lines what waits can be counted
+        silent[3] &= ~(termios.ECHO | termios.ICANON)  # without line mode, pending input can be counted
         self._usual = signal.signal(signal.SIGTERM, self._die)
         self._before = before
         try:
@@ -52,7 +52,7 @@ class Unechoed:
             self._wipe(fd)
         except termios.error:
             self.end()
-        except BaseException:  # Ctrl+C, above all: nobody else would undo it
+        except BaseException:  # above all Ctrl+C: nothing else would restore the terminal
             self.end()
             raise
 
@@ -71,7 +71,7 @@ class Unechoed:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _wipe(self, fd: int) -> None:
-        """What was typed before this program could run has been echoed, and is going to stand at the prompt."""
+        """Erase input that was echoed before this program ran; it will appear at the prompt."""
         import fcntl
         import termios
 

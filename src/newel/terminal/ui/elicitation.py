@@ -1,7 +1,7 @@
-"""What a tool server asks of the person at the terminal: a form, field by field, or a page to visit.
+"""Requests of tool servers to the user: a form, field by field, or a page to visit.
 
-The server's words stand indented behind a bar, so that none of them can pass for Newel's own. Nothing is sent before
-all of it has been shown and the person has said yes.
+The server's text is indented behind a bar, so that it cannot pass for Newel's own. Nothing is sent before the user has
+seen all of it and agreed.
 """
 
 from __future__ import annotations
@@ -9,55 +9,55 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from newel.agent.formatting import pluralize
 from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.mcp.elicitation_form import Answer, BadForm, Field, fields
 from newel.terminal.ui.prompt_line import AskLine
-from newel.text.format import pluralize
 from newel.text.sanitize import escape_invisible, escape_line
 
-LEAVING: Final = "/decline says no to it, /cancel gives no answer."
+LEAVING: Final = "/decline refuses the request, /cancel leaves it unanswered."
 MAX_QUOTED: Final = 4_000
-"""Characters of a text of the server's that are shown."""
+"""Characters shown of a server's text."""
 MAX_LISTED: Final = 100
-"""Choices that are listed; the others can be typed."""
+"""Choices listed; others can be typed."""
 
 
-class _Left(Exception):
-    """The person does not go on with it."""
+class _Ended(Exception):
+    """The user declined or cancelled the request."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         self.action: Literal["decline", "cancel"] = action
 
 
 async def elicit(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
-    """Put a server's question to the person whom ``ask`` reaches. An input that has ended cancels it."""
+    """Put a server's request to the user through ``ask``. The end of input cancels it."""
     try:
         if request.url is not None:
             return await _visit(request, request.url, ask)
         return await _fill_in(request, ask)
-    except _Left as left:
-        return ElicitAnswer(action=left.action)
+    except _Ended as ended:
+        return ElicitAnswer(action=ended.action)
 
 
 async def _line(ask: AskLine, question: str, about: str, *, interrupting: bool) -> str:
     answer = await ask(question, about, interrupting=interrupting)
     match None if answer is None else answer.strip():
         case None | "/cancel":
-            raise _Left("cancel")
+            raise _Ended("cancel")
         case "/decline":
-            raise _Left("decline")
+            raise _Ended("decline")
         case line:
             return line
 
 
 async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
-    """One of ``offers``, from what is typed to what it does; Enter declines."""
+    """Ask for one of ``offers``, keys with their meanings; Enter declines."""
     words = [f"{letter} {what}" for letter, what in offers.items()]
     question = " · ".join([*words, "n declines (Enter)", "/cancel"]) + ": "
     while True:
         typed = (await _line(ask, question, about, interrupting=True)).lower()
         if typed in {"", "n", "no"}:
-            raise _Left("decline")
+            raise _Ended("decline")
         letter = "y" if typed == "yes" else typed
         if letter in offers:
             return letter
@@ -73,12 +73,12 @@ async def _visit(request: ElicitRequest, url: str, ask: AskLine) -> ElicitAnswer
         lines.append(f"This page is on {host}. Newel does not open it.")
     else:
         lines.append("This is not the address of a web page. Newel does not open it.")
-    await _choose(ask, {"y": "when you have been there"}, "\n".join(lines))
+    await _choose(ask, {"y": "when you have visited it"}, "\n".join(lines))
     return ElicitAnswer(action="accept")
 
 
 def _host(url: str) -> str:
-    """Where a page really is, in letters that look like no others; empty for what is no page."""
+    """The host of a page in unambiguous letters; empty if it is no web page."""
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna").decode()
@@ -96,7 +96,7 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
     try:
         form = fields(request.schema or {})
     except BadForm as error:
-        await _choose(ask, {}, f"{about}\nIt cannot be answered here. {escape_line(str(error))}")
+        await _choose(ask, {}, f"{about}\nNewel cannot answer it. {escape_line(str(error))}")
         return ElicitAnswer(action="decline")
     if not form:
         await _choose(ask, {"y": "agrees"}, about)
@@ -106,7 +106,7 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
     while True:
         for field in form:
             values[field.name] = await _ask_for(field, values[field.name], about, ask)
-            about = ""  # from now on the person expects the next question
+            about = ""  # the user expects the next questions
         given = {name: value for name, value in values.items() if value is not None}
         review = f"This goes to {server}:\n{_review(form, given)}"
         if await _choose(ask, {"y": "sends it", "c": "changes it"}, review) == "y":
@@ -114,8 +114,8 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
 
 
 async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine) -> Answer | None:
-    """What is typed for a field; Enter leaves it at ``value``."""
-    hint = field.wants if field.required or value is not None else f"{field.wants}; may be left out"
+    """Ask for the value of a field; Enter keeps ``value``."""
+    hint = field.wants if field.required or value is not None else f"{field.wants}; optional"
     kept = "" if value is None else f" [{escape_line(field.show(value), 60)}]"
     question = f"{escape_line(field.title, 60)} ({hint}){kept}: "
     interrupting = bool(about)
@@ -128,9 +128,9 @@ async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine)
         try:
             if line:
                 return field.read(line)
-            about = "An answer is needed."
+            about = "A value is required."
         except ValueError:
-            about = f"{escape_line(line, 60)} does not fit. It takes {field.wants}."
+            about = f"{escape_line(line, 60)} is not valid. Expected: {field.wants}."
 
 
 def _describe(field: Field) -> list[str]:
@@ -149,10 +149,10 @@ def _review(form: list[Field], given: dict[str, Any]) -> str:
     width = max((len(title) for title, _ in rows), default=0)
     indent = " " * (width + 6)
     lines = [f"    {title:<{width}}  {_quoted(escape_invisible(value), indent)}" for title, value in rows]
-    return "\n".join(lines) or "    nothing: all fields are left out"
+    return "\n".join(lines) or "    nothing: all fields are empty"
 
 
-# -- words of the server's ----------------------------------------------------------------------------
+# -- text of the server ----------------------------------------------------------------------------
 
 
 def _heading(request: ElicitRequest) -> str:
@@ -160,7 +160,7 @@ def _heading(request: ElicitRequest) -> str:
 
 
 def _quoted(text: str, indent: str) -> str:
-    """A text of several lines, all but the first behind ``indent``."""
+    """A text whose lines after the first are indented."""
     if len(text) > MAX_QUOTED:
         text = f"{text[:MAX_QUOTED]}… ({pluralize(len(text) - MAX_QUOTED, 'more character')})"
     return text.strip().replace("\n", f"\n{indent}")

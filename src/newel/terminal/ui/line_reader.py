@@ -1,4 +1,4 @@
-"""Lines of an input that may be a file, a pipe or a terminal, read without blocking the event loop."""
+"""Reads lines from a file, pipe or terminal without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _PASTE = re.compile(r"\x1b\[20[01]~")
 
 
 def without_paste(text: str) -> str:
-    """A line without the marks that a terminal sets around what is pasted."""
+    """Remove the marks that a terminal sets around pasted text."""
     return _PASTE.sub("", text)
 
 
 class LineReader:
     """Reads a file descriptor line by line, in bounded memory.
 
-    A line of more than ``limit`` bytes comes as None in ``next``'s place for it: see there.
+    A line longer than ``limit`` bytes is skipped: see ``next``.
     """
 
     def __init__(self, fd: int, *, limit: int = 64 * 1024 * 1024) -> None:
@@ -52,8 +52,8 @@ class LineReader:
         return line.removesuffix(b"\r").decode(errors="replace")
 
     def forget_typed(self) -> None:
-        """Drop what a person has typed and nobody has read yet, unfinished lines too: whoever asks a
-        question wants an answer to it. What comes from a pipe or a file was not typed, and stays.
+        """Drop unread typed input, unfinished lines included, so that it does not answer a new question. Input from a pipe or
+        a file is kept.
         """
         if os.isatty(self.fd):
             import termios
@@ -64,8 +64,8 @@ class LineReader:
                 termios.tcflush(self.fd, termios.TCIFLUSH)
 
     async def until_quiet(self, seconds: float) -> str:
-        """Wait until nothing has been typed for so long. Returns what was typed until then and nobody has read, unfinished lines
-        too; nobody will. What comes from a pipe or a file was not typed: there this returns at once.
+        """Wait until nothing was typed for ``seconds``. Removes and returns the unread input, unfinished lines included. Returns
+        at once for a pipe or a file.
         """
         if not os.isatty(self.fd):
             return ""
@@ -99,7 +99,7 @@ class LineReader:
 
 @contextlib.contextmanager
 def _key_by_key(fd: int) -> Generator[None]:
-    """Inside, each key of a terminal can be read at once. What nobody has read at the end is dropped."""
+    """Inside, keys of a terminal can be read one by one. Unread ones are dropped at the end."""
     import termios
 
     try:

@@ -1,4 +1,4 @@
-"""A desk for terminals that know nothing, and for pipes: lines in, lines out."""
+"""The user interface of pipes and simple terminals: lines in, lines out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from newel.text.sanitize import escape_invisible, sanitize
 
 
 class PlainUI:
-    """Reads lines from the file descriptor ``stdin``, one whenever nothing runs."""
+    """Reads a line from the file descriptor ``stdin`` whenever nothing runs."""
 
-    def __init__(self, renderer: Renderer, stdin: int, out: TextIO) -> None:
+    def __init__(self, renderer: Renderer, stdin: int, out: TextIO, *, prompt: str = "> ") -> None:
         self.renderer = renderer
         self._out = out
+        self._prompt = prompt
         self._lines = LineReader(stdin)
         self._echo = not os.isatty(stdin)
         self._scope = anyio.CancelScope()
@@ -31,14 +32,14 @@ class PlainUI:
     def columns(self) -> int:
         return terminal_size(self._out)[0]
 
-    async def run(self, person: InputHandler) -> None:
+    async def run(self, handler: InputHandler) -> None:
         with self._scope:
             while True:
-                await person.idle()
-                line = await self._read("> ")
+                await handler.wait_idle()
+                line = await self._read(self._prompt)
                 if line is None:
                     break
-                person.submit(line)
+                handler.submit(line)
                 await checkpoint()
 
     def leave(self) -> None:
@@ -48,7 +49,7 @@ class PlainUI:
         self,
         question: str,
         about: str,
-        given: str = "",  # noqa: ARG002 — nothing can be edited here
+        initial: str = "",  # noqa: ARG002 — nothing can be edited here
         *,
         interrupting: bool = False,
     ) -> str | None:
@@ -66,20 +67,20 @@ class PlainUI:
         return await self._read(question)
 
     @asynccontextmanager
-    async def away(self) -> AsyncGenerator[None]:
+    async def suspend(self) -> AsyncGenerator[None]:
         self._out.flush()
         yield
 
     def clear(self) -> None:
-        """What was printed stays."""
+        """Printed text stays."""
 
     def refresh(self) -> None:
-        """Nothing is shown of the state here."""
+        """No state is shown."""
 
     def echo(self, text: str) -> None:
-        """What was typed stays where it was typed."""
+        """Typed text stays visible."""
 
-    def give_back(self, text: str) -> None:
+    def restore_input(self, text: str) -> None:
         self.renderer.note(f"Not sent: {text}")
 
     async def _read(self, prompt: str) -> str | None:
@@ -87,11 +88,11 @@ class PlainUI:
         try:
             line = await self._lines.next()
         except ValueError as error:
-            self.renderer.note(f"{error}.")
+            self.renderer.note(f"Error: {error}.")
             return ""
         if line is None:
             self._write("\n")
-        elif self._echo:
+        elif self._echo and (line.strip() or prompt != self._prompt):
             self._write(f"{sanitize(line)}\n")
         return line
 

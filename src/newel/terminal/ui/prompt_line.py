@@ -1,4 +1,4 @@
-"""Asking a person for one line, while a run is shown on the same terminal."""
+"""Asks the user for one line while a run is shown on the same terminal."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from newel.terminal.ui.line_reader import LineReader
 from newel.text.format import one_line
 from newel.text.sanitize import escape_invisible
 
-QUIET: Final = 0.7
-"""Seconds without a key, after an interrupting question was shown, before a key can be part of its answer."""
+QUIET_S: Final = 0.7
+"""Pause without a key after an interrupting question, before a key counts as its answer."""
 
 BEGIN_PASTES, END_PASTES = "\x1b[?2004h", "\x1b[?2004l"
-"""In between a terminal marks what is pasted."""
+"""In between, the terminal marks pasted text."""
 
 
 class AskLine(Protocol):
     async def __call__(self, question: str, about: str, *, interrupting: bool = False) -> str | None:
-        """Show what a question is about, if there is anything to be said, and put it; both texts are shown with whatever
-        they hide written out. Gives the line that was typed then, None if there is nobody to answer. ``interrupting``: the
-        person did not expect the question and may be typing something else, so what they type before they have paused for
-        ``QUIET`` is no answer. May be cancelled. One question at a time.
+        """Show ``about`` and ask; both texts are shown with hidden characters written out. Returns the line that the user
+        entered, None if nobody can answer. ``interrupting``: the user did not expect the question and may be typing
+        something else, so input before a pause of ``QUIET_S`` is no answer. May be cancelled. One question at a time.
         """
         ...
 
 
 async def until_quiet(lines: LineReader) -> str:
-    """Wait until the person at a terminal has typed nothing for ``QUIET``. Returns what they typed until then, which nobody else
-    will read: words for it, or nothing.
+    """Wait until the user has typed nothing for ``QUIET_S``. What they typed until then is dropped; returns a note about it, or
+    an empty text.
     """
-    typed = (await lines.until_quiet(QUIET)).strip()
+    typed = (await lines.until_quiet(QUIET_S)).strip()
     return f"Typed before the question, and not sent: {one_line(typed)}" if typed else ""
 
 
 class TerminalAsk:
-    """An ``AskLine`` on a terminal, where ``renderer`` shows the run and ``lines`` are what is typed."""
+    """An ``AskLine`` on a terminal, where ``renderer`` shows the run and ``lines`` reads the input."""
 
     def __init__(self, renderer: Renderer, lines: LineReader, out: TextIO) -> None:
         self._renderer = renderer
@@ -50,14 +49,14 @@ class TerminalAsk:
         question = escape_invisible(question)
         with self._renderer.paused(), self._pastes_marked():
             if not interrupting:
-                self._lines.forget_typed()  # a yes from before the question is no answer to it
+                self._lines.forget_typed()  # typed before the question, so no answer to it
             self._write(f"\n{escape_invisible(about)}\n{question}" if about else question)
             try:
                 if interrupting and (unsent := await until_quiet(self._lines)):
                     self._write(f"\n{unsent}\n{question}")
                 line = await self._lines.next()
             except anyio.get_cancelled_exc_class():
-                self._write("\n")  # what comes next is no part of the question
+                self._write("\n")  # later output starts on a new line
                 raise
             if line is None:
                 self._write("\n")
@@ -65,7 +64,7 @@ class TerminalAsk:
 
     @contextmanager
     def _pastes_marked(self) -> Generator[None]:
-        if not self._renderer.animated:  # it may know no escape sequences
+        if not self._renderer.animated:  # the terminal may not support escape sequences
             yield
             return
         self._write(BEGIN_PASTES)

@@ -1,7 +1,7 @@
-"""The desk of a capable terminal: the input stays usable at the bottom while everything else goes on above.
+"""The user interface of a capable terminal: the input stays usable at the bottom while output appears above.
 
-One prompt_toolkit application lives as long as the conversation. What is finished is printed above it into
-the terminal's own scroll-back; the application redraws nothing but its own last lines.
+One prompt_toolkit application runs as long as the conversation. Finished text is printed above it into the terminal's
+own scroll-back; the application redraws only its own last lines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -40,21 +40,21 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
-from newel.terminal.renderers.base import Renderer
+from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
-from newel.terminal.ui.prompt_line import QUIET
+from newel.terminal.ui.prompt_line import QUIET_S
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
 from newel.text.sanitize import escape_invisible
 
-AGAIN = 2.0
-"""Seconds in which a second Ctrl+C means to leave."""
+DOUBLE_PRESS_S = 2.0
+"""Time in which a second Ctrl+C leaves."""
 
-EARLY = 0.2
-"""Seconds in which what was typed before the prompt was there is read."""
+EARLY_INPUT_S = 0.2
+"""Time in which input typed before the prompt was shown is read."""
 
-ROUNDS = 8
-"""Turns of the event loop in which all that a terminal holds back (4 KB) is read, 1 KB in each."""
+READ_ROUNDS = 8
+"""Turns of the event loop, 1 KB each, in which a terminal's whole buffer (4 KB) is read."""
 
 STYLE = Style.from_dict(
     {
@@ -72,25 +72,17 @@ STYLE = Style.from_dict(
 )
 
 
-class EchoRenderer(Renderer, Protocol):
-    """A renderer for a screen on which what is typed vanishes when it is sent."""
-
-    def echo(self, text: str) -> None:
-        """Show what a person sent that is no message to the model."""
-        ...
-
-
 class PromptToolkitUI:
-    """Input at the bottom of the terminal that ``out`` is, and above it what the ``renderer`` draws that is made for this
-    screen. ``history`` is a file that keeps what was sent.
+    """Input at the bottom of the terminal ``out``, and above it the output of the renderer that ``renderer`` creates for this
+    screen. ``history`` is the file that keeps what was sent.
     """
 
     def __init__(
-        self, out: TextIO, renderer: Callable[[Screen], EchoRenderer], *, completer: Completer, history: Path
+        self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
     ) -> None:
         self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
         self._renderer = renderer(self)
-        self._person: InputHandler | None = None
+        self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
         self._question = ""
@@ -108,16 +100,16 @@ class PromptToolkitUI:
         self._app = self._build()
 
     @property
-    def renderer(self) -> Renderer:
+    def renderer(self) -> LiveRenderer:
         return self._renderer
 
-    # -- the desk -----------------------------------------------------------------------------------
+    # -- user interface -----------------------------------------------------------------------------------
 
     def columns(self) -> int:
         return self.size()[0]
 
-    async def run(self, person: InputHandler) -> None:
-        self._person = person
+    async def run(self, handler: InputHandler) -> None:
+        self._handler = handler
         try:
             await self._app.run_async(
                 handle_sigint=False, set_exception_handler=False, pre_run=self._take_early_keys
@@ -125,32 +117,32 @@ class PromptToolkitUI:
         except EOFError:  # the terminal is gone
             pass
         finally:
-            self._person = None
+            self._handler = None
 
     def leave(self) -> None:
         if self._app.is_running and self._app.future is not None and not self._app.future.done():
             self._app.exit()
 
     async def ask(
-        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
             self._renderer.note(escape_invisible(about))
-        await self._read_keys()  # what was typed before is no answer: it does what it was for
+        await self._read_keys()  # keys typed before the question are no answer: they act as usual
         self._question, self._seen = escape_invisible(question), None
         self._app.invalidate()
         try:
             if interrupting:
                 await self._until_quiet()
-            return await self._answered(given)
+            return await self._read_answer(initial)
         finally:
             self._question = ""
             self._app.invalidate()
 
-    async def _answered(self, given: str) -> str | None:
-        """The line that is typed in place of the draft, which comes back afterwards."""
+    async def _read_answer(self, initial: str) -> str | None:
+        """The line entered in place of the draft, which is restored afterwards."""
         self._draft, self._answer = self._buffer.document, _PendingAnswer()
-        self._buffer.reset(Document(given))
+        self._buffer.reset(Document(initial))
         self._app.invalidate()
         try:
             await self._answer.given.wait()
@@ -160,19 +152,19 @@ class PromptToolkitUI:
             self._draft, self._answer = Document(), None
 
     async def _until_quiet(self) -> None:
-        """Until the question has been seen, and then no key was pressed for ``QUIET``."""
-        left = QUIET
+        """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
+        left = QUIET_S
         while left > 0:
             await anyio.sleep(left)
             await self._read_keys()
-            left = QUIET if self._seen is None else self._seen + QUIET - time.monotonic()
+            left = QUIET_S if self._seen is None else self._seen + QUIET_S - time.monotonic()
 
     async def _read_keys(self) -> None:
-        for _ in range(ROUNDS):
+        for _ in range(READ_ROUNDS):
             await checkpoint()
 
     @asynccontextmanager
-    async def away(self) -> AsyncGenerator[None]:
+    async def suspend(self) -> AsyncGenerator[None]:
         self._held = []
         try:
             with set_app(self._app):
@@ -192,7 +184,7 @@ class PromptToolkitUI:
     def echo(self, text: str) -> None:
         self._renderer.echo(text)
 
-    def give_back(self, text: str) -> None:
+    def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text
         self._buffer.cursor_position = len(self._buffer.text)
         self._app.invalidate()
@@ -215,7 +207,7 @@ class PromptToolkitUI:
             output.write_raw(BEGIN_UPDATE)
             app.renderer.erase()
             output.write_raw(above.replace("\n", "\r\n"))
-            app.render_counter += 1  # what the windows show is kept for as long as this number
+            app.render_counter += 1  # windows cache their content by this number
             app.renderer.render(app, app.layout)
             output.write_raw(END_UPDATE)
             output.flush()
@@ -223,7 +215,7 @@ class PromptToolkitUI:
             app.invalidate()
 
     def paused(self) -> AbstractContextManager[None]:
-        """This screen has a place for questions of its own."""
+        """Questions have a place of their own here."""
         return nullcontext()
 
     # -- the parts ----------------------------------------------------------------------------------
@@ -259,7 +251,7 @@ class PromptToolkitUI:
                 typed,
                 CompletionsMenu(max_height=8),
                 ConditionalContainer(state, ~has_completions),
-                Window(),  # takes what is left when the live part shrinks
+                Window(),  # takes the free rows when the live part shrinks
             ]
         )
         app = _App(
@@ -273,7 +265,7 @@ class PromptToolkitUI:
         )
         app.after_render += self._mark_seen
         app.key_processor.before_key_press += self._mark_key
-        # Escape is a key of its own here: do not wait long for what could follow it.
+        # Escape is a key of its own here: do not wait long for a sequence.
         app.ttimeoutlen, app.timeoutlen = 0.1, 0.15
         return app
 
@@ -287,23 +279,23 @@ class PromptToolkitUI:
             lines = [f"Enter answers · Esc stops{' · your draft comes back' if self._draft.text else ''}"]
         elif self._question:
             lines = ["Pause typing to answer · Esc stops"]
-        elif time.monotonic() - self._interrupted < AGAIN:
+        elif time.monotonic() - self._interrupted < DOUBLE_PRESS_S:
             lines = ["Ctrl+C again leaves"]
         else:
-            lines = self._person.state() if self._person else []
+            lines = self._handler.state_lines() if self._handler else []
         columns, _ = self.size()
         return [("class:state", "\n".join(line[: columns - 1] for line in lines))]
 
     # -- keys ---------------------------------------------------------------------------------------
 
     def _take_early_keys(self) -> None:
-        """Of what was typed before the prompt was there Enter arrives as a line feed."""
+        """Enter that was typed before the prompt was shown arrives as a line feed."""
 
         def end() -> None:
             self._is_early = False
 
         self._is_early = True
-        asyncio.get_running_loop().call_later(EARLY, end)
+        asyncio.get_running_loop().call_later(EARLY_INPUT_S, end)
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -332,17 +324,17 @@ class PromptToolkitUI:
 
     def _send(self, *, later: bool = False) -> None:
         text = self._typed()
-        if text.strip() and self._person is not None:
+        if text.strip() and self._handler is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
-            self._person.submit(text, "later" if later else "now")
+            self._handler.submit(text, "later" if later else "now")
 
     def _typed(self) -> str:
-        """Bytes that are no text reach a buffer as halves of surrogate pairs, which nothing else takes."""
+        """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
         return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
 
     def _mark_seen(self, _: object) -> None:
-        """The question is on the screen from now on."""
+        """The question is on the screen now."""
         if self._question and self._seen is None:
             self._seen = time.monotonic()
 
@@ -368,7 +360,7 @@ class PromptToolkitUI:
             self._buffer.apply_completion(commands[0])
         elif self._buffer.complete_state:
             self._buffer.complete_next()
-        elif not completing and self._person is not None and self._person.busy and not self._question:
+        elif not completing and self._handler is not None and self._handler.busy and not self._question:
             self._send(later=True)
         else:
             self._buffer.start_completion(select_first=True)
@@ -376,15 +368,15 @@ class PromptToolkitUI:
     def _on_escape(self) -> None:
         if self._buffer.complete_state:
             self._buffer.cancel_completion()
-        elif self._person is not None:
-            self._person.stop()
+        elif self._handler is not None:
+            self._handler.stop()
 
     def _on_interrupt(self) -> None:
         now, before = time.monotonic(), self._interrupted
         self._interrupted = now
-        if now - before < AGAIN:
+        if now - before < DOUBLE_PRESS_S:
             self.leave()
-        elif self._person is not None and self._person.stop():
+        elif self._handler is not None and self._handler.stop():
             pass
         elif self._buffer.text:
             self._buffer.reset()
@@ -392,8 +384,8 @@ class PromptToolkitUI:
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
-        """Once the second Ctrl+C is no longer waited for."""
-        await anyio.sleep(AGAIN)
+        """Redraw when the time for the second Ctrl+C is over."""
+        await anyio.sleep(DOUBLE_PRESS_S)
         self._app.invalidate()
 
     def _on_end(self) -> None:
@@ -403,15 +395,15 @@ class PromptToolkitUI:
             self.leave()
 
     def _on_unfold(self) -> None:
-        if self._person is not None:
-            self._person.unfold()
+        if self._handler is not None:
+            self._handler.expand()
 
     def _on_suspend(self) -> None:
         self._app.suspend_to_background()
 
 
 class _PendingAnswer:
-    """What is typed as an answer to a question, once it is ``given``."""
+    """The answer to a question, once it is ``given``."""
 
     def __init__(self) -> None:
         self.given = anyio.Event()
@@ -420,7 +412,7 @@ class _PendingAnswer:
 
 class _App(Application[None]):
     def _on_resize(self) -> None:
-        """Not while another program has the terminal: what is erased then would be its own."""
+        """Not while another program has the terminal: this would erase its output."""
         if not self._running_in_terminal:
             super()._on_resize()
 
@@ -428,7 +420,7 @@ class _App(Application[None]):
 class _Output(Vt100_Output):
     @property
     def responds_to_cpr(self) -> bool:
-        """Never asked where the cursor is: the answer would arrive among what is typed."""
+        """Never ask for the cursor's position: the reply would arrive among the input."""
         return False
 
 
@@ -437,7 +429,7 @@ def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def _open_history(path: Path) -> History:
-    """The history in a file that only its owner reads, or in memory where there can be no file."""
+    """The history in a private file, or in memory if there can be no file."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -448,5 +440,5 @@ def _open_history(path: Path) -> History:
 
 class _FileHistory(FileHistory):
     def store_string(self, string: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk must not take the conversation along
+        with contextlib.suppress(OSError):  # a full disk must not end the conversation
             super().store_string(string)

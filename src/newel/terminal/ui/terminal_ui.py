@@ -1,4 +1,4 @@
-"""Where a person sits: types, reads, and is asked."""
+"""The user interface of a terminal, and the handler of its input."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from typing import Literal, Protocol
 from newel.terminal.renderers.base import Renderer
 
 When = Literal["now", "later"]
-"""A message to a running prompt reaches the model after the current tools, or when it would be done."""
+"""A message to a running prompt reaches the model after the current tools, or at the end of the run."""
 
 
 class InputHandler(Protocol):
-    """What a desk passes on of the person at it."""
+    """Handles the input of a user interface."""
 
     def submit(self, text: str, when: When = "now") -> None:
-        """Something was typed and sent."""
+        """The user sent this text."""
         ...
 
     @property
     def busy(self) -> bool: ...
 
-    def unfold(self) -> None:
-        """Show in full what was shown in short last."""
+    def expand(self) -> None:
+        """Show the latest abbreviated output in full."""
         ...
 
     def stop(self) -> bool:
         """Stop what runs; False if nothing does."""
         ...
 
-    async def idle(self) -> None:
-        """Returns when nothing runs and nothing waits."""
+    async def wait_idle(self) -> None:
+        """Returns when nothing is running or queued."""
         ...
 
-    def state(self) -> list[str]:
-        """Lines about what waits and what can be done now, for beside the input."""
+    def state_lines(self) -> list[str]:
+        """Lines for beside the input: queued messages, and the keys that work now."""
         ...
 
 
 class TerminalUI(Protocol):
-    """A terminal with somebody at it."""
+    """A terminal with a user."""
 
     @property
     def renderer(self) -> Renderer: ...
 
     def columns(self) -> int:
-        """How wide the screen is, now."""
+        """The current width of the screen."""
         ...
 
-    async def run(self, person: InputHandler) -> None:
-        """Serve the person until they leave."""
+    async def run(self, handler: InputHandler) -> None:
+        """Pass input to ``handler`` until the user leaves."""
         ...
 
     def leave(self) -> None:
@@ -57,27 +57,27 @@ class TerminalUI(Protocol):
         ...
 
     async def ask(
-        self, question: str, about: str, given: str = "", *, interrupting: bool = False
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
-        """An ``AskLine``. ``given`` is a line to begin with, where lines can be edited."""
+        """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
         ...
 
-    def away(self) -> AbstractAsyncContextManager[None]:
-        """Inside, the terminal belongs to another program; what is to be shown waits."""
+    def suspend(self) -> AbstractAsyncContextManager[None]:
+        """Inside, another program has the terminal, and output is held back."""
         ...
 
     def clear(self) -> None:
-        """Empty the screen, where it can be."""
+        """Clear the screen, if it can be cleared."""
         ...
 
     def refresh(self) -> None:
-        """What the person's ``state`` says has changed."""
+        """The handler's ``state_lines`` have changed."""
         ...
 
     def echo(self, text: str) -> None:
-        """Keep a command that was sent in view, where what is typed vanishes."""
+        """Show a command that was sent, if the interface clears what was typed."""
         ...
 
-    def give_back(self, text: str) -> None:
-        """Offer a text to be edited and sent again."""
+    def restore_input(self, text: str) -> None:
+        """Put a text back into the input."""
         ...

@@ -27,7 +27,7 @@ def test_only_the_mark_of_a_call_is_coloured(failed: bool) -> None:
 
 
 def test_only_the_prompt_mark_of_a_user_is_coloured() -> None:
-    assert [piece.strip() for piece in coloured(styles.said_by_user("Hello"))] == [styles.PROMPT]
+    assert [piece.strip() for piece in coloured(styles.user_text("Hello"))] == [styles.PROMPT]
 
 
 def test_changed_lines_keep_their_full_colour() -> None:

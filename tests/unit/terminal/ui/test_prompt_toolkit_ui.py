@@ -34,16 +34,16 @@ class Listener:
     def submit(self, text: str, when: When = "now") -> None:
         self.sent.append(f"{when}: {text}")
 
-    def unfold(self) -> None:
+    def expand(self) -> None:
         pass
 
     def stop(self) -> bool:
         return False
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         pass
 
-    def state(self) -> list[str]:
+    def state_lines(self) -> list[str]:
         return []
 
 

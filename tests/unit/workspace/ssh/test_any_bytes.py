@@ -147,11 +147,11 @@ async def test_every_shell_links_refuses_and_removes_alike(sshd: Sshd, shell: st
         assert found.kind == "directory"
 
 
-Called = tuple[SshWorkspace, BlockingPortal]
+CommandFormatter = tuple[SshWorkspace, BlockingPortal]
 
 
 @pytest.fixture(scope="module")
-def called(sshd: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Generator[Called]:
+def called(sshd: Sshd, tmp_path_factory: pytest.TempPathFactory) -> Generator[CommandFormatter]:
     """One connection for all examples."""
     target = Target("own", path=str(tmp_path_factory.mktemp("examples")))
     with (
@@ -168,7 +168,7 @@ part = st.binary(min_size=1, max_size=20).filter(
 
 @settings(max_examples=40)
 @given(name=part.map(os.fsdecode), data=st.binary(max_size=300) | st.just(ALL * 600))
-def test_what_is_written_is_read(called: Called, name: str, data: bytes) -> None:
+def test_what_is_written_is_read(called: CommandFormatter, name: str, data: bytes) -> None:
     workspace, portal = called
     path = f"{workspace.root}/{name}"
     portal.call(workspace.write_bytes, path, data)
@@ -193,7 +193,9 @@ targets = paths | st.sampled_from(["/", "{root}/a", "{root}/b/c"])
     links=st.dictionaries(st.sampled_from(["a", "b", "a/b", "a/c", "b/a", "c"]), targets, max_size=5),
     path=paths,
 )
-def test_paths_lead_where_they_lead_on_this_machine(called: Called, links: dict[str, str], path: str) -> None:
+def test_paths_lead_where_they_lead_on_this_machine(
+    called: CommandFormatter, links: dict[str, str], path: str
+) -> None:
     """Two names of one file would else be two files to whoever locks or reviews them."""
     workspace, portal = called
     root = Path(workspace.root) / "paths"

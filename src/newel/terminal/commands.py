@@ -1,0 +1,135 @@
+"""Commands of a conversation: their table, what they work with, and how a command is written for the user.
+
+The table is the same for every conversation in the terminal; ``newel`` and ``jexida`` fill in their own rows.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from newel.agent.errors import UsageError
+from newel.text.format import format_columns, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from newel.session.coding_agent import CodingAgent
+    from newel.terminal.ui.terminal_ui import TerminalUI
+
+Context = TypeVar("Context")
+
+_COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?", re.DOTALL)
+
+
+def parse_command(text: str) -> tuple[str, str] | None:
+    """Split ``/name arguments``; None for other text, such as a path."""
+    match = _COMMAND.fullmatch(text.strip())
+    return (match["name"], (match["arguments"] or "").strip()) if match else None
+
+
+class SlashCommand(NamedTuple, Generic[Context]):
+    """``at_once`` commands also run while a prompt is answered; others wait for its end."""
+
+    name: str
+    arguments: str
+    help: str
+    run: Callable[[Context, str], Awaitable[None]]
+    at_once: bool = False
+
+
+class CommandTable(Generic[Context]):
+    """The commands of a conversation, by their names. ``alias`` is a second name of the last one."""
+
+    def __init__(self, *commands: SlashCommand[Context], alias: str = "") -> None:
+        self._commands = commands
+        self._by_name = {command.name: command for command in commands}
+        if alias:
+            self._by_name[alias] = commands[-1]
+
+    def __iter__(self) -> Iterator[SlashCommand[Context]]:
+        return iter(self._commands)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def find(self, text: str) -> tuple[SlashCommand[Context], str] | None:
+        """The command that the text calls, and its arguments; None if it calls none of these."""
+        parsed = parse_command(text)
+        command = self._by_name.get(parsed[0]) if parsed else None
+        return (command, parsed[1]) if command and parsed else None
+
+    def unknown(self, text: str) -> UsageError:
+        """The error for text that begins with ``/`` and calls none of these."""
+        name = text.split(maxsplit=1)[0].removeprefix("/")
+        hint = did_you_mean("/", closest(name, self._by_name))
+        return UsageError(f"There is no command /{one_line(name, 60)}.{hint} /help lists them.")
+
+    def help(self, more: Sequence[tuple[str, str]], columns: int) -> str:
+        """The commands, and ``more`` rows below them."""
+        rows = [(f"/{each.name} {each.arguments}".strip(), each.help) for each in self._commands]
+        return format_columns([*rows, *more], columns)
+
+
+def closest(name: str, names: Iterable[str]) -> list[str]:
+    """Similar names, the most similar first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name[:60], list(names))
+
+
+def did_you_mean(prefix: str, names: Sequence[str]) -> str:
+    """A question that follows an error; empty without ``names``."""
+    return f" Did you mean {' or '.join(prefix + one_line(name) for name in names)}?" if names else ""
+
+
+class CommandContext(NamedTuple):
+    """What the commands of ``newel`` work with. ``home`` is Newel's own folder."""
+
+    agent: CodingAgent
+    ui: TerminalUI
+    home: Path
+
+    def say(self, text: str, code: str = "note") -> None:
+        self.ui.renderer.note(text, code)
+
+    async def pick(self, title: str, rows: Sequence[str]) -> int | None:
+        """The index of the row that the user chose; None for none."""
+        numbered = "\n".join(f"{number:>3}  {row}" for number, row in enumerate(rows, 1))
+        answer = (await self.ui.ask("Number (Enter: none): ", f"{title}\n{numbered}") or "").strip()
+        if answer.isdecimal() and 1 <= int(answer) <= len(rows):
+            return int(answer) - 1
+        if answer:
+            self.say(f"{one_line(answer, 40)} is not in the list. Nothing was changed.")
+        return None
+
+
+# -- how a command is written for the user --------------------------------------------------------------
+
+CommandFormatter = Callable[[str], str]
+"""From ``review cp_12`` to what the user types for it."""
+
+
+def slash_command(command: str) -> str:
+    return f"/{command}"
+
+
+def shell_command(command: str) -> str:
+    return f"newel {command}"
+
+
+def shell_command_for(place: str | None) -> CommandFormatter:
+    """Formats commands for the current folder, or for a place on a host. The place is written as the user wrote it: ssh may
+    know its key only by that alias.
+    """
+    if place is None:
+        return shell_command
+    return lambda command: f"newel {command} --host {shlex.quote(place)}"
+
+
+def full_review_command(format_command: CommandFormatter, checkpoint: str = "") -> str:
+    """The command that shows a whole diff, however long. A conversation has none, so there it is the shell's."""
+    command = f"review {checkpoint}".rstrip()
+    return shell_command(command) if format_command is slash_command else format_command(command)

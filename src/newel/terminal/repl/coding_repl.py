@@ -1,0 +1,182 @@
+"""The conversation of ``newel``: prompts with attachments, steering, commands and ``!commands``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import anyio
+
+from newel.agent.messages import AppMessage, UserMessage
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.commands import CommandContext, parse_command, slash_command
+from newel.terminal.renderers.console import ConsoleRenderer
+from newel.terminal.repl.prompt_input import Prompt, prepare
+from newel.terminal.repl.repl import Repl, error_of, open_ui
+from newel.terminal.repl.shell_escape import LineBuffer, exit_summary, run_command
+from newel.terminal.repl.slash_commands import COMMANDS, recap
+from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.ui.approval import Approver
+from newel.terminal.ui.terminal_ui import TerminalUI, When
+from newel.text.format import one_line
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completer
+
+    from newel.terminal.renderers.live import LiveRenderer
+    from newel.terminal.renderers.screen import Screen
+
+
+async def run_repl(
+    agent: CodingAgent,
+    *,
+    home: Path,
+    approver: Approver,
+    screen: Literal["rich", "console"] = "rich",
+    header: str = "",
+    first_prompts: Sequence[Prompt] = (),
+) -> int:
+    """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
+    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    """
+    ui = _open_ui(agent, home, screen)
+    notice = PendingNotice(agent, slash_command)
+    approver.attend(ui.ask)
+    try:
+        repl = CodingRepl(agent, ui, home, notice, header)
+        for prompt in first_prompts:
+            repl.jobs.add(prompt)
+        return await repl.run(agent)
+    finally:
+        notice.close()
+        approver.attend(None)
+
+
+def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"]) -> TerminalUI:
+    def live(screen: Screen) -> LiveRenderer:
+        from newel.terminal.renderers.rich import RichRenderer
+        from newel.terminal.renderers.styles import Styles
+
+        return RichRenderer(screen, Styles(), window=agent.window)
+
+    def completer() -> Completer:
+        from newel.terminal.repl.completion import FileCompleter, ReplCompleter
+
+        def commands() -> dict[str, str]:
+            known = {command.name: command.help for command in COMMANDS}
+            return known | {name: template.description for name, template in agent.templates.items()}
+
+        return ReplCompleter(commands, files=FileCompleter(agent.workspace))
+
+    return open_ui(
+        home / "history",
+        plain=lambda out: ConsoleRenderer(out, separate_runs=False, window=agent.window),
+        live=live,
+        completer=completer,
+        is_plain=screen == "console",
+    )
+
+
+class CodingRepl(Repl[CommandContext]):
+    """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
+
+    def __init__(
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
+    ) -> None:
+        super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
+        self._agent = agent
+        self._notice = notice
+        self._header = header
+        self._queueing = anyio.Lock()
+
+    def _greet(self) -> None:
+        if self._header:
+            self.ui.renderer.note(self._header)
+        if self._agent.state.messages:
+            self.ui.renderer.note(recap(self._agent))
+
+    # -- input --------------------------------------------------------------------------------------
+
+    def submit(self, text: str, when: When = "now") -> None:
+        is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
+        if self._is_prompting and is_message and self._group is not None:
+            self._group.start_soon(self.jobs.guarded, self._queue_message, text.strip(), when)
+        else:
+            super().submit(text, when)
+
+    def expand(self) -> None:
+        self.submit("/show")
+
+    def state_lines(self) -> list[str]:
+        queue = self._agent.agent.queue
+        lines = [f"  {_line(message)}  (next)" for message in queue.steer]
+        lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
+        lines += super().state_lines()
+        if self._is_prompting:
+            lines.append("Enter sends now · Tab sends after the run · Esc stops")
+        elif self._activity:
+            lines.append(f"{self._activity} · Esc stops")
+        elif not self._agent.state.messages:
+            lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
+        return lines
+
+    # -- jobs ---------------------------------------------------------------------------------------
+
+    async def _run_text(self, prompt: Prompt) -> None:
+        text = prompt.typed
+        self._activity = one_line(text, 60)
+        command = parse_command(text)
+        if text.startswith("!"):
+            self.ui.echo(text)
+            await self._run_shell(text[1:].strip())
+        elif command and command[0] not in self._agent.templates:
+            self.ui.echo(text)
+            raise COMMANDS.unknown(text)
+        else:
+            self.ui.refresh()
+            message = await self._prepare(prompt)
+            self._is_prompting = True
+            await error_of(self._agent.prompt(message.text, message.attachments))
+
+    async def _run_shell(self, command: str) -> None:
+        lines = LineBuffer(lambda text: self.ui.renderer.note(text, "whole"))
+        completed = await run_command(self._agent.workspace, command, lines.add)
+        lines.finish()
+        if completed.exit_code:
+            self.ui.renderer.note(exit_summary(completed))
+
+    async def _queue_message(self, text: str, when: When) -> None:
+        """Add a message to the current run. The lock keeps the order while the files of one are read."""
+        async with self._queueing:
+            message = await self._prepare(Prompt(text))
+            if self._is_prompting:
+                self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
+            else:
+                self.ui.restore_input(text)
+        self.ui.refresh()
+
+    async def _prepare(self, prompt: Prompt) -> UserMessage:
+        prepared = await prepare(self._agent, prompt)
+        for note in prepared.notes:
+            self.ui.renderer.note(note)
+        return prepared.message()
+
+    async def _after_job(self, stopped: bool) -> None:
+        has_prompted = self._is_prompting
+        await super()._after_job(stopped)
+        self._restore_unsent()
+        self.ui.refresh()
+        if has_prompted and (words := await self._notice.text()):
+            self.ui.renderer.note(words)
+
+    def _restore_unsent(self) -> None:
+        """Put messages that the run did not reach back into the input."""
+        queue = self._agent.agent.queue
+        messages = queue.steering() + queue.follow_up()
+        if unsent := [message.text for message in messages if isinstance(message, UserMessage)]:
+            self.ui.restore_input("\n".join(unsent))
+
+
+def _line(message: AppMessage) -> str:
+    return one_line(message.text, 60) if isinstance(message, UserMessage) else ""
