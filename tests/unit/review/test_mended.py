@@ -12,7 +12,7 @@ from newel.review.model.file_review import Lines
 from newel.review.model.rebase import rebased, saved
 from newel.review.revert import RevertStep, revert_hunks
 from newel.review.store.ledger import Ledger
-from newel.review.tracking.change_recorder import recorded
+from newel.review.tracking.applied_sink import recorded
 from tests.properties import examples
 
 TEXTS = st.one_of(

@@ -22,7 +22,8 @@ from newel.review.model.rebase import rebased, saved
 from newel.review.model.revert_applied import reverted
 from newel.review.project import hunk_ids, recent_runs
 from newel.review.store.ledger import EffectRecord, Ledger
-from newel.review.tracking.change_recorder import ChangeRecorder, recorded
+from newel.review.tracking.applied_sink import recorded
+from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effect_log import INDEX
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import ledger_folder, title_of

@@ -1,0 +1,97 @@
+"""The sink of changes that are in the project's own files already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+import anyio.to_thread
+import msgspec
+
+from newel.review.model.file_lines import content_of, lines_of_state, spans_of, text_hash
+from newel.review.model.file_review import AppliedHunk, FileReview, Hunk, Layer, Lines, new_hunk_id, render
+from newel.review.model.rebase import rebased
+from newel.review.store.ledger import Ledger
+from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.tree import FileSnapshot
+
+BATCH: Final = 200
+"""Changes of files in one transaction; other processes wait for that long."""
+
+
+class AppliedSink:
+    """The change is in the project's own file already: it becomes an applied hunk, which can be undone."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def not_covered(self, message: str) -> str:
+        return message
+
+    async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
+        return folders
+
+    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
+        """Without changes that Newel itself made and recorded meanwhile, perhaps in another process."""
+
+        def is_recorded(change: FileChange) -> bool:
+            base = self._ledger.get(change.path).base
+            content = content_of(base)
+            current = (text_hash(base), content.mode if content else 0)
+            if current != (_hash(change.after), change.after.mode if change.after else 0):
+                return False
+            entries = self._ledger.entries(path=change.path)
+            return any(each.kind in {"record", "save"} and each.ts >= since for each in entries)
+
+        return [change for change in changes if not is_recorded(change)]
+
+    async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
+        await anyio.to_thread.run_sync(self._put, run, changes, prepare)
+        return []
+
+    def _put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> None:
+        for at in range(0, len(changes), BATCH):
+            with self._ledger.batch():
+                if at == 0:
+                    prepare()
+                for change in changes[at : at + BATCH]:
+                    self._put_one(run, change)
+
+    def _put_one(self, run: str, change: FileChange) -> None:
+        before = lines_of_state(change.before, self._ledger.blob)
+        after = lines_of_state(change.after, self._ledger.blob)
+        # What others did to the file until then is not the run's.
+        self._ledger.change(change.path, "rebase", partial(rebased, base=before))
+        make = partial(recorded, before=before, after=after, run=run)
+        self._ledger.change(change.path, "record", make, run=run)
+
+
+def _hash(state: FileSnapshot | None) -> str:
+    return f"sha256:{state.blob}" if state else text_hash(())
+
+
+def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> FileReview:
+    """A review once a run has made ``after`` of a file, which was ``before`` by then, whatever the review knew of it.
+
+    What the run changes where it has changed something already is one hunk, so that all it did can be taken back at once.
+    """
+    known = rebased(review, before)
+    mine = [one for one in known.applied if one.run == run and one.intact]
+    if not mine:
+        return rebased(known, after, run=run, new_id=new_hunk_id)
+    done = rebased(known, after)
+    if done is known:
+        return known
+    without = render(known.base, [_undone(one) for one in sorted(mine, key=lambda one: (one.a, one.b))])
+    names = {one.id for one in mine}
+    others = (one for one in done.applied if one.id not in names)
+    fresh = (
+        AppliedHunk(id=new_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
+        for span in spans_of(without, after)
+    )
+    return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
+
+
+def _undone(one: AppliedHunk) -> Hunk:
+    return Hunk(id=one.id, a=one.a, b=one.b, layers=(Layer(origin="agent", lines=one.before),))
