@@ -21,7 +21,8 @@ def test_the_table_of_layers_is_complete_and_in_the_order_of_the_import_contract
 
 
 def test_every_file_that_the_guides_name_exists() -> None:
-    roots = (ROOT, ROOT / "src" / "newel", ROOT / "src" / "newel" / "agent", ROOT / "web" / "src")
+    package = ROOT / "src" / "newel"
+    roots = (ROOT, package, package / "agent", package / "web", ROOT / "web" / "src")
     for guide in ("CONTRIBUTING.md", "docs/architecture.md"):
         text = re.sub(r"^```.*?^```", "", (ROOT / guide).read_text(), flags=re.MULTILINE | re.DOTALL)
         named = set(re.findall(r"`([\w./-]+\.(?:py|js|md|mjs|sh|toml))[:`]", text))
