@@ -21,7 +21,7 @@ from newel.agent.messages import now
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.store.garbage_collection import Keep, purge
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
-from newel.review.tracking.change_recorder import recorded
+from newel.review.tracking.applied_sink import recorded
 
 MIB = 2**20
 

@@ -196,7 +196,7 @@ def test_hunks_can_be_chosen_before_the_run_is_loaded(workbench: Make) -> None:
     gate = Gate(page, f"**/api/agent/checkpoints/{job['checkpoint_id']}*")
     region.get_by_role("button", name="Roll back…").first.click()
     dialog = page.get_by_role("dialog", name="Roll back")
-    dialog.get_by_label("Only some hunks").check()
+    dialog.get_by_label("Selected hunks only").check()
     gate.open()
     expect(dialog.get_by_role("checkbox", name="app.py")).to_be_visible()
 

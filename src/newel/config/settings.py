@@ -234,9 +234,7 @@ class Settings(msgspec.Struct, frozen=True):
 def load_settings(
     flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
-    """Load the settings; ``patience`` holds the default timeouts. Raises ``ConfigError`` with the file, the line or name, and
-    the problem.
-    """
+    """Load the settings; ``patience`` is the default of ``[retry]``. Raises ``ConfigError``, which names file and line."""
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionFailed, ProviderError, as_sentence
@@ -51,6 +50,8 @@ class Retrying:
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask; see ``Provider.complete``. Raises the last attempt's error."""
+        import anyio  # not with the settings, which import the limits
+
         attempt = 1
         while True:
             try:

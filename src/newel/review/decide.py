@@ -83,7 +83,7 @@ class Selection(NamedTuple):
         return {path: [hunk.id for hunk in hunks] for path, (_, hunks) in self.picks.items()}
 
 
-class WriteResult(NamedTuple):
+class SaveReport(NamedTuple):
     saved: list[Saved]
     problems: list[DecisionProblem]
 
@@ -348,11 +348,11 @@ def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
 
 async def write(
     project: ProjectReview, reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[str]]
-) -> WriteResult:
+) -> SaveReport:
     """Write accepted hunks to the disk, each file atomically. A file that differs from its review, or cannot be written, is a
     problem; it does not affect the others, unless they are in a folder that is created or replaced with it. Raises ``LedgerError``.
     """
-    written = WriteResult([], [])
+    written = SaveReport([], [])
     for group in _group_writes([review for review in reviews if hunks.get(review.path)], hunks):
         revs = {review.path: review.rev for review in group}
         try:

@@ -45,8 +45,8 @@ def failed(status: int, code: str, message: str) -> Json:
     return Json(Failed(Failure(code, message)), status_code=status)
 
 
-class Refused(HTTPException):
-    """A refusal with a code of its own."""
+class ApiError(HTTPException):
+    """An error response with a status and an error code."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(status, message)
@@ -71,7 +71,7 @@ def handle_failures(app: FastAPI) -> None:
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 — registered for these
-        code = error.code if isinstance(error, Refused) else CODES.get(error.status_code, "refused")
+        code = error.code if isinstance(error, ApiError) else CODES.get(error.status_code, "refused")
         answer = failed(error.status_code, code, str(error.detail))
         answer.headers.update(error.headers or {})
         return answer

@@ -94,7 +94,7 @@ def test_nothing_is_changed_until_a_person_keeps_it_and_all_that_was_done_is_pro
     lines, installed, folder = tool_results(newel)[-1].splitlines()[1:4]
     assert (lines.strip(), installed) == ("1", "installed")
     assert folder != str(newel.project)
-    assert "wait" in done.stdout + done.stderr
+    assert "6 files have pending changes" in done.stdout + done.stderr
 
 
 def test_what_is_kept_is_written_and_an_undo_takes_it_back(newel: Newel) -> None:
@@ -286,7 +286,7 @@ def test_a_project_that_vanishes_is_named_and_its_copy_is_no_empty_one(gone: str
             break
     shutil.rmtree(newel.project if gone == "the project" else newel.project.parent)
     out, err = process.communicate('{"type":"message","content":"two"}\n', timeout=20)
-    assert f"Cannot bring the copy of {newel.project} up to date" in out
+    assert f"Cannot update the copy of {newel.project}" in out
     assert "Errno" not in out + err
     assert "Standard output" not in err
 

@@ -112,7 +112,7 @@ def test_what_was_undone_before_a_kill_is_told_afterwards(screen: str, newel: Ne
     finally:
         terminal.close()
     ran(newel, "-c", "thanks")
-    assert [words.startswith("I have decided") for words in said(newel)] == [False, True, False]
+    assert [words.startswith("I have reviewed") for words in said(newel)] == [False, True, False]
 
 
 def test_a_model_that_changed_nothing_hears_nothing(newel: Newel) -> None:

@@ -37,7 +37,7 @@ def test_each_command_has_the_port_that_its_design_names(
         assert process.stderr is not None
         line = process.stdout.readline() or process.stderr.readline()
         process.kill()
-    assert line.startswith((f"http://127.0.0.1:{port}/#token=", f"newel: Port {port} on 127.0.0.1 is taken"))
+    assert line.startswith((f"http://127.0.0.1:{port}/#token=", f"newel: Port {port} on 127.0.0.1 is in use"))
 
 
 def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_cleared(
@@ -126,7 +126,7 @@ def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: P
         port = server.url.rpartition(":")[2]
         code, words = _refused(newel, "go", "--port", port, "--cwd", str(tmp_path))
     assert code == 1
-    assert f"Port {port} on 127.0.0.1 is taken" in words
+    assert f"Port {port} on 127.0.0.1 is in use" in words
     assert "--port" in words
 
 

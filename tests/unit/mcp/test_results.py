@@ -93,7 +93,7 @@ def test_of_a_very_long_text_the_head_and_the_tail_stay() -> None:
     result = made(text("head" + "é" * results.MAX_TEXT + "tail"))
     assert result.output.startswith("head")
     assert result.output.endswith("tail")
-    assert "bytes left out" in result.output
+    assert "bytes omitted" in result.output
     assert len(result.output.encode()) < results.MAX_TEXT + 300
 
 

@@ -55,7 +55,7 @@ def test_the_url_can_be_opened_as_it_is_printed(host: str, url: str) -> None:
 
 def test_a_taken_port_says_what_to_do() -> None:
     first = listen("127.0.0.1", 0)
-    with pytest.raises(ConfigError, match=f"Port {first.port} on 127.0.0.1 is taken.* --port N"):
+    with pytest.raises(ConfigError, match=f"Port {first.port} on 127.0.0.1 is in use.* --port N"):
         listen("127.0.0.1", first.port)
     first.close()
     again = listen("127.0.0.1", first.port)

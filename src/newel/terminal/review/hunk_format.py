@@ -13,7 +13,7 @@ from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
-    from newel.review.decide import DecisionProblem, PendingReviews, Selection, WriteResult
+    from newel.review.decide import DecisionProblem, PendingReviews, SaveReport, Selection
     from newel.review.model.file_review import FileReview, Hunk
     from newel.review.store.ledger import Checkpoint
 
@@ -108,7 +108,7 @@ def to_be_written(reviews: Sequence[FileReview], hunks: Mapping[str, Sequence[st
     return "\n".join(["To be written:", *(row.rstrip() for row in rows)])
 
 
-def describe_written(written: WriteResult, format_command: CommandFormatter) -> str:
+def describe_written(written: SaveReport, format_command: CommandFormatter) -> str:
     """The written files, and the problems."""
     lines: list[str] = []
     if written.saved:

@@ -15,7 +15,9 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from newel.agent.events import ErrorEvent, MessageEnd, ToolExecutionStart
-from newel.agent.messages import AssistantMessage, UserMessage, Wire
+from newel.agent.messages import AssistantMessage, UserMessage, Wire, now
+from newel.jobs.engine import FINAL
+from newel.runs.chat_queue import MAX_PENDING
 from newel.web.event_stream import Events, EventStream
 from newel.web.http_schema import WRITES, Failure, Json, answers, body_of, read_body
 from newel.workbench.workbench import Workbench
@@ -60,10 +62,9 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         """
         message = UserMessage(content=(await read_body(request, ChatRequest)).message)
         tab = await workbench.default_chat()
-        running = await workbench.engine.get(tab.state.run) if tab.state.run else None
-        runs = [(await tab.send(message), 0)]
-        if running is not None and running.id != runs[0][0]:
-            runs.insert(0, (running.id, running.seq))  # the running answer may take the message up
+        started = now()
+        own = await tab.send(message)
+        runs = await _possible_runs(workbench, tab.state.id, own, since=started)
 
         async def produce(events: Events) -> None:
             for run, after in runs:
@@ -90,6 +91,19 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         return Json(ChatStatus())
 
     return router
+
+
+async def _possible_runs(workbench: Workbench, queue: str, own: str, *, since: str) -> list[tuple[str, int]]:
+    """The runs that may answer a message, with the number of the event to read from: its own job, and before that the older
+    ones of the chat that were live at the time ``since``, each of which may take messages that are queued behind it.
+    """
+    jobs = await workbench.engine.find(queue=queue, limit=MAX_PENDING)  # the newest first
+    ids = [job.id for job in jobs]
+    older = jobs[ids.index(own) + 1 :] if own in ids else []
+    return [
+        *((job.id, 0) for job in reversed(older) if job.state not in FINAL or job.updated >= since),
+        (own, 0),
+    ]
 
 
 async def _stream_answer(

@@ -22,7 +22,7 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
 from newel.tools.review.clarify_user import NO_USER_ANSWER
 from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
-from newel.web.http_schema import WRITES, Failure, Json, Refused, answers, body_of
+from newel.web.http_schema import WRITES, ApiError, Failure, Json, answers, body_of
 
 if TYPE_CHECKING:  # the services take long to import, and the server starts without them
     from newel.review_jobs.service import ReviewService
@@ -43,7 +43,7 @@ def _refusals() -> Generator[None]:
     try:
         yield
     except NewelError as error:
-        raise Refused(status_of(error), error.code, str(error)) from error
+        raise ApiError(status_of(error), error.code, str(error)) from error
 
 
 async def open_service(request: Request) -> AsyncGenerator[ReviewService]:
