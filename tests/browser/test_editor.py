@@ -374,7 +374,8 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
     fold = page.get_by_role("button", name="… 4 more lines removed by hunk 1 of 1")
     fold.click()
     expect(page.locator(".hunk-text:visible")).to_contain_text("third")
-    page.get_by_role("button", name="Reject all").click()
+    with page.expect_response("**/api/agent/decide"):  # the page shows a decision before the server has it
+        page.get_by_role("button", name="Reject all").click()
     expect(summary(page).filter(visible=True)).to_have_text("1 rejected")
     assert path.read_text() == NOTES
     path.unlink()
