@@ -128,7 +128,7 @@ class _AskFirst:
             return Verdict(allow=False, reason=READ_ONLY.format(tool=tool.spec.name))
         shown: Preview | None = None
         answer = Approval("no")
-        for _ in range(ROUNDS + 1):
+        for asked in range(ROUNDS + 1):
             try:
                 planned = await tool.plan(arguments)
                 touch, judged = self._worst(planned.touches)
@@ -150,6 +150,8 @@ class _AskFirst:
                 return Verdict(allow=True, planned=planned)
             if shown is None and key in self._always:
                 return Verdict(allow=True, planned=planned)
+            if asked == ROUNDS:
+                break
             answer = await self._request(call, tool, preview, changed=shown is not None)
             if answer.decision == "nobody" and touch is not None and tool.read_only:
                 return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")

@@ -115,6 +115,25 @@ async def test_once_is_once_and_always_is_this_very_call() -> None:
     assert len(person.asked) == 4
 
 
+class Shifting(Change):
+    """A tool whose change is another one for the first ``times`` that it is asked for it."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.calls = 0
+
+    async def preview(self, arguments: Any) -> str:
+        self.calls += 1
+        return f"change {min(self.calls, self.times)}"
+
+
+@pytest.mark.parametrize(("times", "is_allowed"), [(3, True), (4, False)])
+async def test_every_answer_counts_for_a_call_whose_files_keep_changing(times: int, is_allowed: bool) -> None:
+    person = Person(*[Approval("once")] * 4)
+    verdict = await decide(approval_policy("ask", ask=person, folder="/src"), Shifting(times), what="it")
+    assert (verdict.allow, len(person.asked)) == (is_allowed, 3)
+
+
 async def test_always_for_one_policy_is_not_always_for_the_next() -> None:
     await decide(approval_policy("ask", ask=Person(Approval("always")), folder="/src"), Change(), what="a")
     assert not (await decide(approval_policy("ask", ask=None, folder="/src"), Change(), what="a")).allow
