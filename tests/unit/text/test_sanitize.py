@@ -160,6 +160,6 @@ def test_revealing_loses_no_visible_character(text: str) -> None:
 
 def _without_notes(text: str, shown: str) -> str:
     for character in set(text):
-        if character in BLANK or (character not in "\n\t" and not character.isprintable()):
+        if not character.isascii():
             shown = shown.replace(f"<U+{ord(character):04X}>", "")
     return shown
