@@ -45,7 +45,7 @@ async def main():
         print(error)
     done = await workspace.run("seq 100000")
     print(done.exit_code, done.stdout.splitlines()[-1])
-    print(next(line for line in done.stdout.splitlines() if "left out" in line))
+    print(next(line for line in done.stdout.splitlines() if "omitted" in line))
 
 anyio.run(main)
 """

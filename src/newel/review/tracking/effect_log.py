@@ -25,7 +25,7 @@ from newel.agent.messages import Wire, new_id
 from newel.review.model.file_lines import content_of
 from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.store.schema import LedgerError
-from newel.storage.files import open_regular, read_regular
+from newel.storage.files import open_regular, read_regular, replace_file
 from newel.workspace.snapshots.index import load
 from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
 
@@ -206,14 +206,8 @@ class EffectLog:
         """Tell other processes which files are not covered."""
         if self._folder is None:
             return
-        temporary = self._folder / f".{new_id()}.tmp"
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(messages))
-            temporary.rename(self._folder / _LEFT_OUT)
-        except OSError:  # no reason to record nothing
-            temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # no reason to record nothing
+            replace_file(self._folder / _LEFT_OUT, msgspec.json.encode(messages))
 
     def load_left_out(self) -> list[str]:
         if self._folder is not None:
@@ -243,8 +237,10 @@ def _read_lines(data: bytes) -> list[EffectRecord]:
 
 
 def _remove(folder: Path, name: str) -> None:
-    for suffix in (_KNOWN_NEXT, _KNOWN, _RUNNING):
-        (folder / f"{name}{suffix}").unlink(missing_ok=True)
+    """Remove the files of a process. If one cannot be removed, the lock file stays, so that a later process tries again."""
+    with contextlib.suppress(OSError):
+        for suffix in (_KNOWN_NEXT, _KNOWN, _RUNNING):
+            (folder / f"{name}{suffix}").unlink(missing_ok=True)
 
 
 def _load_known(index: Path, root: str, effects: Sequence[EffectRecord]) -> KnownFiles:
