@@ -339,15 +339,15 @@ class Ledger:
 
     def checkpoints(self, *, prefix: str = "", limit: int = -1) -> list[Checkpoint]:
         """The checkpoints whose ids begin with ``prefix``, the latest first; at most ``limit`` of them if it is not negative."""
-        return self._checkpoints("substr(id, 1, length(?1)) = ?1", prefix, limit)
+        return self._checkpoints("substr(id, 1, length(:value)) = :value", prefix, limit)
 
     def checkpoint(self, checkpoint_id: str) -> Checkpoint | None:
-        return next(iter(self._checkpoints("id = ?1", checkpoint_id, 1)), None)
+        return next(iter(self._checkpoints("id = :value", checkpoint_id, 1)), None)
 
     def checkpoint_of_run(self, run: str) -> Checkpoint | None:
         """The checkpoint of a run; of several the latest."""
         # An older version that still runs leaves the column empty.
-        found = self._checkpoints("run IN (?1, '')", run, -1)
+        found = self._checkpoints("run IN (:value, '')", run, -1)
         return next((checkpoint for checkpoint in found if checkpoint.run == run), None)
 
     def checkpoints_of_runs(self, runs: Iterable[str]) -> dict[str, Checkpoint]:
@@ -357,8 +357,8 @@ class Ledger:
 
     def _checkpoints(self, condition: str, value: str, limit: int) -> list[Checkpoint]:
         with self.database.reading() as connection:
-            query = f"SELECT data FROM checkpoints WHERE {condition} ORDER BY n DESC LIMIT ?2"  # noqa: S608 — conditions of ours
-            rows = connection.execute(query, (value, limit))
+            query = f"SELECT data FROM checkpoints WHERE {condition} ORDER BY n DESC LIMIT :most"  # noqa: S608 — conditions of ours
+            rows = connection.execute(query, {"value": value, "most": limit})
             return [msgspec.json.decode(unpack(row[0]), type=Checkpoint) for row in rows]
 
     def begin_saving(self, intent: SaveIntent) -> None:
