@@ -45,3 +45,17 @@ def test_every_test_that_the_page_names_exists(path: str) -> None:
 def test_every_module_that_the_page_names_exists() -> None:
     homes = (ROOT / "src" / "newel", *(ROOT / "packages").glob("*/src"), ROOT)
     assert [name for name in MODULES if not any((home / name).is_file() for home in homes)] == []
+
+
+def test_no_requirement_has_two_rows() -> None:
+    """Else one of them goes stale: joining two branches keeps both."""
+    sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+    for section in sections[1:]:
+        rows = [row.split("|") for row in section.splitlines() if row.startswith("| ")]
+        named = [
+            (row[1].strip(), row[3].strip())
+            for row in rows
+            if not row[1].strip().startswith(("**", "requirement"))
+        ]
+        twice = [row for row in named if named.count(row) > 1]
+        assert twice == [], section.partition("\n")[0]
