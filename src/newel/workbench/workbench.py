@@ -1,6 +1,6 @@
 """``Workbench``: the tabs of one folder, the runs that answer in them, and the services that its front end shows.
 
-async with create_task_group() as tasks:
+async with task_group() as tasks:
     workbench = await Workbench.open(engine, hub, factory, servers, folder=…, home=…)
     tasks.start_soon(workbench.run)
     tab = await workbench.open_chat()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sqlite3
 import threading
@@ -15,6 +14,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from newel.review.store.schema import FILE, LEDGER, LedgerError, unpack
+from newel.storage.file_lock import lock
 from newel.storage.files import PRIVATE_FILE, make_private
 from newel.storage.sqlite import connect, make_file, roll_back
 
@@ -47,7 +47,7 @@ class LedgerDatabase:
                     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
                     lock_file = os.open(folder / LOCK, flags, PRIVATE_FILE)
                     opened.callback(os.close, lock_file)
-                    fcntl.flock(lock_file, fcntl.LOCK_SH)  # before anything is read: see `is_alone`
+                    lock(lock_file, shared=True)  # before anything is read: see `is_alone`
                 connection = connect(path)
                 opened.callback(connection.close)
                 # Has no effect on a file that has tables already.
@@ -78,11 +78,11 @@ class LedgerDatabase:
             return True
         try:
             # For a moment nobody holds the lock; but only writers ask, one at a time.
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(self._lock_file, wait=False)
         except BlockingIOError:
             return False
         finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_SH)
+            lock(self._lock_file, shared=True)
         return True
 
     @contextmanager

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
@@ -25,6 +24,7 @@ from newel.agent.messages import Wire, new_id
 from newel.review.model.file_lines import content_of
 from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.store.schema import LedgerError
+from newel.storage.file_lock import lock
 from newel.storage.files import open_regular, read_regular, replace_file
 from newel.workspace.snapshots.index import load
 from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
@@ -108,15 +108,16 @@ class EffectLog:
             return
         name = new_id()
         temporary = folder / f".{name}.tmp"
-        lock = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            temporary.rename(folder / f"{name}{_RUNNING}")  # locked before anybody can see it
+            lock(descriptor)
+            temporary.rename(folder / f"{name}{_RUNNING}")  # no other process ever sees it unlocked
         except BaseException:
-            temporary.unlink(missing_ok=True)
-            os.close(lock)
+            os.close(descriptor)
+            with contextlib.suppress(OSError):  # the first error counts
+                temporary.unlink()
             raise
-        self._name, self._lock = name, lock
+        self._name, self._lock = name, descriptor
 
     # -- the states of all files ------------------------------------------------------------------------
 
@@ -190,7 +191,7 @@ class EffectLog:
                 logged = b""
                 with contextlib.suppress(FileNotFoundError):
                     file = stack.enter_context(open_regular(self._folder / f"{name}{_RUNNING}"))
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    lock(file, wait=False)
                     logged = file.read()
                 effects = [("", record) for record in _read_lines(logged)]
                 effects += self._ledger.effects(name).items()  # not before the lock is held
