@@ -30,14 +30,24 @@ from newel.workspace.local import LocalWorkspace
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text()
+SETTINGS = (ROOT / "docs" / "settings.md").read_text()
+OPTION = re.compile(r"--[a-z][a-z-]+")
 JSON_MODE = (ROOT / "docs" / "json-mode.md").read_text()
 
 
 def paragraph(text: str, begin: str) -> str:
-    """The paragraph that begins so."""
-    found = re.search(rf"^{re.escape(begin)}.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert found, f"no paragraph begins with {begin!r}"
-    return found[0]
+    """The paragraph with this beginning."""
+    match = re.search(rf"^{re.escape(begin)}.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"no paragraph begins with {begin!r}"
+    return match[0]
+
+
+def section(text: str, heading: str) -> str:
+    """The text below a heading, up to the next one of the same level."""
+    match = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"no section {heading!r}"
+    return match[1]
 
 
 def names(kind: Any, *without: str) -> set[str]:
@@ -49,12 +59,17 @@ def tag(kind: Any) -> str:
     return str(kind.__struct_config__.tag)
 
 
-# -- README -------------------------------------------------------------------------------------------
+# -- command line and settings --------------------------------------------------------------------------
 
 
-def test_every_option_is_in_the_readme_and_every_one_there_exists() -> None:
-    known = set(re.findall(r"--[a-z][a-z-]+", agent_parser("newel").format_help().partition("commands:")[0]))
-    told = set(re.findall(r"--[a-z][a-z-]+", paragraph(README, "Options of the agent:")))
+def test_every_option_is_documented_and_every_documented_one_exists() -> None:
+    known = set(OPTION.findall(agent_parser("newel").format_help().partition("commands:")[0]))
+    rows = section(COMMAND_LINE, "Options of the agent")
+    told = {
+        option
+        for row in re.findall(r"^\| ((?:\\.|[^|])*)", rows, re.MULTILINE)
+        for option in OPTION.findall(row)
+    }
     assert told == known
 
 
@@ -66,24 +81,35 @@ def test_every_option_is_in_the_readme_and_every_one_there_exists() -> None:
         ("--renderer", "rich|console|json"),
     ],
 )
-def test_the_readme_names_the_choices_of_an_option(option: str, choices: str) -> None:
-    assert f"`{option} {choices}`" in README
+def test_the_choices_of_an_option_are_documented(option: str, choices: str) -> None:
+    escaped = choices.replace("|", r"\|")
+    assert f"`{option} {escaped}`" in COMMAND_LINE
     assert f"{option} {{{choices.replace('|', ',')}}}" in agent_parser("newel").format_help()
 
 
-def test_every_command_of_a_conversation_in_the_readme_exists() -> None:
-    told = set(re.findall(r"/([a-z]+)", paragraph(README, "In a conversation:").partition("`,")[0]))
+def test_every_documented_command_of_a_conversation_exists() -> None:
+    told = set(
+        re.findall(r"/([a-z]+)", section(COMMAND_LINE, "In a conversation").partition("`!COMMAND`")[0])
+    )
     assert told
     assert told <= {command.name for command in COMMANDS}
 
 
-def test_every_command_in_the_readme_exists() -> None:
-    told = set(re.findall(r"^\| `newel ([a-z]+)", README, re.MULTILINE))
+def test_every_command_is_documented_and_every_documented_one_exists() -> None:
+    told = set(re.findall(r"^\| `newel ([a-z]+)", section(COMMAND_LINE, "Commands"), re.MULTILINE))
     assert told == MODULES.keys()
 
 
-def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -> None:
-    rows = re.search(r"^\| setting \|.*?\n\n", README, re.MULTILINE | re.DOTALL)
+def test_every_command_that_the_readme_shows_exists() -> None:
+    """The first word behind `newel` in its blocks of shell commands, unless it is an option or a prompt."""
+    blocks = "".join(re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
+    told = set(re.findall(r"^(?:\./run )?newel ([a-z]+)", blocks, re.MULTILINE))
+    assert len(told) > 3
+    assert told <= MODULES.keys()
+
+
+def test_every_environment_variable_and_key_of_the_settings_is_documented() -> None:
+    rows = re.search(r"^\| setting \|.*?\n\n", SETTINGS, re.MULTILINE | re.DOTALL)
     assert rows is not None
     told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
     known = {name for variables in NAMES.values() for name in variables}
@@ -94,13 +120,13 @@ def test_the_readme_names_every_environment_variable_and_key_of_the_settings() -
         assert key in rows[0], key
 
 
-def test_a_command_has_30_seconds_unless_somebody_says_otherwise(tmp_path: Path) -> None:
-    """A design, the README, the settings and the model are all told this number."""
+def test_a_command_has_30_seconds_by_default(tmp_path: Path) -> None:
+    """A design, the documentation, the settings and the model are all told this number."""
     bash = next(tool for tool in coding_tools(LocalWorkspace(str(tmp_path))) if tool.spec.name == "bash")
     assert "stopped after 30 seconds" in bash.spec.description
     settings = load_settings(Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path)})
     assert settings.bash_timeout == 30
-    assert "| `bash_timeout` | 30 |" in README
+    assert "| `bash_timeout` | 30 |" in SETTINGS
 
 
 # -- JSON mode ----------------------------------------------------------------------------------------
