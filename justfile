@@ -26,6 +26,9 @@ tidy:
 pin:
     ./run python scripts/pin.py
 
-# the picture in the README, from a real run in a real terminal (needs tmux)
-picture:
-    ./run python scripts/picture.py
+# the pictures in the documentation, from real runs (needs tmux, a browser and an SSH server)
+pictures:
+    ./run python -m scripts.picture
+    ./run python -m scripts.jexida_picture
+    ./run python -m scripts.pictures
+    ./run python -m scripts.review_pictures
