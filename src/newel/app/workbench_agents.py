@@ -21,9 +21,8 @@ from newel.mcp.elicitation import Elicit, ElicitAnswer, ElicitRequest
 from newel.mcp.manager import McpManager
 from newel.permissions.nested import enter
 from newel.review.tracking.recording_workspace import RecorderRegistry
-from newel.runs.chat_session import AgentSpec
+from newel.runs.chat_session import AgentSpec, AskUser, approval_handler
 from newel.runs.models import Contract, TabQuestion
-from newel.runs.pending_questions import AskUser, approval_handler
 from newel.session import paths
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions

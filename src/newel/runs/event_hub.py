@@ -12,27 +12,171 @@ came late or overflowed gets a ``LiveSnapshot`` instead, which replaces what it 
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Hashable
 from contextlib import asynccontextmanager
 from typing import Self
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import TaskGroup
 
-from newel.agent.events import AgentEnd
+from newel.agent.events import (
+    AgentEnd,
+    MessageUpdate,
+    ToolCallDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+)
+from newel.agent.partial_message import MessageAccumulator
 from newel.concurrency import background_tasks
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
-from newel.runs.live_state import LiveState
-from newel.runs.models import SequencedEvent
+from newel.runs.models import LiveSnapshot, SequencedEvent
 from newel.runs.run_events import RunEvent, decode, encode, is_lasting
-from newel.runs.subscriber_queue import SubscriberQueue, delta_of
 
 CAPACITY = 512
 """Events pending for one subscriber before it counts as overflowed."""
 _PAGE = 1000
 _RECHECK_S = 3600.0
 """After so many seconds without an event a run is looked up again."""
+
+
+def delta_of(event: RunEvent) -> tuple[Hashable, str]:
+    """The text that an event extends, and by which characters; None and empty for an event that is no delta."""
+    match event:
+        case MessageUpdate(message_id=message, assistant_message_event=delta):
+            part = delta.index if isinstance(delta, ToolCallDelta) else type(delta)
+            return (message, part), delta.delta
+        case ToolExecutionUpdate(tool_call_id=call, delta=piece):
+            return (call, ToolExecutionUpdate), piece
+        case _:
+            return None, ""
+
+
+class SubscriberQueue:
+    """Events on their way to one subscriber. One that is too slow ``overflowed``: its queue is empty, and takes nothing until
+    it is restarted. ``capacity`` counts events, joined ones included.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.overflowed = True
+        self._pending: deque[tuple[SequencedEvent, Hashable, list[str]]] = deque()
+        self._size = 0
+        self._changed = anyio.Event()
+
+    def restart(self) -> None:
+        """Drop what is pending, and take events again."""
+        self._clear()
+        self.overflowed = False
+
+    def put(self, item: SequencedEvent, text: Hashable, piece: str) -> None:
+        """Add an event; ``text`` and ``piece`` are its ``delta_of``."""
+        if self.overflowed:
+            return
+        self._size += 1
+        if self._size > self._capacity:
+            self._clear()
+            self.overflowed = True
+        elif text is not None and self._pending and self._pending[-1][1] == text:
+            self._pending[-1][2].append(piece)
+        else:
+            self._pending.append((item, text, [piece]))
+        self._changed.set()
+
+    def pop(self) -> SequencedEvent | None:
+        """The next event, None if none is pending."""
+        if not self._pending:
+            return None
+        item, _, pieces = self._pending.popleft()
+        self._size -= len(pieces)
+        return item if len(pieces) == 1 else _joined(item, "".join(pieces))
+
+    def wake(self) -> None:
+        self._changed.set()
+
+    async def changed(self) -> None:
+        """Wait until something was put in, or ``wake`` was called, since the last time."""
+        await self._changed.wait()
+        self._changed = anyio.Event()
+
+    def _clear(self) -> None:
+        self._pending.clear()
+        self._size = 0
+
+
+def _joined(item: SequencedEvent, text: str) -> SequencedEvent:
+    """A delta with the text of all those that it was joined with."""
+    event: RunEvent | LiveSnapshot = item.event
+    match event:
+        case MessageUpdate(assistant_message_event=delta):
+            delta = msgspec.structs.replace(delta, delta=text)
+            event = msgspec.structs.replace(event, assistant_message_event=delta)
+        case ToolExecutionUpdate():
+            event = msgspec.structs.replace(event, delta=text)
+        case _:
+            pass
+    return msgspec.structs.replace(item, event=event)
+
+
+TAIL = 64 * 1024
+"""Characters of a running tool's output that are kept for late subscribers."""
+_MAX_PIECES = 1024
+
+
+class OutputTail:
+    """The last characters of a growing text."""
+
+    def __init__(self, limit: int = TAIL) -> None:
+        self._limit = limit
+        self._pieces: deque[str] = deque()
+        self._size = 0
+
+    def add(self, piece: str) -> None:
+        piece = piece[-self._limit :]
+        self._pieces.append(piece)
+        self._size += len(piece)
+        while self._size - len(self._pieces[0]) >= self._limit:
+            self._size -= len(self._pieces.popleft())
+        if len(self._pieces) > _MAX_PIECES:  # a string costs more than the few characters in it
+            self._pieces = deque(["".join(self._pieces)])
+
+    def text(self) -> str:
+        return "".join(self._pieces)[-self._limit :]
+
+
+class LiveState:
+    """The part of a run's events that a subscriber needs to begin in their midst."""
+
+    def __init__(self) -> None:
+        self._partial = MessageAccumulator()
+        self._outputs: dict[str, OutputTail] = {}
+        self._snapshot: LiveSnapshot | None = None
+
+    def apply(self, event: RunEvent) -> None:
+        self._snapshot = None
+        self._partial.fold(event)
+        match event:
+            case ToolExecutionStart():
+                self._outputs[event.tool_call_id] = OutputTail()
+            case ToolExecutionUpdate() if event.tool_call_id in self._outputs:
+                self._outputs[event.tool_call_id].add(event.delta)
+            case ToolExecutionEnd():
+                self._outputs.pop(event.tool_call_id, None)
+            case AgentEnd():
+                self._partial = MessageAccumulator()
+                self._outputs.clear()
+            case _:
+                pass
+
+    def snapshot(self) -> LiveSnapshot | None:
+        """What the journal lacks; None if it has everything. Subscribers share it."""
+        if self._snapshot is None and ((message := self._partial.message()) or self._outputs):
+            outputs = {call: tail.text() for call, tail in self._outputs.items()}
+            self._snapshot = LiveSnapshot(message=message, outputs=outputs)
+        return self._snapshot
 
 
 class _LiveRun:

@@ -17,8 +17,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
 from newel.concurrency import background_tasks
+from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
-from newel.runs.subscriber_queue import delta_of
 from newel.text.json import to_json
 from newel.web.ports import ServerInfo
 from newel.web.protocol import (

@@ -21,9 +21,8 @@ from newel.agent.messages import AppMessage, UserMessage, new_id
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
-from newel.runs.chat_queue import MAX_PENDING, ChatQueue, is_held
 from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, is_settled
-from newel.runs.chat_turn import TURN, TurnParams, find_unsaved, run_turn
+from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, Tab, TabTotals
 from newel.runs.run_events import ContractState, decode

@@ -20,10 +20,9 @@ from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
 from newel.providers.scripted import deltas
-from newel.runs.chat_session import AgentSpec
+from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract
-from newel.runs.pending_questions import approval_handler
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager

@@ -31,8 +31,7 @@ from newel.agent.events import (
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease
 from newel.jobs.sqlite import SqliteEngine, open_engine
-from newel.runs.event_hub import EventHub, JournalWriter
-from newel.runs.live_state import TAIL
+from newel.runs.event_hub import TAIL, EventHub, JournalWriter
 from newel.runs.models import LiveSnapshot, SequencedEvent
 from newel.runs.run_events import RunEvent, is_lasting
 from tests.properties import examples

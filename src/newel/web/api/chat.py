@@ -17,7 +17,7 @@ from starlette.responses import Response
 from newel.agent.events import ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, UserMessage, Wire, now
 from newel.jobs.engine import FINAL
-from newel.runs.chat_queue import MAX_PENDING
+from newel.runs.chat_turn import MAX_PENDING
 from newel.web.event_stream import Events, EventStream
 from newel.web.http_schema import WRITES, Failure, Json, answers, body_of, read_body
 from newel.workbench.workbench import Workbench
