@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import msgspec
 
@@ -160,7 +160,7 @@ def main() -> int:
 
 def document() -> str:
     """The whole page."""
-    asked, answered = get_args(p.ClientMessage), get_args(p.ServerMessage)
+    asked, answered = p.SocketRequest.__subclasses__(), p.FromServer.__subclasses__()
     parts = [HEAD.format(intro=prose(p), version=p.VERSION), "## From the page\n"]
     parts += map(section, asked)
     parts.append("## From the server\n")
@@ -174,7 +174,7 @@ def document() -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def reachable(kinds: tuple[type, ...]) -> list[type]:
+def reachable(kinds: Sequence[type]) -> list[type]:
     """The structs that these are made of, in the order in which they are met."""
     found: dict[type, None] = {}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from newel.jobs.engine import Engine
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
-    from newel.web.access import ServerAccess
+    from newel.web.security import ServerAccess
     from newel.workbench.workbench import Workbench
 
 
@@ -53,10 +53,11 @@ def run_workbench(options: WebOptions) -> int:
 async def _serve(settings: Settings, options: WebOptions) -> None:
     import anyio
 
-    from newel.web.access import ServerAccess, choose_token, listen
+    from newel.web.access_token import choose_token
     from newel.web.app import create_app
-    from newel.web.ports import ServerInfo
-    from newel.web.server import serve
+    from newel.web.security import ServerAccess
+    from newel.web.server import listen, serve
+    from newel.web.websocket import ServerInfo
 
     warn_of_project_server(settings)
     token = choose_token(options.bind, options.token, partial(_choose_saved_token, settings, options))
@@ -99,7 +100,7 @@ def _choose_saved_token(settings: Settings, options: WebOptions) -> str:
     """The token of this project; a new one if none is to be saved, or can be."""
     from hashlib import sha256
 
-    from newel.web.saved_token import load_token
+    from newel.web.access_token import load_token
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)

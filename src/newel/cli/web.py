@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from newel.app.web_server import WebOptions, run_workbench
 from newel.cli.options import Parser, add_model_options, flags_of, folder
-from newel.web.access import TOKEN_VARIABLE
+from newel.web.access_token import TOKEN_VARIABLE
 
 
 def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int = 8101) -> int:

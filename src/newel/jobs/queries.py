@@ -1,18 +1,29 @@
-"""Changes of a journal. Each function runs in a transaction; one that raises ``NewelError`` has changed nothing."""
+"""Changes and queries of a journal. Each change runs in a transaction; one that raises ``NewelError`` has changed nothing."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
 
 import msgspec
 
 from newel.agent.messages import new_id, now
-from newel.jobs.engine import FINAL, JobCancelled, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import FINAL, Job, JobCancelled, JobOutcome, JobState, JournalEntry, Lease, LeaseLost
+
+MAX_READ_BYTES = 8 << 20
+"""Of events, after which a read returns."""
 
 _SUSPENDED = {"waiting", "asking"}
-_LAST = "ifnull((SELECT max(seq) FROM events WHERE job = n), 0)"
+_JOB_FIELDS = ("id", "kind", "queue", "params", "state", "attempts", "created", "updated", "reason", "seq")
+_JOBS = (
+    "SELECT id, kind, queue, params, state, attempts, created, updated, reason,"
+    " ifnull((SELECT max(seq) FROM events WHERE job = n), 0) FROM jobs "
+)
+
+# -- changes ------------------------------------------------------------------------------------------
 
 
 def submit(connection: sqlite3.Connection, kind: str, params: bytes, queue: str, key: str | None) -> str:
@@ -37,25 +48,18 @@ def claim(
     connection: sqlite3.Connection, free: int, worker: str, queues: Sequence[str] | None
 ) -> tuple[list[Lease], float | None]:
     """The leases; without any, the seconds until a delayed job may run, if there is one."""
-    parameters = {
-        "now": time.time(),
-        "free": free,
-        "queues": None if queues is None else msgspec.json.encode(queues).decode(),
-    }
+    parameters = {"now": time.time(), "free": free, "queues": _json(queues)}
     heads = (
         " FROM jobs AS j WHERE state = 'queued'"
         " AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))"
         " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state IN ('running', 'asking') AND queue = j.queue)"
         " AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'queued' AND queue = j.queue AND n < j.n)"
     )
-    rows = connection.execute(
-        "SELECT n, id, kind, queue, attempts + 1, "
-        + _LAST
-        + ", params"
-        + heads
-        + " AND not_before <= :now ORDER BY n LIMIT :free",
-        parameters,
-    ).fetchall()
+    columns = (
+        "n, id, kind, queue, attempts + 1, ifnull((SELECT max(seq) FROM events WHERE job = n), 0), params"
+    )
+    runnable = "SELECT " + columns + heads + " AND not_before <= :now ORDER BY n LIMIT :free"
+    rows = connection.execute(runnable, parameters).fetchall()
     leases: list[Lease] = []
     for n, job, kind, queue, attempt, seq, params in rows:
         connection.execute(
@@ -132,7 +136,7 @@ def cancel(connection: sqlite3.Connection, job: str, reason: str) -> bool:
 
 def suspend(connection: sqlite3.Connection, jobs: Sequence[str], reason: str) -> None:
     query = "SELECT n FROM jobs WHERE state = 'queued' AND id IN (SELECT value FROM json_each(?))"
-    for (n,) in connection.execute(query, (msgspec.json.encode(jobs).decode(),)).fetchall():
+    for (n,) in connection.execute(query, (_json(jobs),)).fetchall():
         _set_state(connection, n, "waiting", reason)
 
 
@@ -187,3 +191,69 @@ def _set_state(
 def _utf8_safe(text: str) -> str:
     """A reason may quote invalid Unicode: replace it by question marks."""
     return text.encode("utf-8", "replace").decode()
+
+
+# -- queries ------------------------------------------------------------------------------------------
+
+
+def get(connection: sqlite3.Connection, job: str) -> Job | None:
+    row = connection.execute(_JOBS + "WHERE id = ?", (job,)).fetchone()
+    return _job(row) if row is not None else None
+
+
+def find(
+    connection: sqlite3.Connection,
+    kind: str | None,
+    queue: str | None,
+    states: Sequence[JobState] | None,
+    limit: int,
+) -> list[Job]:
+    matching = (
+        "WHERE (:kind IS NULL OR kind = :kind) AND (:queue IS NULL OR queue = :queue)"
+        " AND (:states IS NULL OR state IN (SELECT value FROM json_each(:states)))"
+        " ORDER BY n DESC LIMIT :limit"
+    )
+    parameters = {"kind": kind, "queue": queue, "states": _json(states), "limit": limit}
+    return [_job(row) for row in connection.execute(_JOBS + matching, parameters).fetchall()]
+
+
+def read(
+    connection: sqlite3.Connection, job: str, after_seq: int, limit: int
+) -> tuple[list[JournalEntry], bool]:
+    """Events, and whether no more can come: the job has ended or does not exist."""
+    # The state first: a job that has ended by now gets no more events.
+    row = connection.execute("SELECT n, state FROM jobs WHERE id = ?", (job,)).fetchone()
+    if row is None:
+        return [], True
+    events: list[JournalEntry] = []
+    size = 0
+    rows = connection.execute(
+        "SELECT seq, data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
+        (row[0], after_seq, limit),
+    )
+    with closing(rows):  # an open cursor would keep SQLite from truncating its log
+        for seq, data in rows:
+            events.append(JournalEntry(job=job, seq=seq, data=data))
+            size += len(data)
+            if size > MAX_READ_BYTES:
+                break
+    return events, row[1] in FINAL
+
+
+def valid_leases(connection: sqlite3.Connection, leases: Sequence[Lease]) -> set[str]:
+    """The jobs whose lease is valid and which are not cancelled."""
+    rows = connection.execute(
+        "SELECT jobs.id FROM json_each(?) AS held JOIN jobs ON jobs.id = json_extract(held.value, '$[0]')"
+        " WHERE attempts = json_extract(held.value, '$[1]') AND state = 'running' AND cancelled IS NULL",
+        (_json([(lease.job, lease.attempt) for lease in leases]),),
+    )
+    return {row[0] for row in rows.fetchall()}
+
+
+def _job(row: tuple[Any, ...]) -> Job:
+    return Job(**dict(zip(_JOB_FIELDS, row, strict=True)))
+
+
+def _json(values: Sequence[object] | None) -> str | None:
+    """Values as one parameter, for ``json_each``; None stays NULL."""
+    return None if values is None else msgspec.json.encode(values).decode()

@@ -14,19 +14,19 @@ import math
 import sqlite3
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 
 from newel.jobs import queries
 from newel.jobs.directory_lock import DirectoryLock, unusable
-from newel.jobs.engine import EngineError, JobOutcome, JournalEntry, Lease
+from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
-from newel.jobs.reader import Reader
 from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
 from newel.storage.files import make_private
 from newel.storage.sqlite import connect, make_file
@@ -37,6 +37,8 @@ ALWAYS = math.inf
 """Above all numbers: notifies every listener."""
 _QUEUES = "queues"
 """The topic of jobs that may have become runnable; other topics are job ids."""
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -63,6 +65,51 @@ async def open_reader(directory: Path) -> AsyncGenerator[Reader]:
     finally:
         with anyio.CancelScope(shield=True):
             await reader.aclose()
+
+
+class Reader:
+    """Reads a journal, concurrently with its writer: one query at a time, in a thread. ``lock`` guards the connection."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, lock: threading.Lock) -> None:
+        self._connection = connection
+        self._path = path
+        self._lock = lock
+        self._limiter = anyio.CapacityLimiter(1)
+
+    async def get(self, job: str) -> Job | None:
+        return await self.query(partial(queries.get, job=job))
+
+    async def find(
+        self,
+        *,
+        kind: str | None = None,
+        queue: str | None = None,
+        states: Sequence[JobState] | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        return await self.query(partial(queries.find, kind=kind, queue=queue, states=states, limit=limit))
+
+    async def read(self, job: str, after_seq: int, limit: int) -> tuple[list[JournalEntry], bool]:
+        """See ``queries.read``."""
+        return await self.query(partial(queries.read, job=job, after_seq=after_seq, limit=limit))
+
+    async def query(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Raises ``EngineError``."""
+
+        def run() -> T:
+            with self._lock:
+                return query(self._connection)
+
+        try:
+            return await anyio.to_thread.run_sync(run, limiter=self._limiter)
+        except sqlite3.ProgrammingError as error:
+            raise EngineError(f"The journal {self._path} was closed.") from error
+        except sqlite3.Error as error:
+            raise JOURNAL.failure(self._path, error) from error
+
+    async def aclose(self) -> None:
+        """Close the connection; later queries raise ``EngineError``."""
+        await anyio.to_thread.run_sync(self._connection.close, limiter=self._limiter)
 
 
 class SqliteEngine:
@@ -97,23 +144,20 @@ class SqliteEngine:
     async def claim(
         self, free: int, worker: str, *, queues: Sequence[str] | None = None, wait: float = 0.0
     ) -> list[Lease]:
-        deadline = anyio.current_time() + wait
+        async def claim() -> tuple[list[Lease], bool, float | None]:
+            leases, due = await self._write(change)
+            return leases, bool(leases), due
+
         change = partial(queries.claim, free=free, worker=worker, queues=queues)
-        while True:
-            with self._notifier.listen(_QUEUES) as changed:
-                leases, due = await self._write(change)
-                remaining = deadline - anyio.current_time()
-                if leases or remaining <= 0:
-                    return leases
-                with anyio.move_on_after(remaining if due is None else min(remaining, max(due, 0.0))):
-                    await changed.wait()
+        return await self._poll(claim, wait, _QUEUES)
 
     async def append(self, lease: Lease, events: Sequence[bytes], *, expect_seq: int) -> int:
         change = partial(queries.append, lease=lease, events=events, expect_seq=expect_seq)
         return await self._write(change, lambda seq: self._notifier.notify(lease.job, seq))
 
     async def renew(self, leases: Sequence[Lease]) -> set[str]:
-        return {lease.job for lease in leases} - await self._reader.current(leases)
+        valid = await self._reader.query(partial(queries.valid_leases, leases=leases))
+        return {lease.job for lease in leases} - valid
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
         change = partial(queries.finish, lease=lease, outcome=outcome)
@@ -139,26 +183,39 @@ class SqliteEngine:
         self, job: str, after_seq: int = 0, *, limit: int = 1000, wait: float = 0.0
     ) -> list[JournalEntry]:
         """A page of long events is shorter than ``limit``: only an empty page is the last."""
-        deadline = anyio.current_time() + wait
-        while True:
-            with self._notifier.listen(job, after_seq) as changed:
-                events, ended = await self._reader.read(job, after_seq, limit)
-                remaining = deadline - anyio.current_time()
-                if events or ended or remaining <= 0:
-                    return events
-                with anyio.move_on_after(remaining):
-                    await changed.wait()
+
+        async def read() -> tuple[list[JournalEntry], bool, None]:
+            events, ended = await self._reader.read(job, after_seq, limit)
+            return events, ended or bool(events), None
+
+        return await self._poll(read, wait, job, after_seq)
 
     async def wait_for_release(self, job: str, *, wait: float) -> bool:
+        async def check() -> tuple[bool, bool, None]:
+            job_now = await self._reader.get(job)
+            is_released = job_now is None or job_now.state != "running"
+            return is_released, is_released, None
+
+        return await self._poll(check, wait, job, NO_EVENT)
+
+    async def _poll(
+        self,
+        attempt: Callable[[], Awaitable[tuple[T, bool, float | None]]],
+        wait: float,
+        topic: str,
+        after: int = 0,
+    ) -> T:
+        """Repeat ``attempt`` at each change of a topic, for up to ``wait`` seconds. It returns a result, whether that is final,
+        and after how many seconds another one may be due without a change.
+        """
         deadline = anyio.current_time() + wait
         while True:
-            with self._notifier.listen(job, NO_EVENT) as changed:
-                found = await self._reader.get(job)
-                is_released = found is None or found.state != "running"
+            with self._notifier.listen(topic, after) as changed:
+                result, is_final, due = await attempt()
                 remaining = deadline - anyio.current_time()
-                if is_released or remaining <= 0:
-                    return is_released
-                with anyio.move_on_after(remaining):
+                if is_final or remaining <= 0:
+                    return result
+                with anyio.move_on_after(remaining if due is None else min(remaining, max(due, 0.0))):
                     await changed.wait()
 
     async def aclose(self) -> None:

@@ -13,8 +13,10 @@ GET  /docs, /openapi.json      this API
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import msgspec
@@ -25,7 +27,6 @@ from newel.agent.messages import Wire, new_id
 from newel.agent.ports import ModelRequest, Provider
 from newel.mcp.types import ServerStatus
 from newel.runs.models import Tab
-from newel.web.access import ServerAccess
 from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes
 from newel.web.api.model_proxy import relay_routes
 from newel.web.api.runs import EventPage, run_routes
@@ -40,11 +41,13 @@ from newel.web.http_schema import (
     handle_failures,
     read_body,
 )
-from newel.web.ports import Desk, ServerInfo
-from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware
+from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
-from newel.web.websocket import serve_socket
+from newel.web.websocket import ServerInfo, serve_socket
 from newel.workbench.workbench import Workbench
+
+if TYPE_CHECKING:
+    from newel.review_jobs.service import ReviewService
 
 DESCRIPTION = (
     "A coding agent's workbench. Send the token that the server printed at its start as 'Authorization: Bearer …'. "
@@ -78,7 +81,7 @@ def create_app(
     access: ServerAccess,
     closing: anyio.Event,
     relay: Provider | None = None,
-    open_review: Desk | None = None,
+    open_review: Callable[[], AbstractAsyncContextManager[ReviewService]] | None = None,
     static: Path = STATIC,
     send_timeout: float = SEND_TIMEOUT_S,
 ) -> FastAPI:

@@ -196,30 +196,14 @@ class Ping(SocketRequest, frozen=True, kw_only=True, tag="ping"):
     pass
 
 
-ClientMessage = (
-    WatchTab
-    | Unwatch
-    | OpenChat
-    | OpenAgent
-    | CloseTab
-    | RenameTab
-    | SetModel
-    | Send
-    | Withdraw
-    | SendNow
-    | RetryMessage
-    | StopTab
-    | Start
-    | GetHistory
-    | AnswerQuestion
-    | GetSessions
-    | GetModels
-    | UseServer
-    | SetServer
-    | SetTool
-    | RestartServer
-    | Ping
+TabCommand = (
+    RenameTab | SetModel | Send | Withdraw | SendNow | RetryMessage | StopTab | Start | AnswerQuestion
 )
+Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
+"""Requests that change something."""
+Query = GetHistory | GetSessions | GetModels | Ping
+"""Requests that only read."""
+ClientMessage = Command | Query | WatchTab | Unwatch
 
 # -- from the server --------------------------------------------------------------------------------
 
@@ -347,21 +331,3 @@ class ErrorMessage(FromServer, frozen=True, kw_only=True, tag="error"):
     re: str = ""
     code: str
     message: str
-
-
-ServerMessage = (
-    Welcome
-    | Tabs
-    | SnapshotMessage
-    | EventMessage
-    | SoFarMessage
-    | TotalsMessage
-    | QuestionsMessage
-    | QueueMessage
-    | ModelMessage
-    | Servers
-    | HostMessage
-    | ReviewChanged
-    | ReplyMessage
-    | ErrorMessage
-)

@@ -10,8 +10,9 @@ command. Its body must be JSON and within the limits. Responses have security he
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -19,7 +20,6 @@ import anyio.to_thread
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from newel.web.access import ServerAccess
 from newel.workspace.process.callers import Callers
 
 OPEN = frozenset({("GET", "/"), ("GET", "/favicon.ico"), ("POST", "/api/login")})
@@ -58,6 +58,56 @@ _READS = ("GET", "HEAD")
 
 OF_CONNECTION = "newel.connection"
 """In a scope's ``state``: facts about the connection that hold for its further requests."""
+
+
+def cookie_name(port: int) -> str:
+    """Contains the port, as browsers share cookies among the ports of a host."""
+    return f"newel-{port}"
+
+
+class ServerAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """``host`` is the requested name or address, ``port`` the bound port."""
+
+    token: str
+    host: str
+    port: int
+
+    @property
+    def cookie(self) -> str:
+        return cookie_name(self.port)
+
+    @property
+    def url(self) -> str:
+        """The address of the page. Browsers do not send the token after the ``#``."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 — not bound here
+        return f"http://{_authority(host, self.port)}/#token={self.token}"
+
+    def accepts(self, tokens: Iterable[str]) -> bool:
+        """Whether one of these is the token, compared in constant time."""
+        expected = self.token.encode()
+        return any(hmac.compare_digest(token.encode(errors="replace"), expected) for token in tokens)
+
+    def hosts(self, address: str) -> frozenset[str]:
+        """The accepted values of ``Host`` on a connection to ``address``, one of this machine."""
+        names = {self.host, address}
+        if is_loopback(address):
+            names |= {"127.0.0.1", "localhost", "::1"}
+        hosts = {_authority(name, self.port) for name in names}
+        return frozenset(hosts | {host.removesuffix(":80") for host in hosts} if self.port == 80 else hosts)
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}".lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address can be reached from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Refusal(Exception):

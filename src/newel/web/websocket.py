@@ -1,5 +1,8 @@
 """The page's socket: its requests go to the workbench, and the events of the tabs that it watches come back.
 
+A *command* changes something: commands on the same tab or server are executed in their order, and to their end even if the
+page goes away meanwhile. A *query* only reads, and is dropped with its reader.
+
 Nothing is buffered here: each watched tab is read from the journal as fast as the socket takes it, and changes that come
 meanwhile are sent once. The security middleware drops a reader that takes nothing.
 """
@@ -16,34 +19,14 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from newel.agent.errors import NewelError
+from newel.agent.messages import UserMessage
 from newel.concurrency import background_tasks
 from newel.runs.event_hub import delta_of
-from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
+from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab
 from newel.text.json import to_json
-from newel.web.ports import ServerInfo
-from newel.web.protocol import (
-    VERSION,
-    ClientMessage,
-    ErrorMessage,
-    EventMessage,
-    FromServer,
-    HostMessage,
-    ModelMessage,
-    QuestionsMessage,
-    QueueMessage,
-    ReplyMessage,
-    ReviewChanged,
-    Servers,
-    SnapshotMessage,
-    SoFarMessage,
-    Tabs,
-    TotalsMessage,
-    Unwatch,
-    WatchTab,
-    Welcome,
-)
-from newel.web.socket_handlers import Query, run_command, run_query, subject
+from newel.web import protocol
 from newel.workbench.tab_reader import Frame, follow
+from newel.workbench.tab_session import TabSession
 from newel.workbench.workbench import TabChange, Workbench
 
 MAX_REQUESTS = 32
@@ -69,7 +52,7 @@ class _RequestId(msgspec.Struct):
     id: str
 
 
-_decoder = msgspec.json.Decoder(ClientMessage)
+_decoder = msgspec.json.Decoder(protocol.ClientMessage)
 _id_decoder = msgspec.json.Decoder(_RequestId)
 
 
@@ -82,6 +65,16 @@ async def serve_socket(
     await websocket.accept()
     with suppress(WebSocketDisconnect):  # raised by a send after the browser has left
         await _Socket(websocket, workbench).run(info, server, review=review)
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The server, as the page shows it. ``project`` is its folder, ``notice`` a message about its start."""
+
+    newel: str
+    project: str
+    approve: str
+    ephemeral: bool
+    notice: str = ""
 
 
 class _WatchedTab:
@@ -103,12 +96,12 @@ class _ChangedReviews:
             self._is_any = True
             self._revs = {}
 
-    def pop(self) -> ReviewChanged | None:
+    def pop(self) -> protocol.ReviewChanged | None:
         if not self._is_any and not self._revs:
             return None
         revs, is_any = self._revs, self._is_any
         self._revs, self._is_any = {}, False
-        return ReviewChanged(revs={} if is_any else revs)
+        return protocol.ReviewChanged(revs={} if is_any else revs)
 
 
 class _Socket:
@@ -129,8 +122,8 @@ class _Socket:
         model = self._workbench.model
         try:
             await self._send(
-                Welcome(
-                    version=VERSION,
+                protocol.Welcome(
+                    version=protocol.VERSION,
                     newel=info.newel,
                     server=server,
                     project=info.project,
@@ -151,7 +144,7 @@ class _Socket:
         finally:
             unsubscribe()
 
-    async def _send(self, message: FromServer) -> None:
+    async def _send(self, message: protocol.FromServer) -> None:
         """Raises ``WebSocketDisconnect``."""
         text = to_json(message).decode()
         async with self._writing:
@@ -170,7 +163,7 @@ class _Socket:
             await self._slots.acquire()
             tasks.start_soon(self._answer, request, tasks)
 
-    async def _answer(self, request: ClientMessage, tasks: TaskGroup) -> None:
+    async def _answer(self, request: protocol.ClientMessage, tasks: TaskGroup) -> None:
         try:
             answer = await self._execute(request, tasks)
         except Exception as error:  # noqa: BLE001 — any failure is reported to the page, and the socket stays open
@@ -178,16 +171,16 @@ class _Socket:
         await self._send(answer)
         self._slots.release()
 
-    async def _execute(self, request: ClientMessage, tasks: TaskGroup) -> ReplyMessage:
-        if isinstance(request, Query):
+    async def _execute(self, request: protocol.ClientMessage, tasks: TaskGroup) -> protocol.ReplyMessage:
+        if isinstance(request, protocol.Query):
             return await run_query(self._workbench, request)
         async with self._ordered(subject(request)):
             match request:
-                case WatchTab():
+                case protocol.WatchTab():
                     return await self._watch(request, tasks)
-                case Unwatch():
+                case protocol.Unwatch():
                     await self._unwatch(request.tab)
-                    return ReplyMessage(re=request.id, tab=request.tab)
+                    return protocol.ReplyMessage(re=request.id, tab=request.tab)
                 case _:
                     with anyio.move_on_after(COMMAND_TIMEOUT_S, shield=True):
                         return await run_command(self._workbench, request)
@@ -208,12 +201,12 @@ class _Socket:
 
     # -- watched tabs -----------------------------------------------------------------------------
 
-    async def _watch(self, request: WatchTab, tasks: TaskGroup) -> ReplyMessage:
+    async def _watch(self, request: protocol.WatchTab, tasks: TaskGroup) -> protocol.ReplyMessage:
         frames = follow(self._workbench.tab(request.tab), request.run, request.after)
         await self._unwatch(request.tab)
         watching = self._watched[request.tab] = _WatchedTab()
         tasks.start_soon(self._follow, request.tab, frames, watching)
-        return ReplyMessage(re=request.id, tab=request.tab)
+        return protocol.ReplyMessage(re=request.id, tab=request.tab)
 
     async def _unwatch(self, tab: str) -> None:
         if watching := self._watched.pop(tab, None):
@@ -258,54 +251,144 @@ class _Socket:
                     await self._send(message)
             await anyio.sleep(CHANGES_INTERVAL_S)
 
-    async def _message_for(self, change: TabChange) -> FromServer | None:
+    async def _message_for(self, change: TabChange) -> protocol.FromServer | None:
         if change.kind == "tabs":
-            return Tabs(tabs=self._workbench.tabs)
+            return protocol.Tabs(tabs=self._workbench.tabs)
         if change.kind == "model":
-            return ModelMessage(model=self._workbench.model)
+            return protocol.ModelMessage(model=self._workbench.model)
         if change.kind == "servers":
-            return Servers(servers=self._workbench.servers.statuses())
+            return protocol.Servers(servers=self._workbench.servers.statuses())
         if change.kind == "host":
-            return HostMessage(host=host) if (host := self._workbench.host) is not None else None
+            return protocol.HostMessage(host=host) if (host := self._workbench.host) is not None else None
         if change.tab not in self._watched:
             return None
         try:
             tab = self._workbench.tab(change.tab)
             if change.kind == "questions":
-                return QuestionsMessage(tab=change.tab, questions=tab.chat.questions.pending)
+                return protocol.QuestionsMessage(tab=change.tab, questions=tab.chat.questions.pending)
             if change.kind == "queue":
-                return QueueMessage(tab=change.tab, messages=await tab.queue.messages())
-            return TotalsMessage(tab=change.tab, totals=await tab.totals())
+                return protocol.QueueMessage(tab=change.tab, messages=await tab.queue.messages())
+            return protocol.TotalsMessage(tab=change.tab, totals=await tab.totals())
         except NewelError:
             return None  # the tab was closed meanwhile, and the list of tabs says so
 
 
-def _failure(error: Exception, *, tab: str, re: str = "") -> ErrorMessage:
+async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.ReplyMessage:
+    match request:
+        case protocol.GetHistory(tab=tab):
+            messages, more = await workbench.tab(tab).history(request.before, request.limit)
+            return protocol.ReplyMessage(re=request.id, tab=tab, messages=messages, more=more)
+        case protocol.GetSessions():
+            sessions = [
+                protocol.SessionInfo(
+                    id=each.id,
+                    title=each.name or each.first_text or each.id,
+                    messages=each.messages,
+                    modified=each.modified,
+                )
+                for each in await workbench.list_sessions()
+            ]
+            return protocol.ReplyMessage(re=request.id, sessions=sessions)
+        case protocol.GetModels():
+            return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_models())
+        case protocol.Ping():
+            return protocol.ReplyMessage(re=request.id)
+
+
+async def run_command(workbench: Workbench, request: protocol.Command) -> protocol.ReplyMessage:
+    tab: Tab | None = None
+    match request:
+        case protocol.OpenChat():
+            tab = (await workbench.open_chat(session=request.session, model=request.model)).state
+        case protocol.OpenAgent():
+            tab = (await workbench.open_agent()).state
+        case protocol.CloseTab():
+            tab = workbench.tab(request.tab).state
+            await workbench.close(request.tab)
+        case protocol.UseServer():
+            names = await workbench.use_server(request.base_url, request.api_key, request.model)
+            return protocol.ReplyMessage(re=request.id, models=names)
+        case protocol.SetServer(server=server):
+            if request.trusted is not None:
+                await workbench.servers.set_trusted(server, request.trusted)
+            if request.enabled is not None:
+                await workbench.servers.set_enabled(server, request.enabled)
+        case protocol.SetTool():
+            await workbench.servers.set_tool(request.server, request.tool, request.enabled)
+        case protocol.RestartServer():
+            await workbench.servers.restart(request.server)
+        case _:
+            run = await _run_tab_command(workbench.tab(request.tab), request)
+            return protocol.ReplyMessage(re=request.id, tab=request.tab, run=run)
+    return protocol.ReplyMessage(re=request.id, tab=tab.id if tab else "")
+
+
+async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str | None:
+    """Returns the run that was started, or that will answer."""
+    match request:
+        case protocol.Send():
+            message = UserMessage(
+                content=request.text, attachments=request.attachments, id=request.message_id
+            )
+            return await tab.send(message, before=request.before)
+        case protocol.RetryMessage():
+            return await tab.retry()
+        case protocol.Start():
+            return await tab.start(request.contract)
+        case protocol.RenameTab():
+            await tab.rename(request.title)
+        case protocol.SetModel():
+            await tab.set_model(request.model)
+        case protocol.Withdraw():
+            await tab.withdraw(request.message_id)
+        case protocol.SendNow():
+            await tab.send_now(request.message_id)
+        case protocol.StopTab():
+            await tab.stop(now=request.now)
+        case protocol.AnswerQuestion():
+            tab.answer(request.question, request.answer)
+    return None
+
+
+def subject(request: protocol.SocketRequest) -> str:
+    """The thing that a command changes: commands with the same subject keep their order."""
+    match request:
+        case protocol.SetServer() | protocol.SetTool() | protocol.RestartServer():
+            return f"server {request.server}"
+        case protocol.UseServer():
+            return "model"
+        case protocol.OpenChat() | protocol.OpenAgent():
+            return "tabs"
+        case _:
+            return f"tab {getattr(request, 'tab', '')}"
+
+
+def _failure(error: Exception, *, tab: str, re: str = "") -> protocol.ErrorMessage:
     if isinstance(error, NewelError):
-        return ErrorMessage(re=re, tab=tab, code=error.code, message=str(error))
+        return protocol.ErrorMessage(re=re, tab=tab, code=error.code, message=str(error))
     log.error("a request of the page failed", exc_info=error)
     message = "This request failed because of an error in Newel. The server's error output has the details."
-    return ErrorMessage(re=re, tab=tab, code="internal_error", message=message)
+    return protocol.ErrorMessage(re=re, tab=tab, code="internal_error", message=message)
 
 
-def _malformed(data: str | bytes, error: Exception) -> ErrorMessage:
+def _malformed(data: str | bytes, error: Exception) -> protocol.ErrorMessage:
     try:
         request_id = _id_decoder.decode(data).id[:64]
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         request_id = ""
-    return ErrorMessage(
+    return protocol.ErrorMessage(
         re=request_id,
         code="malformed_message",
         message=f"This message cannot be read: {error}. See docs/protocol.md.",
     )
 
 
-def _as_message(tab: str, frame: Frame) -> FromServer:
+def _as_message(tab: str, frame: Frame) -> protocol.FromServer:
     if isinstance(frame, Snapshot):
-        return SnapshotMessage(tab=tab, seq=frame.seq, snapshot=frame)
+        return protocol.SnapshotMessage(tab=tab, seq=frame.seq, snapshot=frame)
     if isinstance(frame.event, LiveSnapshot):
-        return SoFarMessage(tab=tab, seq=frame.seq, run=frame.run, so_far=frame.event)
-    return EventMessage(tab=tab, seq=frame.seq, run=frame.run, event=frame.event)
+        return protocol.SoFarMessage(tab=tab, seq=frame.seq, run=frame.run, so_far=frame.event)
+    return protocol.EventMessage(tab=tab, seq=frame.seq, run=frame.run, event=frame.event)
 
 
 def _delta(item: SequencedEvent) -> str:

@@ -28,11 +28,10 @@ from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.session.paths import find_exact
 from newel.tools import coding_tools
-from newel.web.access import ServerAccess, listen
 from newel.web.app import create_app
-from newel.web.ports import ServerInfo
-from newel.web.security import SEND_TIMEOUT_S
-from newel.web.server import REQUEST_TIMEOUT_S, serve
+from newel.web.security import SEND_TIMEOUT_S, ServerAccess
+from newel.web.server import REQUEST_TIMEOUT_S, listen, serve
+from newel.web.websocket import ServerInfo
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace

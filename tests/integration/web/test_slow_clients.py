@@ -13,9 +13,7 @@ import websockets
 from anyio.abc import SocketStream
 from starlette.types import Receive, Scope, Send
 
-from newel.web.access import listen
-from newel.web.http_protocol import SocketConnection
-from newel.web.server import serve
+from newel.web.server import SocketConnection, listen, serve
 from tests.integration.web.house import Echo, House, house
 from tests.integration.web.page import page
 from tests.integration.web.test_runs import SSE, Halting, begin

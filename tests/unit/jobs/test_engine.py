@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
-from newel.jobs.reader import MAX_READ_BYTES
+from newel.jobs.queries import MAX_READ_BYTES
 from newel.jobs.sqlite import SqliteEngine
 
 pytestmark = pytest.mark.anyio

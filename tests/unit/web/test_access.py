@@ -9,7 +9,9 @@ import socket
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.web.access import ServerAccess, choose_token, listen
+from newel.web.access_token import choose_token
+from newel.web.security import ServerAccess
+from newel.web.server import listen
 
 ANY = "0.0.0.0"  # noqa: S104 — told to functions that bind nothing
 

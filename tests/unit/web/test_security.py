@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from newel.web.access import ServerAccess
-from newel.web.security import MAX_BODY, SecurityMiddleware
+from newel.web.security import MAX_BODY, SecurityMiddleware, ServerAccess
 
 pytestmark = pytest.mark.anyio
 

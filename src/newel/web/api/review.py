@@ -32,7 +32,7 @@ KINDS: Final[list[type]] = [s.JobEnd]
 T = TypeVar("T")
 
 router = APIRouter(prefix="/api/agent")
-"""Reads ``review``, a ``newel.web.ports.Desk``, and the event ``closing`` from the state of the application."""
+"""Reads ``review``, which opens the service for one request, and the event ``closing`` from the state of the application."""
 
 
 # -- what the routes share ----------------------------------------------------------------------------

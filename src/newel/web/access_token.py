@@ -1,25 +1,52 @@
-"""The saved token of a project's server, which lets an open page reconnect after a restart.
+"""The token of a server: chosen by the user, or saved for the project, so that an open page reconnects after a restart.
 
-Its file is protected like an SSH key: a link, a second name, another owner, or permissions for others mean that it may have
-leaked, and it is refused. A token is replaced after ``LIFETIME``, or at once with ``--new-token``.
+The file of a saved token is protected like an SSH key: a link, a second name, another owner, or permissions for others mean
+that it may have leaked, and it is refused. A token is replaced after ``LIFETIME``, or at once with ``--new-token``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from newel.agent.errors import ConfigError
 from newel.storage.files import make_private, replace_file
-from newel.web.access import is_token
+from newel.web.security import is_loopback
 
+TOKEN_VARIABLE = "NEWEL_WEB_TOKEN"  # noqa: S105 — the variable's name
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,256}")
 LIFETIME = 30 * 24 * 3600.0
 """Seconds after which a start makes a new token."""
 _MAX_BYTES = 512
 _REMEDY = "Remove it, or start with --new-token, and open the printed address."
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can be a token."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def choose_token(host: str, requested: str | None, load: Callable[[], str] | None = None) -> str:
+    """The token for this start: the requested one, else the result of ``load``, else a new one of 192 bits. Raises
+    ``ConfigError`` if the requested one is invalid, or is missing although other machines can connect.
+    """
+    if not requested:
+        if is_loopback(host):
+            return load() if load is not None else secrets.token_urlsafe(24)
+        raise ConfigError(
+            f"Serving on {host} lets other machines in. Set {TOKEN_VARIABLE} to a secret of at least 32 "
+            f"characters first, for example the output of: openssl rand -hex 24"
+        )
+    if not is_token(requested):
+        raise ConfigError(
+            f"{TOKEN_VARIABLE} must have 32 to 256 letters, digits, '-' or '_'; it has {len(requested)} characters."
+        )
+    return requested
 
 
 def load_token(path: Path, *, new: bool = False) -> str:
