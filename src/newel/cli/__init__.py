@@ -52,7 +52,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel keep, newel reject", "keep or reject hunks or files, for scripts"),
             ("newel undo", "undo the changes of the last run"),
             ("newel checkpoints", "list the runs that can be undone"),
-            ("newel rollback CHECKPOINT", "undo a run, or some of its hunks"),
+            ("newel rollback CHECKPOINT", "restore the files of a run to their state before it"),
             ("newel trace [JOB]", "show review jobs, step by step"),
         ),
     ),

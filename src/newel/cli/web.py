@@ -14,8 +14,8 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
     parser = Parser(
         prog=name,
         description="Start the workbench in the browser: chats, agents and tools of a folder. Prints its address, which "
-        "contains the access key, when it is ready.",
-        epilog=f"{TOKEN_VARIABLE} sets the access key (32 characters or more). Otherwise the project keeps one for 30 days, so "
+        "contains the access token, when it is ready.",
+        epilog=f"{TOKEN_VARIABLE} sets the access token (32 to 256 letters, digits, - or _). Otherwise the project keeps one for 30 days, so "
         "that an open page still works after a restart.",
     )
     add = parser.add_argument
@@ -32,7 +32,7 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
     add(
         "--new-token",
         action="store_true",
-        help="generate a new access key; earlier addresses stop working",
+        help="generate a new access token; earlier addresses stop working",
     )
     add_model_options(parser)
     given = parser.parse_args(arguments)
