@@ -314,5 +314,5 @@ def _state(versions: FileVersions, file: CheckpointFile) -> str:
     if undecided:
         return f"{undecided} to decide"
     if versions.current == versions.base:
-        return "taken back"
+        return "undone"
     return "" if versions.current == versions.proposed else "changed since"

@@ -186,7 +186,7 @@ async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
     assert not hunk_ids(everything.ledger, run.checkpoint)
     latest, earlier = await recent_runs(everything, limit=2)
     assert latest.title == "Undo of words"
-    assert [(file.file_path, file.state) for file in earlier.files] == [("a", "taken back")]
+    assert [(file.file_path, file.state) for file in earlier.files] == [("a", "undone")]
     recorder.close()
 
 
