@@ -126,6 +126,7 @@ async def open_workbench(
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
+    from newel.workbench.tab_log import TabLog
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
@@ -137,16 +138,18 @@ async def open_workbench(
     factory = await stack.enter_async_context(
         open_agent_factory(settings, host, ephemeral=ephemeral, attended=True)
     )
-    workbench = await Workbench.open(
+    workbench = Workbench(
         engine,
         hub,
         factory,
         factory.servers,
+        log=await TabLog.open(engine),
         folder=host.name,
         home=settings.home,
         open_review=partial(_open_review, settings, factory, engine, limits, ephemeral=ephemeral),
         monitor=host.monitor,
     )
+    await workbench.load()
     if host.monitor is not None:
         await stack.enter_async_context(host.monitor.notices(workbench.record_notice))
     factory.servers_changed = lambda: workbench.notify("servers")

@@ -1,4 +1,7 @@
-"""Creates the agents of a workbench, all on one model server, each with the tools of the MCP servers."""
+"""Creates the agents of a workbench, all on one model server, each with the tools of the MCP servers.
+
+A workbench opens without a model, too; its user can name a server in the page, for this process only.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,26 @@ from pathlib import Path
 import msgspec
 
 from newel.agent.errors import ConfigError, ProviderError
-from newel.agent.ports import Model, Tool
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import Model, ModelRequest, OnDelta, Tool
 from newel.app.agent_factory import AgentContext, build_agent
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model
-from newel.app.model_setup import UNSET, CurrentModel, connect_named, no_model
 from newel.config.settings import Settings
 from newel.mcp.elicitation import Elicit, ElicitAnswer, ElicitRequest
 from newel.mcp.manager import McpManager
 from newel.permissions.nested import enter
+from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.providers.model_server import connect
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.runs.chat_session import AgentSpec, AskUser, approval_handler
-from newel.runs.models import Contract, TabQuestion
+from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.session import paths
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
 from newel.text.format import one_line
-from newel.text.sanitize import sanitize
+from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.runner import OutputLimits
@@ -71,6 +76,82 @@ async def open_agent_factory(
         yield factory
 
 
+UNSET = "No model is set up yet. Choose Set up a model, then try again."
+
+
+class NoServer:
+    """Fulfils ``ModelServer`` if there is none."""
+
+    name = "none"
+    way = None
+
+    async def complete(self, _request: ModelRequest, _on_delta: OnDelta, /) -> AssistantMessage:
+        raise ProviderError(UNSET)
+
+    async def models(self) -> list[str]:
+        raise ProviderError(UNSET)
+
+    async def window(self, model: str) -> int | None:  # noqa: ARG002 — the shape of a server
+        return None
+
+    async def is_priced(self, model: str) -> bool:  # noqa: ARG002 — the shape of a server
+        return False
+
+    async def aclose(self) -> None:
+        pass
+
+
+def no_model(settings: Settings) -> ResolvedModel:
+    server = NoServer()
+    return ResolvedModel(server=server, provider=server, name="", facts=settings.models)
+
+
+class CurrentModel:
+    """A ``Provider`` that delegates to the model in use now, also requests without a model."""
+
+    def __init__(self, in_use: Callable[[], ResolvedModel]) -> None:
+        self._in_use = in_use
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        now = self._in_use()
+        if not request.model.id:
+            request = msgspec.structs.replace(request, model=now.model)
+        return await now.provider.complete(request, on_delta)
+
+
+async def connect_named(
+    settings: Settings, base_url: str, api_key: str | None, model: str | None, stack: AsyncExitStack
+) -> ResolvedModel | list[str]:
+    """The server at an address, which ``stack`` closes; or the names of its models, if it has several and none was chosen. Raises
+    ``ConfigError`` for an invalid or insecure address, and ``ProviderError``.
+    """
+    from newel.providers.retry import Retrying
+
+    base_url = base_url.strip().rstrip("/")
+    scheme = base_url.partition("://")[0].lower()
+    if scheme not in {*HTTP, *OLLAMA}:
+        raise ConfigError(
+            "The address must begin with http://, https:// or ollama://, like http://127.0.0.1:11434/v1."
+        )
+    if not scheme.endswith("https") and not is_loopback(base_url):
+        raise ConfigError(
+            f"{redact_url(base_url)} is another machine, and the connection would not be encrypted. Use its https:// address, "
+            "or set LLM_BASE_URL before the start to use it anyway."
+        )
+    async with AsyncExitStack() as undo:
+        server = connect(base_url, api_key or None)
+        undo.push_async_callback(server.aclose)
+        if model is None:
+            names = await server.models()
+            if len(names) > 1:
+                return names
+            if not names:
+                raise ConfigError(f"{redact_url(base_url)} lists no models. Enter the name of one.")
+            model = names[0]
+        stack.push_async_exit(undo.pop_all())
+    return ResolvedModel(server=server, provider=Retrying(server), name=model, facts=settings.models)
+
+
 class WorkbenchAgentFactory:
     """Fulfils ``newel.runs.chat_session.AgentFactory``. Use ``open_agent_factory``. ``servers_changed`` is called when the status of a
     tool server changes. ``stack`` closes the model servers that the user names later.
@@ -101,12 +182,8 @@ class WorkbenchAgentFactory:
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
     @property
-    def model(self) -> str:
-        return self.in_use.name
-
-    @property
-    def model_location(self) -> str:
-        return self.in_use.where
+    def model(self) -> ModelStatus:
+        return ModelStatus(name=self.in_use.name, where=self.in_use.where, problem=self.model_problem)
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
         if api_key:
@@ -118,7 +195,8 @@ class WorkbenchAgentFactory:
         return []
 
     async def create(self, spec: AgentSpec) -> CodingAgent:
-        if not (spec.model or self.model):
+        name = spec.model or self.in_use.name
+        if not name:
             raise ConfigError(UNSET)
 
         def open_session(session: str | None) -> SessionManager:
@@ -142,7 +220,6 @@ class WorkbenchAgentFactory:
                 journal=spec.record,
                 recorders=self.recorders,
             )
-            name = spec.model or self.model
             in_use = msgspec.structs.replace(self.in_use, name=name, provider=self.provider)
             agent = await build_agent(settings, in_use, context)
             undo.pop_all()

@@ -17,7 +17,7 @@ from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessag
 from newel.agent.ports import Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
-from newel.runs.models import Contract, TabQuestion
+from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
 from newel.session.coding_agent import CodingAgent, SessionTotals
 from newel.session.listing import SessionSummary
@@ -109,18 +109,8 @@ class AgentFactory(Protocol):
     def provider(self) -> Provider: ...
 
     @property
-    def model(self) -> str:
-        """The name of the model for tabs that have not chosen one."""
-        ...
-
-    @property
-    def model_location(self) -> str:
-        """Describes where the models run if that is a host; else empty."""
-        ...
-
-    @property
-    def model_problem(self) -> str:
-        """Why no model is available; empty if one is, as far as is known."""
+    def model(self) -> ModelStatus:
+        """The model of tabs that have not chosen one. ``problem`` is empty if it is available, as far as is known."""
         ...
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:

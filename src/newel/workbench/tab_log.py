@@ -41,16 +41,32 @@ TabEntry = TabSaved | TabClosed | RunStopped | TabSettings
 _decoder = msgspec.json.Decoder(TabEntry)
 
 
-class SavedTabs:
-    """The state that a journal describes: tabs by id, in the order in which they were opened."""
+class TabLog:
+    """The state that a journal describes; use ``open``. ``tabs`` are in the order in which they were opened, ``stopped_runs``
+    has the last stopped run of each tab.
+    """
+
+    _journal: StateLog[TabEntry]
 
     def __init__(self) -> None:
         self.tabs: dict[str, Tab] = {}
         self.default_chat: str | None = None
         self.stopped_runs: dict[str, str] = {}
-        """The last stopped run of each tab."""
 
-    def apply(self, entry: TabEntry) -> None:
+    @classmethod
+    async def open(cls, engine: Engine) -> Self:
+        """The log of an engine. Raises ``EngineError``."""
+        log = cls()
+        log._journal = await StateLog[TabEntry].open(
+            engine, KIND, _decoder.decode, log._apply, what="The tabs"
+        )
+        return log
+
+    async def append(self, entry: TabEntry) -> None:
+        """Returns when the change is durable."""
+        await self._journal.append(entry)
+
+    def _apply(self, entry: TabEntry) -> None:
         match entry:
             case TabSaved(tab):
                 self.tabs[tab.id] = tab
@@ -61,29 +77,3 @@ class SavedTabs:
                 self.stopped_runs[tab_id] = run
             case TabSettings(plain):
                 self.default_chat = plain
-
-
-class TabLog:
-    """Writes changes of tabs. Each method returns when the change is durable. Nothing is read from here after ``open``."""
-
-    def __init__(self, journal: StateLog[TabEntry]) -> None:
-        self._journal = journal
-
-    @classmethod
-    async def open(cls, engine: Engine) -> tuple[Self, SavedTabs]:
-        """The log of an engine, and the state that it holds now. Raises ``EngineError``."""
-        saved = SavedTabs()
-        journal = await StateLog[TabEntry].open(engine, KIND, _decoder.decode, saved.apply, what="The tabs")
-        return cls(journal), saved
-
-    async def save(self, tab: Tab) -> None:
-        await self._journal.append(TabSaved(tab))
-
-    async def save_stop(self, tab: str, run: str) -> None:
-        await self._journal.append(RunStopped(tab, run))
-
-    async def close(self, tab: str) -> None:
-        await self._journal.append(TabClosed(tab))
-
-    async def save_default_chat(self, tab: str) -> None:
-        await self._journal.append(TabSettings(tab))

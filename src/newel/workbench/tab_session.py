@@ -29,7 +29,7 @@ from newel.runs.run_events import ContractState, decode
 from newel.session.coding_agent import totals
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
-from newel.workbench.tab_log import TabLog
+from newel.workbench.tab_log import RunStopped, TabClosed, TabLog, TabSaved
 
 NEW_CHAT = "Chat"
 """The title of a chat before its first message."""
@@ -141,7 +141,7 @@ class TabSession:
         """Make a change durable, then show it."""
         after = lasting(msgspec.structs.replace(self.state, **fields))
         if not self._is_closing and after != lasting(self.state):
-            await self.services.log.save(after)
+            await self.services.log.append(TabSaved(after))
         self._update(**fields)
 
     def _start_run(self, run: str) -> None:
@@ -298,7 +298,7 @@ class TabSession:
             try:
                 await self.queue.hold()
                 if self.state.run is not None:
-                    await self.services.log.save_stop(self.state.id, self.state.run)
+                    await self.services.log.append(RunStopped(self.state.id, self.state.run))
                     self._stopped_run = self.state.run
             finally:  # also if the disk is full
                 if agent := self.chat.active_agent:
@@ -321,7 +321,7 @@ class TabSession:
         """Abort the run, cancel the queue and end all readers. The session is kept."""
         self._is_closing = True  # a change that is saved from here on would open the tab again
         try:
-            await self.services.log.close(self.state.id)
+            await self.services.log.append(TabClosed(self.state.id))
         except BaseException:
             self._is_closing = False
             raise

@@ -1,7 +1,8 @@
 """``Workbench``: the tabs of one folder, the runs that answer in them, and the services that its front end shows.
 
 async with task_group() as tasks:
-    workbench = await Workbench.open(engine, hub, factory, servers, folder=…, home=…)
+    workbench = Workbench(engine, hub, factory, servers, log=await TabLog.open(engine), folder=…, home=…)
+    await workbench.load()
     tasks.start_soon(workbench.run)
     tab = await workbench.open_chat()
     run = await tab.send(UserMessage(content="Fix the bug in server.py"))
@@ -19,7 +20,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 import anyio.to_thread
@@ -40,7 +41,7 @@ from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
 from newel.session.listing import SessionSummary
 from newel.text.sanitize import plain_line
-from newel.workbench.tab_log import SavedTabs, TabLog
+from newel.workbench.tab_log import TabLog, TabSaved, TabSettings
 from newel.workbench.tab_session import CLOSED, NEW_CHAT, ChangeKind, TabServiceError, TabServices, TabSession
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class TabChange(msgspec.Struct, frozen=True):
 
 
 class Workbench:
-    """Use ``open``. Logs are written to ``home``. ``servers`` are the agents' tool servers, ``monitor`` watches the host that
+    """Call ``load`` first. Logs are written to ``home``. ``servers`` are the agents' tool servers, ``monitor`` watches the host that
     they work on, and ``open_review`` is called as soon as the workbench runs.
     """
 
@@ -91,21 +92,18 @@ class Workbench:
         servers: ToolServers,
         *,
         log: TabLog,
-        saved: SavedTabs,
         folder: str,
         home: Path,
-        open_review: OpenReview | None,
-        monitor: HostMonitor | None,
+        open_review: OpenReview | None = None,
+        monitor: HostMonitor | None = None,
     ) -> None:
         self.engine, self.hub, self.factory, self.servers = engine, hub, factory, servers
         self.folder = folder
         self._log = log
         self._services = TabServices(engine, hub, factory, log, self.notify, folder, home)
         self._tabs = {
-            tab.id: TabSession(tab, self._services, saved.stopped_runs.get(tab.id))
-            for tab in saved.tabs.values()
+            tab.id: TabSession(tab, self._services, log.stopped_runs.get(tab.id)) for tab in log.tabs.values()
         }
-        self._default_chat = saved.default_chat
         self._subscribers: list[Callable[[TabChange], None]] = []
         self._open_review = open_review
         self._review: ReviewService
@@ -114,36 +112,10 @@ class Workbench:
         self._model_silence = ""
         """Why the model's server did not answer the last probe."""
 
-    @classmethod
-    async def open(
-        cls,
-        engine: Engine,
-        hub: EventHub,
-        factory: AgentFactory,
-        servers: ToolServers,
-        *,
-        folder: str,
-        home: Path,
-        open_review: OpenReview | None = None,
-        monitor: HostMonitor | None = None,
-    ) -> Self:
-        """The workbench that an engine has. Raises ``EngineError``."""
-        log, saved = await TabLog.open(engine)
-        workbench = cls(
-            engine,
-            hub,
-            factory,
-            servers,
-            log=log,
-            saved=saved,
-            folder=folder,
-            home=home,
-            open_review=open_review,
-            monitor=monitor,
-        )
-        for tab in workbench._tabs.values():
+    async def load(self) -> None:
+        """Restore the tabs from their latest runs. Call it once, before anything else. Raises ``EngineError``."""
+        for tab in self._tabs.values():
             await tab.load()
-        return workbench
 
     # -- changes ----------------------------------------------------------------------------------
 
@@ -210,7 +182,7 @@ class Workbench:
 
     async def _add(self, **fields: Any) -> TabSession:
         tab = Tab(id=new_id(), folder=self.folder, **fields)
-        await self._log.save(tab)
+        await self._log.append(TabSaved(tab))
         session = self._tabs[tab.id] = TabSession(tab, self._services)
         self.notify("tabs")
         return session
@@ -223,11 +195,10 @@ class Workbench:
 
     async def default_chat(self) -> TabSession:
         """The chat of programs that know no tabs."""
-        if self._default_chat not in self._tabs:
+        if self._log.default_chat not in self._tabs:
             tab = await self.open_chat()
-            await self._log.save_default_chat(tab.state.id)
-            self._default_chat = tab.state.id
-        return self.tab(self._default_chat or "")
+            await self._log.append(TabSettings(tab.state.id))
+        return self.tab(self._log.default_chat or "")
 
     # -- runs -------------------------------------------------------------------------------------
 
@@ -281,11 +252,8 @@ class Workbench:
 
     @property
     def model(self) -> ModelStatus:
-        return ModelStatus(
-            name=self.factory.model,
-            where=self.factory.model_location,
-            problem=self.factory.model_problem or self._model_silence,
-        )
+        model = self.factory.model
+        return msgspec.structs.replace(model, problem=model.problem or self._model_silence)
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
         """See ``AgentFactory.use_server``. Runs in progress keep the model that they started with."""
@@ -296,13 +264,13 @@ class Workbench:
                 if tab.chat.active_agent is None:
                     tab.chat.discard_agent()
             await self._review_opened.wait()
-            self._review.use_model(Model(self.factory.model))
+            self._review.use_model(Model(self.factory.model.name))
             self.notify("model")
         return names
 
     async def _watch_model(self) -> None:
         """Probe the model's server until it answers."""
-        while not self.factory.model_problem:
+        while not self.factory.model.problem:
             before, self._model_silence = self._model_silence, await self._probe_model()
             if self._model_silence != before:
                 self.notify("model")

@@ -22,7 +22,7 @@ from newel.permissions.approval import approval_policy
 from newel.providers.scripted import deltas
 from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
-from newel.runs.models import Contract
+from newel.runs.models import Contract, ModelStatus
 from newel.session.coding_agent import CodingAgent
 from newel.session.listing import SessionSummary, list_sessions
 from newel.session.manager import SessionManager
@@ -32,6 +32,7 @@ from newel.web.app import create_app
 from newel.web.security import SEND_TIMEOUT_S, ServerAccess
 from newel.web.server import REQUEST_TIMEOUT_S, listen, serve
 from newel.web.websocket import ServerInfo
+from newel.workbench.tab_log import TabLog
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
@@ -63,9 +64,7 @@ class Crew:
     """Agents with the real tools, in one folder; ``approve`` is the policy's preset."""
 
     secrets: Sequence[str] = ()
-    model = "scripted"
-    model_location = ""
-    model_problem = ""
+    model = ModelStatus(name="scripted")
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
         raise NotImplementedError
@@ -212,7 +211,9 @@ async def house(
         ) as client,
         anyio.create_task_group() as tasks,
     ):
-        board = await Counting.open(engine, feed, crew, NoServers(), folder=str(crew.folder), home=crew.home)
+        log = await TabLog.open(engine)
+        board = Counting(engine, feed, crew, NoServers(), log=log, folder=str(crew.folder), home=crew.home)
+        await board.load()
         app = create_app(
             board, info=ABOUT, access=door, closing=closing, send_timeout=send_timeout, **options
         )
