@@ -32,7 +32,6 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
-from newel.config.errors import settings_error
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
@@ -427,14 +426,12 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
         return ConfigFile(), {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    import msgspec.toml
+    from newel.config.toml_file import read_toml
 
-    written: dict[str, Any] = {}
-    try:
-        written = msgspec.toml.decode(data)
-        return msgspec.convert(written, ConfigFile), written.get("remote", {})
-    except (msgspec.DecodeError, ValueError) as error:
-        raise settings_error(path, error, written, ConfigFile) from error
+    loaded = read_toml(path, data, ConfigFile())
+    for problem in loaded.problems:
+        raise ConfigError(f"{problem.message}. Correct the file, or move it away to use the defaults.")
+    return loaded.settings, loaded.written.get("remote", {})
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:

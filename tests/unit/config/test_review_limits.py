@@ -29,14 +29,10 @@ def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> Se
 def in_force(settings: Settings, name: str) -> float:
     """A limit by the name that it has in settings."""
     limits, copied = review_limits(settings), copy_limits(settings)
-    for part, own in (
-        (limits, name),
-        (limits.tools, name),
-        (limits.hunks, HUNKS.get(name)),
-        (copied, COPY.get(name)),
-    ):
-        if own is not None and hasattr(part, own):
-            return getattr(part, own)
+    fields = {setting: field for field, setting in {**HUNKS, **COPY}.items()}
+    for part in (limits, limits.tools, limits.hunks, copied):
+        if hasattr(part, fields.get(name, name)):
+            return getattr(part, fields.get(name, name))
     raise AssertionError(name)
 
 

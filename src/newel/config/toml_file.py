@@ -1,0 +1,139 @@
+"""Settings files in TOML: the valid values, and a problem for each other one, with its line and the name of the setting."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+
+import msgspec
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$(?P<where>.*)`")
+_SYNTAX: Final = re.compile(r"(?s)(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+class Problem(NamedTuple):
+    """``message`` names the file and the line, without a full stop; ``consequence`` is a sentence."""
+
+    message: str
+    consequence: str
+
+
+class LoadedToml(NamedTuple, Generic[S]):
+    """``settings`` has the defaults for missing and invalid values, ``written`` is the content of the file."""
+
+    settings: S
+    written: dict[str, Any]
+    problems: list[Problem]
+
+
+def read_toml(path: Path, data: bytes, defaults: S) -> LoadedToml[S]:
+    """Read the content of a file; ``defaults`` are settings whose values all have one. Never raises."""
+
+    def unreadable(line: int | str, what: str) -> LoadedToml[S]:
+        return LoadedToml(defaults, {}, [Problem(f"{path}, line {line}: {what}", "The defaults are used.")])
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return unreadable(line, f"byte 0x{data[error.start]:02x} is not UTF-8 text")
+    try:
+        written = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = _SYNTAX.fullmatch(str(error))
+        line = found["line"] if found and found["line"] else text.count("\n") + 1
+        return unreadable(line, found["what"] if found else str(error))
+    reader = _Reader(path, text)
+    return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
+
+
+class _Reader:
+    """Takes the valid values, and reports all others."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.problems: list[Problem] = []
+        self._path = path
+        self._lines = text.split("\n")
+
+    def section(self, defaults: S, raw: dict[str, Any], at: tuple[str, ...]) -> S:
+        fields = {field.encode_name: field for field in msgspec.structs.fields(defaults)}
+        taken: dict[str, Any] = {}
+        for name, value in raw.items():
+            here = (*at, name)
+            if name not in fields:
+                self._report(here, f"unknown setting{_suggestion(name, list(fields))}", "It is ignored.")
+                continue
+            field = fields[name]
+            if not isinstance(before := getattr(defaults, field.name), msgspec.Struct | dict):
+                self._take(taken, field.name, value, field.type, here)
+            elif not isinstance(value, dict):
+                self._report(here, "it must be a table", "The defaults are used.")
+            elif isinstance(before, msgspec.Struct):
+                taken[field.name] = self.section(before, cast("dict[str, Any]", value), here)
+            else:
+                entries = taken[field.name] = cast("dict[str, Any]", {})
+                for key, entry in cast("dict[str, Any]", value).items():
+                    kind = field.type.__args__[1]
+                    self._take(entries, key, entry, kind, (*here, key), otherwise="It is ignored.")
+        return msgspec.structs.replace(defaults, **taken)
+
+    def _take(
+        self,
+        taken: dict[str, Any],
+        name: str,
+        value: object,
+        kind: Any,
+        at: tuple[str, ...],
+        *,
+        otherwise: str = "The default is used.",
+    ) -> None:
+        try:
+            taken[name] = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            found = _PLACED.fullmatch(str(error))
+            what, inside = (found["what"], found["where"]) if found else (str(error), "")
+            self._report(at, what[:1].lower() + what[1:], otherwise, inside)
+
+    def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
+        """``inside`` is the place within a value: ``.variables[0]``."""
+        name = ".".join(map(_key, at)) + inside
+        line = self._line((*at, *re.findall(r"\w+", inside)))
+        self.problems.append(Problem(f"{self._path}, line {line}: {name}: {what}", consequence))
+
+    def _line(self, at: tuple[str, ...]) -> int:
+        """The line of a setting, or else of its table, or else 1."""
+        table: tuple[str, ...] = ()
+        best, found = 0, 1
+        for number, line in enumerate(self._lines, 1):
+            if header := re.match(r"\s*\[+([^\]]*)\]", line):
+                here = table = _keys(header[1])
+            elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
+                here = (*table, *_keys(key[1]))
+            else:
+                continue
+            if len(here) > best and here == at[: len(here)]:
+                best, found = len(here), number
+        return found
+
+
+def _suggestion(name: str, valid: list[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, valid, n=1)
+    return f" (did you mean `{near[0]}`?)" if near else f"; valid settings are {', '.join(valid)}"
+
+
+def _keys(dotted: str) -> tuple[str, ...]:
+    """The parts of a key; dots in quotes do not separate."""
+    return tuple(part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[^.\s]+", dotted))
+
+
+def _key(name: str) -> str:
+    """The key in TOML."""
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
