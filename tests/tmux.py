@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
-from newel.terminal.ui.prompt_line import QUIET_S
+from tests.answering import PATIENCE, until_taken
 from tests.needed import needed
-
-PATIENCE: Final = 15.0
-"""Seconds to wait for what must come; only a failure takes so long."""
 
 
 class Tmux:
@@ -57,9 +57,7 @@ class Tmux:
     @property
     def echoes(self) -> bool:
         """Whether the terminal itself shows what is typed."""
-        import termios
-
-        with open(self._run("display-message", "-p", "#{pane_tty}").strip()) as tty:  # noqa: PTH123 — a device, no file
+        with self._tty() as tty:
             return bool(termios.tcgetattr(tty)[3] & termios.ECHO)
 
     @property
@@ -80,7 +78,8 @@ class Tmux:
 
     def answer(self, words: str, *keys: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        time.sleep(QUIET_S + 0.4)
+        with self._tty() as tty:
+            until_taken(tty, self._look)
         self.type(words, *keys)
 
     def resize(self, columns: int, rows: int) -> None:
@@ -98,6 +97,19 @@ class Tmux:
         while not self.ended:
             assert time.monotonic() < until, f"It did not end. The screen:\n{self.text}"
             time.sleep(0.03)
+
+    def _look(self) -> str:
+        time.sleep(0.02)
+        return self.view
+
+    @contextmanager
+    def _tty(self) -> Generator[int]:
+        """A descriptor of the command's terminal."""
+        tty = os.open(self._run("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            yield tty
+        finally:
+            os.close(tty)
 
     def _run(self, *words: str) -> str:
         done = subprocess.run(

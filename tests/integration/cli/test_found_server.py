@@ -63,6 +63,17 @@ class Machine:
             timeout=25,
         )
 
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*words),
+            cwd=self.project,
+            env=self.environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     @property
     def asked(self) -> list[str]:
         """The paths that the server was asked for."""
@@ -114,9 +125,12 @@ def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(m
 
 
 def test_the_workbench_opens_without_using_it(machine: Machine) -> None:
-    done = machine.run("timeout", "-s", "TERM", "5", "newel", "web", "--port", "0")
-    assert done.stdout.startswith("http://127.0.0.1:")
-    assert f"newel trust {ADDRESS}" in done.stderr
+    opened = machine.start("sh", "-c", "newel web --port 0 & read -r _; kill $!; wait $!")
+    with opened:
+        assert opened.stdout is not None
+        assert opened.stdout.readline().startswith("http://127.0.0.1:")
+        _, errors = opened.communicate("\n", timeout=25)
+    assert f"newel trust {ADDRESS}" in errors
     assert not machine.was_prompted
 
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from newel.terminal.ui.prompt_line import QUIET_S
+from tests.answering import until_taken
 from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
@@ -44,7 +44,7 @@ class Terminal:
 
     def answer(self, text: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        time.sleep(QUIET_S + 0.4)
+        until_taken(self._master, self._look)
         self.type(text)
 
     def wait_for(self, text: str) -> None:
@@ -60,6 +60,10 @@ class Terminal:
             self.process.kill()
             self.process.wait()
         os.close(self._master)
+
+    def _look(self) -> str:
+        time.sleep(0.02)
+        return ""  # lines are read: there is no state line
 
     def _read(self, enough: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + PATIENCE

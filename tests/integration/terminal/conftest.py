@@ -20,12 +20,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from newel.terminal.ui.prompt_line import QUIET_S
+from tests.answering import PATIENCE, until_taken
 from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
-PATIENCE = 15.0
-"""Seconds to wait for what must come; only a failure takes so long."""
 
 _SEQUENCE = re.compile(r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A-Za-z])|\x1b.|\r|\n|\x08")
 
@@ -131,9 +129,7 @@ class Terminal:
 
     def answer(self, keys: str) -> None:
         """``send`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        until = time.monotonic() + QUIET_S + 0.4
-        while (left := until - time.monotonic()) > 0:
-            self._read(left)
+        until_taken(self.slave, self._look)
         self.send(keys)
 
     def hang_up(self) -> Path:
@@ -168,6 +164,10 @@ class Terminal:
         for descriptor in (self._master, self.slave):
             if descriptor >= 0:
                 os.close(descriptor)
+
+    def _look(self) -> str:
+        self._read(0.02)
+        return "\n".join(self.screen.lines[-self.screen.rows :])
 
     def _read(self, seconds: float) -> bool:
         if not select.select([self._master], [], [], seconds)[0]:

@@ -107,8 +107,16 @@ def test_where_lines_are_typed_a_yes_right_after_the_question_runs_nothing(
     assert not (tmp_path / "project" / "it").exists()
 
 
-@pytest.mark.parametrize("front", ["rich", "console", "one-shot-rich"])
-@pytest.mark.parametrize("typed", ["ok", "Sure!", "yes please"])
+@pytest.mark.parametrize(
+    ("front", "typed"),
+    [
+        ("rich", "ok"),
+        ("rich", "Sure!"),
+        ("rich", "yes please"),
+        ("console", "Sure!"),
+        ("one-shot-rich", "ok"),
+    ],
+)
 def test_a_kind_of_yes_is_asked_again_and_neither_runs_nor_refuses(
     open_terminal: Open, tmp_path: Path, front: str, typed: str
 ) -> None:
