@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -26,9 +26,10 @@ from newel.providers.http.client import HttpClient, HttpResponse, collect
 from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
 from newel.providers.openai.compat import ServerCompat
 from newel.providers.openai.encoder import Encoder
-from newel.providers.openai.stream import ResponseAccumulator
-from newel.providers.parsing.json_repair import NEVER_MEND
 from newel.text.json import as_dict, as_list, as_str, is_cut, parse
+
+if TYPE_CHECKING:
+    from newel.providers.openai.stream import ResponseAccumulator
 
 DONE_EVENT = b"[DONE]"
 BLANK = b" \t\r\n\xef\xbb\xbf"
@@ -52,8 +53,7 @@ class OpenAIChat:
     ``base_url`` is the URL before ``/chat/completions``, with its query; ``timeout`` is in seconds without a byte,
     ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, ``is_listed`` (whether it
     knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they
-    may be slow. Calls of the tools in ``never_mend`` do not run with guessed arguments. Raises ``ConfigError`` for an invalid
-    URL or key.
+    may be slow. Raises ``ConfigError`` for an invalid URL or key.
 
     Features that a server rejects (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
     are omitted from then on; a ``Retry`` without delay reports it.
@@ -73,7 +73,6 @@ class OpenAIChat:
         price: Price | None = None,
         is_listed: Callable[[str], bool] | None = None,
         listed_window: Callable[[str], int | None] | None = None,
-        never_mend: frozenset[str] = NEVER_MEND,
     ) -> None:
         self.name = name
         self._secret = (api_key or "").strip()
@@ -86,7 +85,6 @@ class OpenAIChat:
         self._price = price
         self._is_listed = is_listed
         self._listed_window = listed_window
-        self._never_mend = never_mend
         self._encoder = Encoder()
         self._compat: dict[str, ServerCompat] = {}
 
@@ -166,11 +164,14 @@ class OpenAIChat:
 
     async def _ask(self, request: ModelRequest, compat: ServerCompat, on_delta: OnDelta) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
-        accumulator = ResponseAccumulator(request.tools, self._never_mend)
         body = self._encoder.body(request, compat)
         async with self._http.request("POST", PATH, body) as response:
             if not response.ok:
                 raise await read_error(response, endpoint)
+            # Loaded when the first request has been sent, while the model works on it.
+            from newel.providers.openai.stream import ResponseAccumulator
+
+            accumulator = ResponseAccumulator(request.tools)
             await _StreamedResponse(response, accumulator, endpoint, on_delta).read()
         for delta in accumulator.close():
             await on_delta(delta)

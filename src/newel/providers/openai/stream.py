@@ -20,7 +20,7 @@ from newel.agent.messages import (
     Usage,
 )
 from newel.agent.ports import ToolSpec
-from newel.providers.parsing.json_repair import NEVER_MEND, ToolIndex
+from newel.providers.parsing.json_repair import ToolIndex
 from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
 from newel.providers.parsing.think_tags import ThinkSplitter
 from newel.providers.parsing.tool_call_assembler import ToolCallAssembler, bounded, fresh_id
@@ -41,8 +41,8 @@ TEXT = "text"
 class ResponseAccumulator:
     """Feed it chunks, pass on the deltas, take the message. ``tools`` are those that were offered."""
 
-    def __init__(self, tools: Sequence[ToolSpec] = (), never_mend: frozenset[str] = NEVER_MEND) -> None:
-        self._toolbox = ToolIndex(tools, never_mend)
+    def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
+        self._toolbox = ToolIndex(tools)
         self._splitter = ThinkSplitter()
         self._gate = ToolCallTextFilter(self._toolbox)
         self._pieces = ToolCallAssembler(self._toolbox)

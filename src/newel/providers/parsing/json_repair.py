@@ -36,8 +36,7 @@ class Arguments(NamedTuple):
 class ToolIndex:
     """The tools that were offered, under all names that mean them."""
 
-    def __init__(self, tools: Sequence[ToolSpec], never_mend: frozenset[str] = NEVER_MEND) -> None:
-        self._never_mend = never_mend
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools: dict[str, ToolSpec] = {}
         for tool in tools:
             for name in (*tool.aliases, *(alias.lower() for alias in tool.aliases), tool.name.lower()):
@@ -62,9 +61,9 @@ class ToolIndex:
         """
         tool = self.find(name)
         name = tool.name if tool else name.strip()
-        arguments = read_arguments(raw, mend=not cut and name not in self._never_mend)
+        arguments = read_arguments(raw, mend=not cut and name not in NEVER_MEND)
         problem = arguments.problem
-        if mended and name in self._never_mend:
+        if mended and name in NEVER_MEND:
             problem = "its JSON was broken. Send the call again with valid JSON."
         if cut:
             problem = TRUNCATED
