@@ -5,7 +5,6 @@ shop = "deploy@shop.example.org:/srv/shop"
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +20,7 @@ FILE: Final = "hosts.toml"
 REMOTE: Final = "remote"
 """The name of the host of ``[remote.connection]``, unless the file defines it."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 
 
 def load_hosts(home: Path) -> dict[str, str]:
@@ -97,7 +96,7 @@ def choose_model(
 
 def save_host(home: Path, name: str, place: str | None) -> None:
     """Save the address of a host, or remove the name for None. Raises ``ConfigError``."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ConfigError(
             f"{name!r} is not a valid name. Use up to 64 letters, digits, - and _, starting with a letter or digit."
         )
@@ -119,6 +118,8 @@ def _toml(text: str) -> str:
     """A TOML string: like JSON's, but with DEL escaped. Raises ``ConfigError`` for lone surrogates."""
     if not text.isascii() and text != text.encode(errors="replace").decode():
         raise ConfigError(f"{text!r} is not valid UTF-8, which {FILE} requires.")
+    import json
+
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -23,16 +23,17 @@ MAX_TOTAL_BYTES = 64 * 1024 * 1024
 """Bytes of all attachments of a prompt together, in base64."""
 
 # Not after a letter or a digit: that is an address (me@example.org).
-_MENTION = re.compile(r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"'`@]+))""")
+_MENTION = r"""(?<![\w@./+-])@(?:"(?P<quoted>[^"\n]+)"|(?P<plain>[^\s"'`@]+))"""
 _PUNCTUATION = ".,;:!?)]}>*"
 _MAX_NAMES = 16
 """Names tried for one mention: it may end in ten thousand dots."""
 
-_LOOKS_LIKE_A_PATH = re.compile(r"/|\.[A-Za-z0-9]{1,4}\Z")
+_LOOKS_LIKE_A_PATH = r"/|\.[A-Za-z0-9]{1,4}\Z"
 
 # Bare, in quotes, or as a terminal inserts a file that is dropped on it: with a backslash before spaces.
-_IMAGE_NAME = r"\.(?:[Pp][Nn][Gg]|[Jj][Pp][Ee]?[Gg]|[Gg][Ii][Ff]|[Ww][Ee][Bb][Pp])"
-_IMAGE = re.compile(
+_IMAGES = ("png", "jpg", "jpeg", "gif", "webp")
+_IMAGE_NAME = rf"\.(?ai:{'|'.join(_IMAGES)})"
+_IMAGE = (
     rf"""(?<![^\s"'`(\[{{<])(?:"(?P<double>[^"\n]*{_IMAGE_NAME})"|'(?P<single>[^'\n]*{_IMAGE_NAME})'"""
     rf"""|(?P<plain>(?:\\.|[^\s"'`\\@(\[{{<])(?:\\.|[^\s"'`\\])*?{_IMAGE_NAME})(?!\w|\.\w))"""
 )
@@ -57,8 +58,10 @@ async def expand_mentions(text: str, attachable: Attachable) -> Expansion:
     """
     collector = _Collector(attachable)
     try:
-        text = await collector.mentions(text)
-        await collector.images(text)
+        if "@" in text:
+            text = await collector.mentions(text)
+        if any(f".{suffix}" in text.lower() for suffix in _IMAGES):
+            await collector.images(text)
     except WorkspaceError as error:  # the host cannot be asked at all
         collector.notes.append(f"Not all files that the prompt names were attached. {error}")
     return Expansion(text, collector.attachments, collector.notes)
@@ -82,18 +85,18 @@ class _Collector:
 
     async def mentions(self, text: str) -> str:
         """Attach what is mentioned. Returns the prompt with the mentions replaced."""
-        mentions = list(_MENTION.finditer(text))
+        mentions = list(re.finditer(_MENTION, text))
         names = [_possible_names(mention) for mention in mentions]
         found = await self._find([name for each in names for name in each])
         written = [
             await self._mention(mention, each, found) for mention, each in zip(mentions, names, strict=True)
         ]
         in_turn = iter(written)
-        return _MENTION.sub(lambda _: next(in_turn), text)
+        return re.sub(_MENTION, lambda _: next(in_turn), text)
 
     async def images(self, text: str) -> None:
         """Attach the images that bare paths name."""
-        names = list(dict.fromkeys(_image_name(image) for image in _IMAGE.finditer(text)))
+        names = list(dict.fromkeys(_image_name(image) for image in re.finditer(_IMAGE, text)))
         for name, (path, kind) in (await self._find(names)).items():
             if kind == "file":
                 await self._attach(path, name, only_image=True)
@@ -104,7 +107,7 @@ class _Collector:
         name = next((name for name in names if name in found), None)
         if name is not None:
             return whole[1:] if await self._attach(found[name].path, name) else whole
-        if mention["quoted"] or _LOOKS_LIKE_A_PATH.search(names[-1]):
+        if mention["quoted"] or re.search(_LOOKS_LIKE_A_PATH, names[-1]):
             self.notes.append(f"@{names[-1]} was not attached: there is no such file.")
         return whole
 

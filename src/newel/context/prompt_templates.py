@@ -28,10 +28,10 @@ MAX_DESCRIPTION = 80
 MAX_TEMPLATES = 200
 """Of one folder. All are read when an agent is created, which an unknown project must not delay."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_DESCRIPTION = re.compile(r"""^description:[ \t]*(["']?)(?P<words>.*?)\1[ \t]*$""", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|ARGUMENTS\b)")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_FRONT_MATTER = r"(?sm)---[ \t]*\n(?P<fields>.*?)^---[ \t]*(?:\n|\Z)"
+_DESCRIPTION = r"""(?m)^description:[ \t]*(["']?)(?P<words>.*?)\1[ \t]*$"""
+_PLACEHOLDER = r"(?P<escaped>\\)?\$(?P<what>[1-9][0-9]?(?![0-9])|@|ARGUMENTS\b)"
 
 
 class Template(Wire, frozen=True):
@@ -66,7 +66,7 @@ class Template(Wire, frozen=True):
                 case number:
                     return words[int(number) - 1] if int(number) <= len(words) else ""
 
-        text = _PLACEHOLDER.sub(fill, self.body)
+        text = re.sub(_PLACEHOLDER, fill, self.body)
         return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
 
 
@@ -113,7 +113,7 @@ async def _files(folder: WorkspaceFolder) -> list[_TemplateFile]:
         for each in entries
         if each.kind == "file"
     ]
-    named = [file for file in files if file.path.suffix == ".md" and _NAME.fullmatch(file.path.stem)]
+    named = [file for file in files if file.path.suffix == ".md" and re.fullmatch(_NAME, file.path.stem)]
     return named[:MAX_TEMPLATES]
 
 
@@ -137,9 +137,9 @@ async def _load(workspace: Workspace, file: _TemplateFile) -> Template | None:
         return None
     text = text.replace("\r\n", "\n")
     description = ""
-    if front := _FRONT_MATTER.match(text):
+    if front := re.match(_FRONT_MATTER, text):
         text = text[front.end() :]
-        if given := _DESCRIPTION.search(front["fields"]):
+        if given := re.search(_DESCRIPTION, front["fields"]):
             description = given["words"]
     body = text.strip()
     first_line = body.split("\n", 1)[0].lstrip("# ")

@@ -35,9 +35,9 @@ MAX_NAME: Final = 64
 
 Level = Literal["user", "project"]
 
-_VARIABLE = re.compile(r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}")
-_URL = re.compile(r"(--?[A-Za-z][\w-]*=)?([A-Za-z][A-Za-z0-9+.-]*://.*)", re.DOTALL)
-_SECRET_OPTION = re.compile(r"--?([A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
+_VARIABLE = r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}"
+_URL = r"(?s)(--?[A-Za-z][\w-]*=)?([A-Za-z][A-Za-z0-9+.-]*://.*)"
+_OPTION = r"(?s)--?([A-Za-z][\w-]*)(?:=(.*))?"
 WORKSPACE: Final = "workspaceFolder"
 """Stands for the working folder, as a variable does for its value."""
 
@@ -78,7 +78,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         Newel's environment that any part of its configuration takes a value from.
         """
         texts = [self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values()]
-        found = {found[1] for text in texts if text for found in _VARIABLE.finditer(text)}
+        found = {found[1] for text in texts if text for found in re.finditer(_VARIABLE, text)}
         return sorted({*self.env, *found} - {WORKSPACE})
 
     @property
@@ -148,7 +148,7 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
     values = {**environ, WORKSPACE: str(folder)}
 
     def one(text: str) -> str:
-        return _VARIABLE.sub(lambda found: _value(found, values, server), text)
+        return re.sub(_VARIABLE, lambda found: _value(found, values, server), text)
 
     return msgspec.structs.replace(
         server,
@@ -286,7 +286,7 @@ def _masked(args: tuple[str, ...]) -> list[str]:
     shown: list[str] = []
     hide_next = False
     for arg in args:
-        option = _SECRET_OPTION.fullmatch(arg)
+        option = re.fullmatch(_OPTION, arg)
         secret = option is not None and _opens_doors(option[1])
         if option is not None and secret and option[2] is not None:
             shown.append(arg[: option.start(2)] + HIDDEN)
@@ -297,14 +297,14 @@ def _masked(args: tuple[str, ...]) -> list[str]:
 
 
 def _masked_value(name: str, value: str) -> str:
-    variable = _VARIABLE.fullmatch(value)
+    variable = re.fullmatch(_VARIABLE, value)
     plain = variable is not None and variable[2] is None
     return HIDDEN if is_secret(name) and not plain else _masked_url(value)
 
 
 def _masked_url(text: str) -> str:
     """A text that is a URL, or an option with one, without what the URL hides."""
-    found = _URL.fullmatch(text)
+    found = re.fullmatch(_URL, text)
     return (found[1] or "") + redact_url(found[2]) if found else text
 
 

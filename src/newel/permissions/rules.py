@@ -14,8 +14,8 @@ from newel.agent.errors import ConfigError
 
 Act = Literal["read", "write"]
 
-_RULE: Final = re.compile(r"(read|write)\(((?:~?/|\*\*/)[^()\n]*)\)")
-_WILD: Final = re.compile(r"(\*\*/|\*\*|\*|\?)")
+_RULE: Final = r"(read|write)\(((?:~?/|\*\*/)[^()\n]*)\)"
+_WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 
 EXAMPLE: Final = 'allow = ["read(~/.ssh/known_hosts)"]'
 
@@ -26,14 +26,14 @@ class Rule(NamedTuple):
 
     def fixed(self) -> tuple[str, str]:
         """The leading folders without wildcards, and the rest."""
-        start = _WILD.search(self.pattern)
+        start = re.search(_WILD, self.pattern)
         end = self.pattern.rfind("/", 0, start.start()) if start else len(self.pattern)
         return self.pattern[:end], self.pattern[end:]
 
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises ``ConfigError``."""
-    found = _RULE.fullmatch(text.strip())
+    found = re.fullmatch(_RULE, text.strip())
     if found is None or ".." in found[2].split("/"):
         raise ConfigError(
             f"{text[:80]!r} is not a rule. A rule is read(PATTERN) or write(PATTERN), and a pattern begins with /, ~/ "
@@ -45,7 +45,7 @@ def parse_rule(text: str) -> Rule:
 def expression(pattern: str) -> str:
     """A regular expression for the absolute paths that a pattern matches, and everything below them."""
     parts: list[str] = []
-    for part in _WILD.split(pattern.rstrip("/")):
+    for part in re.split(_WILD, pattern.rstrip("/")):
         match part:
             case "**/":
                 parts.append("(?:.*/)?")

@@ -134,7 +134,7 @@ class SecretPaths:
     def _homes_of(self, folded: str) -> list[str]:
         """The homes that a path is in: the user's, and by where systems put them those of others."""
         found = [home for home in map(str.casefold, self._homes) if _is_within(folded, home)]
-        if other := _OTHER_HOME.match(folded):
+        if other := re.match(_OTHER_HOME, folded):
             found.append(other[0])
         return found
 
@@ -227,4 +227,4 @@ def _system(row: Row) -> re.Pattern[str]:
 
 
 _BELOW_HOME: Final = {row.pattern[1:]: row.reason for row in SECRET if row.pattern.startswith("~/")}
-_OTHER_HOME: Final = re.compile(r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+")
+_OTHER_HOME: Final = r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newel.review.model.history import HistoryEntry
     from newel.review.store.ledger import Checkpoint, Ledger
 
-_ID: Final = re.compile(r"decided_(?P<n>\d+)_[0-9a-f]+")
+_ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 
 KINDS: Final = ("rollback", "save", "reject")
 
@@ -48,7 +48,7 @@ def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) ->
 
 def _told(messages: Sequence[AppMessage]) -> tuple[int, str]:
     for message in reversed(messages):
-        if isinstance(message, UserMessage) and (found := _ID.fullmatch(message.id)):
+        if isinstance(message, UserMessage) and (found := re.fullmatch(_ID, message.id)):
             return int(found["n"]), message.timestamp
     return 0, ""
 

@@ -152,7 +152,7 @@ def _without_halves(value: Any) -> bytes:
 
 
 _SECRET = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
+_USER_INFO = r"(?<=://)[^/@\s]*@"
 
 
 def public_config(config: dict[str, Any]) -> dict[str, Any]:
@@ -162,5 +162,5 @@ def public_config(config: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             kept[key] = public_config(cast("dict[str, Any]", value))
         elif isinstance(value, int | float | None) or not _SECRET.search(key):
-            kept[key] = _USER_INFO.sub("", value) if isinstance(value, str) else value
+            kept[key] = re.sub(_USER_INFO, "", value) if isinstance(value, str) else value
     return kept

@@ -16,7 +16,7 @@ from newel.storage.files import project_folder
 SUFFIX = ".jsonl"
 
 _MAX_HEAD = 1024 * 1024
-_MESSAGE = re.compile(rb'^[\0\s]*\{"type":\s*"message"', re.MULTILINE)
+_MESSAGE = rb'(?m)^[\0\s]*\{"type":\s*"message"'
 
 
 def file_name(metadata: SessionMetadata) -> str:
@@ -49,7 +49,7 @@ def read_metadata(path: Path) -> SessionMetadata | None:
             head = first + stream.read(_MAX_HEAD)
     except OSError:
         return None
-    return metadata_from_name(path) if not is_foreign(first) and _MESSAGE.search(head) else None
+    return metadata_from_name(path) if not is_foreign(first) and re.search(_MESSAGE, head) else None
 
 
 def _metadata(head: bytes) -> SessionMetadata | None:

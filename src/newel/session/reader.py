@@ -28,7 +28,7 @@ from newel.session.message_tree import MessageTree
 from newel.text.sanitize import plain_line
 
 BLOCK = 1024 * 1024
-_NAME = re.compile(r"(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)", re.DOTALL)
+_NAME = r"(?s)(?:(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)-(\d{3})Z_)?(.+)"
 
 
 class SessionData(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class SessionData(msgspec.Struct, frozen=True):
 
 def metadata_from_name(path: Path) -> SessionMetadata:
     """Derive the metadata from a file's name, ``<timestamp>_<id>.jsonl``."""
-    found = _NAME.fullmatch(path.name.removesuffix(".jsonl"))
+    found = re.fullmatch(_NAME, path.name.removesuffix(".jsonl"))
     if found is None:
         return SessionMetadata(id=path.name, timestamp="", cwd="")
     day, minute, second, milli, session_id = found.groups()

@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 Context = TypeVar("Context")
 
-_COMMAND = re.compile(r"/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?", re.DOTALL)
+_COMMAND = r"(?s)/(?P<name>[A-Za-z0-9][\w.-]*)(?:\s+(?P<arguments>.*))?"
 
 
 def parse_command(text: str) -> tuple[str, str] | None:
     """Split ``/name arguments``; None for other text, such as a path."""
-    match = _COMMAND.fullmatch(text.strip())
+    text = text.strip()
+    match = re.fullmatch(_COMMAND, text) if text.startswith("/") else None
     return (match["name"], (match["arguments"] or "").strip()) if match else None
 
 

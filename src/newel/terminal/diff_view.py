@@ -25,7 +25,7 @@ SHOWN: Final = Extent(2_500, 100_000)
 
 WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
 
-_HUNK = re.compile(r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@")
+_HUNK = r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@"
 
 
 class DiffChange(NamedTuple):
@@ -44,7 +44,7 @@ def changes(diff: str) -> Iterator[DiffChange]:
     hunk, old, new, old_left, new_left = -1, 0, 0, 0, 0
     for line in diff.split("\n"):
         if old_left <= 0 and new_left <= 0:
-            if found := _HUNK.match(line):
+            if found := re.match(_HUNK, line):
                 hunk += 1
                 old, new = int(found["old"]), int(found["new"])
                 old_left, new_left = int(found["old_size"] or 1), int(found["new_size"] or 1)

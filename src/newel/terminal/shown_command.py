@@ -16,7 +16,7 @@ HEAD, TAIL = 4, 3
 MAX_CHARACTERS: Final = 8_000
 """Characters of a command that are looked at; the others stand in its middle."""
 
-_TEXT = re.compile(r"\s*(?:cat|tee)\b[^|;&`()]*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^|;&`()]*")
+_TEXT = r"\s*(?:cat|tee)\b[^|;&`()]*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^|;&`()]*"
 """A line after which a text follows that is only written somewhere."""
 
 Wrap = Callable[[str], list[str]]
@@ -59,7 +59,7 @@ def _without_texts(lines: list[str]) -> list[str]:
     while at < len(lines):
         kept.append(lines[at])
         at += 1
-        if not (found := _TEXT.fullmatch(lines[at - 1])):
+        if not (found := re.fullmatch(_TEXT, lines[at - 1])):
             continue
         end = next((n for n in range(at, len(lines)) if lines[n].strip() == found["end"]), at)
         inert = found["quote"] or not re.search(r"\$\(|`", "\n".join(lines[at:end]))

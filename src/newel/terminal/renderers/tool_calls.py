@@ -15,7 +15,7 @@ from newel.text.sanitize import sanitize
 TAIL = 8
 """Lines shown of a failed call's output."""
 
-_LABEL = re.compile(r"stdout:|stderr:|exit code: \d+|Output until then:")
+_LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
 
 Details = dict[str, Any]
 
@@ -108,7 +108,7 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that are not empty or labels, inert."""
     lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
-    said = [line.rstrip() for line in lines if line.strip() and not _LABEL.fullmatch(line)]
+    said = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
     return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
 
 

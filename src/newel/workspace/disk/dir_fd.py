@@ -26,12 +26,12 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MARK: Final = ".newel-"
-_BESIDE: Final = re.compile(re.escape(_MARK) + r"[0-9a-f]{16}\.tmp")
+_BESIDE: Final = re.escape(_MARK) + r"[0-9a-f]{16}\.tmp"
 
 
 def is_beside(name: str) -> bool:
     """Whether a name is that of a file that is being written, or of one that a killed process left so."""
-    return name.startswith(_MARK) and _BESIDE.fullmatch(name) is not None
+    return name.startswith(_MARK) and re.fullmatch(_BESIDE, name) is not None
 
 
 def beside_name() -> str:
