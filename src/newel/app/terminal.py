@@ -26,8 +26,6 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
     """Run the command line; returns the exit code. ``echo_suppressor`` hides what is typed before the prompt is drawn, and ends if none
     will be.
     """
-    # Loading creates many objects and no garbage: collecting meanwhile costs a twentieth of the start.
-    gc.disable()
     import anyio
 
     def load() -> Settings:
@@ -67,7 +65,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     elicit = approver.elicit if approver else None
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
-        gc.freeze()
+        gc.freeze()  # disabled since the command line was read (``newel.cli.main``)
         gc.enable()
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl

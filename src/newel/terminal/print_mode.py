@@ -21,7 +21,6 @@ from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
 from newel.terminal.review.pending_notice import PendingNotice
-from newel.terminal.review.review_ui import NOT_RECORDING
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.answers import AnswerOutput
@@ -75,6 +74,8 @@ async def run_prompts(
 def _warn_unrecorded(agent: CodingAgent) -> None:
     """Warn if changes are not recorded."""
     if not isinstance(agent.workspace, RecordingWorkspace):
+        from newel.terminal.review.review_ui import NOT_RECORDING
+
         _print_notice(NOT_RECORDING)
 
 

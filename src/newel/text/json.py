@@ -1,8 +1,10 @@
-"""JSON that others wrote: encoded leniently, alone or inside prose, broken, or of another shape than expected."""
+"""JSON that others wrote: encoded leniently, alone or inside prose, broken, or of another shape than expected.
+
+The standard library's ``json`` is loaded when it is needed: msgspec decodes all that is valid.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from typing import Any, cast
@@ -26,6 +28,8 @@ def parse(data: bytes | str, *, strict: bool = True) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         pass
+    import json
+
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
     try:
         return without_surrogates(json.loads(text.removeprefix("\ufeff"), strict=strict))
@@ -55,6 +59,8 @@ def decode_at(text: str, start: int, *, unique: bool = False) -> tuple[Any, int]
 
     Strings may hold raw line breaks. With ``unique``, an object that has a member twice is no value.
     """
+    import json
+
     decoder = json.JSONDecoder(strict=False, object_pairs_hook=unique_members if unique else None)
     try:
         return decoder.raw_decode(text, start)
@@ -83,11 +89,15 @@ def find_object(text: str) -> dict[str, Any]:
 
 def without_surrogates(value: Any) -> Any:
     """The same JSON value with a question mark for each lone surrogate, which no UTF-8 can hold."""
+    import json
+
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def is_cut(error: ValueError) -> bool:
     """Whether ``parse`` failed because the text ended too early."""
+    import json
+
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from newel.workspace.port import FileNode, Workspace
-from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
 
 
 class TrackedWorkspace(Workspace, Protocol):

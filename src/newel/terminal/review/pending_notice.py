@@ -6,7 +6,6 @@ import anyio.to_thread
 
 from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
 from newel.agent.formatting import pluralize
-from newel.review.model.file_review import ReviewError
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, slash_command
@@ -42,6 +41,7 @@ class PendingNotice:
         if not has_acted or not isinstance(workspace, RecordingWorkspace):
             return ""
         from newel.review.decide import files_with_pending
+        from newel.review.model.file_review import ReviewError
 
         try:
             ledger = (await workspace.recorder()).project.ledger
