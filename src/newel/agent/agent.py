@@ -24,9 +24,8 @@ from newel.agent.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
 )
-from newel.agent.loop import run
+from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
-from newel.agent.partial_message import MessageAccumulator
 from newel.agent.ports import (
     Emit,
     Model,

@@ -25,18 +25,58 @@ from newel.agent.events import (
     MessageStart,
     MessageUpdate,
     Retry,
+    TextDelta,
+    ThinkingDelta,
     TurnEnd,
     TurnStart,
 )
 from newel.agent.formatting import describe_error, pluralize
 from newel.agent.limits import UsageLimiter
-from newel.agent.messages import AppMessage, AssistantMessage, open_calls
-from newel.agent.partial_message import MessageAccumulator
+from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, open_calls
 from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
 from newel.agent.tool_executor import ToolExecutor
 
 MAX_COMPACTIONS = 4
 """Of one request. Each leaves about a quarter of the conversation."""
+
+
+class MessageAccumulator:
+    """Follows one stream of events: the loop's own, an agent's, or one that is published.
+
+    Tool calls are left out: an incomplete one must never look as if it could run.
+    """
+
+    def __init__(self) -> None:
+        self._start: AssistantMessage | None = None
+        self._parts: list[tuple[type[TextContent | ThinkingContent], list[str]]] = []
+
+    def fold(self, event: object) -> None:
+        start = self._start
+        match event:
+            case MessageStart(message=AssistantMessage() as message):
+                self._start, self._parts = message, []
+            case MessageUpdate(assistant_message_event=TextDelta(delta)) if start:
+                self._add(TextContent, delta)
+            case MessageUpdate(assistant_message_event=ThinkingDelta(delta)) if start:
+                self._add(ThinkingContent, delta)
+            case Retry():
+                self._parts = []  # the request is repeated from its beginning
+            case MessageEnd() if start and event.message.id == start.id:
+                self._start = None
+            case _:
+                pass
+
+    def _add(self, kind: type[TextContent | ThinkingContent], text: str) -> None:
+        if not self._parts or self._parts[-1][0] is not kind:
+            self._parts.append((kind, []))
+        self._parts[-1][1].append(text)
+
+    def content(self) -> list[TextContent | ThinkingContent]:
+        return [kind("".join(pieces)) for kind, pieces in self._parts]
+
+    def message(self) -> AssistantMessage | None:
+        """The message so far; None if none is being written."""
+        return self._start and msgspec.structs.replace(self._start, content=self.content())
 
 
 async def run(

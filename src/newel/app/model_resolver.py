@@ -156,7 +156,7 @@ def _provider(server: ModelServer, settings: Settings) -> Provider:
     from newel.providers.retry import Retrying
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
-    provider: Provider = Retrying(server, settings.patience)
+    provider: Provider = Retrying(server, settings.retry)
     return PricingProvider(provider, rates) if rates else provider
 
 

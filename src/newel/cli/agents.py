@@ -55,7 +55,7 @@ def command_agent(arguments: Sequence[str]) -> int:
     if bool(given.contract) == bool(given.resume):
         parser.error("give either a contract or --resume ID")
     settings = load_settings(
-        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, patience=UNATTENDED_LIMITS
+        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, retry=UNATTENDED_LIMITS
     )
     contract = None if given.resume else _contract(given)
     warn_of_project_server(settings)
@@ -122,7 +122,7 @@ def _contract(given: argparse.Namespace) -> Contract:
 async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
     from newel.app.hosts import open_host
     from newel.app.workbench_agents import open_agent_factory
-    from newel.contracts.headless import HeadlessRun, submit
+    from newel.contracts.contract_job import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub

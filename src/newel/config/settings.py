@@ -221,7 +221,7 @@ class Settings(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     record: bool = True
     max_result: int = 30_000
-    patience: RetryLimits = DEFAULT_LIMITS
+    retry: RetryLimits = DEFAULT_LIMITS
     review: ReviewSettings = ReviewSettings()
     host: str | None = None
     host_model: HostModel | None = None
@@ -231,9 +231,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(
-    flags: Flags, *, cwd: Path, environ: Mapping[str, str], patience: RetryLimits = DEFAULT_LIMITS
+    flags: Flags, *, cwd: Path, environ: Mapping[str, str], retry: RetryLimits = DEFAULT_LIMITS
 ) -> Settings:
-    """Load the settings; ``patience`` is the default of ``[retry]``. Raises ``ConfigError``, which names file and line."""
+    """Load the settings; ``retry`` is the default of ``[retry]``. Raises ``ConfigError``, which names file and line."""
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)
@@ -281,7 +281,7 @@ def load_settings(
         origins=origins,
         record=file.review.record,
         max_result=file.limits.max_result,
-        patience=file.retry.limits(patience),
+        retry=file.retry.limits(retry),
         review=_review_limits(environ, file.review, str(path), origins),
         host=host,
         host_model=host_model,

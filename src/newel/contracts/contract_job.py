@@ -1,22 +1,24 @@
-"""A contract as a job: its parameters, its conversation and log, and how it is resumed."""
+"""A contract as a job: its parameters, its conversation and log, how it is resumed, and how it runs without a workbench."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Wire, new_id
 from newel.contracts.run_log import RunLog, log_file
 from newel.contracts.runner import run_contract
-from newel.jobs.engine import Engine, EngineError, JobCancelled, JobOutcome, Lease, LeaseLost
+from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.permissions.approval import Preset
-from newel.runs.chat_session import AgentFactory, ChatSession
+from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession
 from newel.runs.chat_turn import STOPPED, STOPPED_MIDWAY, read_events
 from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, Notice
+from newel.text.json import to_json
 
 CONTRACT = "contract"
 
@@ -105,3 +107,57 @@ async def run_contract_job(
 def outcome(state: ContractState) -> JobOutcome:
     """The outcome of a job whose contract ended so."""
     return JobOutcome(state="failed" if state.state == "failed" else "done", reason=state.reason)
+
+
+async def submit(
+    engine: Engine,
+    contract: Contract,
+    factory: AgentFactory,
+    *,
+    project: str,
+    home: Path,
+    name: str,
+    approve: Preset,
+) -> str:
+    """Submit a contract for an agent of that name; returns the run. Raises ``WorktreeError``."""
+    params = await prepare(contract, factory, project=project, home=home, name=name, approve=approve)
+    return await engine.submit(CONTRACT, to_json(params), queue=params.session)
+
+
+class HeadlessRun:
+    """A run that was submitted, or that an earlier process left, in this process and without a user to ask."""
+
+    def __init__(self, engine: Engine, hub: EventHub, factory: AgentFactory, job: Job) -> None:
+        self.params = msgspec.json.decode(job.params, type=ContractParams)
+        self._engine = engine
+        self._hub = hub
+        self._job = job
+        self._chat = ChatSession(
+            session=self.params.session,
+            folder=self.params.folder,
+            model=None,
+            factory=factory,
+            on_change=self._decline_questions,
+        )
+
+    async def run(self) -> ContractState:
+        """Run it. If it is cancelled, it can be resumed later. Raises ``EngineError`` and ``LeaseLost``."""
+        leases = await self._engine.claim(1, "agent", queues=[self._job.queue])
+        if not leases:
+            raise EngineError("This run has ended, or another process runs it.")
+        state = await run_contract_job(leases[0], self.params, self._chat, self._engine, self._hub)
+        await self._engine.finish(leases[0], outcome(state))
+        return state
+
+    def stop(self, *, now: bool = False) -> bool:
+        """End it before its next request, or at once; False if it is not in progress."""
+        is_active = self._chat.active_agent is not None
+        self._chat.stop(now=now)
+        return is_active
+
+    def _decline_questions(self, change: ChatChange) -> None:
+        """Without this a question would block the run forever."""
+        questions = self._chat.questions
+        for question in questions.pending if change == "questions" else []:
+            is_approval = question.kind == "approval"
+            questions.answer(question.id, {"decision": "nobody"} if is_approval else {"action": "decline"})

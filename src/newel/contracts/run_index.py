@@ -19,7 +19,7 @@ from newel.agent.errors import NewelError
 from newel.contracts.contract_job import CONTRACT, ContractParams
 from newel.jobs.directory_lock import LOCK
 from newel.jobs.engine import FINAL, EngineError, Job
-from newel.jobs.schema import FILE
+from newel.jobs.queries import FILE
 from newel.jobs.sqlite import Reader, SqliteEngine, open_engine, open_reader
 from newel.runs.run_events import ContractState, RunEvent, decode
 from newel.storage.file_lock import read_holder

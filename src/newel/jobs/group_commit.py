@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.jobs.engine import EngineError
-from newel.jobs.schema import JOURNAL
+from newel.jobs.queries import JOURNAL
 from newel.storage.sqlite import roll_back
 
 T = TypeVar("T")

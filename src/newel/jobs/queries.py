@@ -1,4 +1,4 @@
-"""Changes and queries of a journal. Each change runs in a transaction; one that raises ``NewelError`` has changed nothing."""
+"""The tables of a journal, its changes and queries. Each change runs in a transaction; one that raises ``NewelError`` has changed nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from typing import Any
 import msgspec
 
 from newel.agent.messages import new_id, now
-from newel.jobs.engine import FINAL, Job, JobCancelled, JobOutcome, JobState, JournalEntry, Lease, LeaseLost
+from newel.jobs.engine import (
+    FINAL,
+    EngineError,
+    Job,
+    JobCancelled,
+    JobOutcome,
+    JobState,
+    JournalEntry,
+    Lease,
+    LeaseLost,
+)
+from newel.storage.sqlite import Format
 
 MAX_READ_BYTES = 8 << 20
 """Of events, after which a read returns."""
@@ -22,6 +33,52 @@ _JOBS = (
     "SELECT id, kind, queue, params, state, attempts, created, updated, reason,"
     " ifnull((SELECT max(seq) FROM events WHERE job = n), 0) FROM jobs "
 )
+
+FILE = "journal.db"
+APPLICATION_ID = 0x6E65776C
+"""``newl``"""
+
+MIGRATIONS: tuple[Sequence[str], ...] = (
+    (
+        # The parameters come last: reads and updates of the other columns do not touch them.
+        """
+        CREATE TABLE jobs (
+            n INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            key TEXT UNIQUE,
+            kind TEXT NOT NULL,
+            queue TEXT NOT NULL,
+            state TEXT NOT NULL,
+            attempts INTEGER NOT NULL,
+            not_before REAL NOT NULL,
+            cancelled TEXT,
+            reason TEXT NOT NULL,
+            created TEXT NOT NULL,
+            updated TEXT NOT NULL,
+            params BLOB NOT NULL
+        )
+        """,
+        "CREATE INDEX jobs_by_state ON jobs (state, queue, n)",
+        """
+        CREATE TABLE events (
+            job INTEGER NOT NULL,
+            seq INTEGER NOT NULL,
+            data BLOB NOT NULL,
+            PRIMARY KEY (job, seq)
+        ) WITHOUT ROWID
+        """,
+    ),
+)
+"""Each migrates to the next version, the first from an empty file. Only append to them."""
+
+JOURNAL = Format(
+    "journal",
+    APPLICATION_ID,
+    MIGRATIONS,
+    error=EngineError,
+    kept="the sessions are kept elsewhere and stay",
+)
+
 
 # -- changes ------------------------------------------------------------------------------------------
 

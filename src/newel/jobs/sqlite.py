@@ -27,7 +27,7 @@ from newel.jobs import queries
 from newel.jobs.directory_lock import DirectoryLock, unusable
 from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
-from newel.jobs.schema import FILE, JOURNAL, MIGRATIONS
+from newel.jobs.queries import FILE, JOURNAL, MIGRATIONS
 from newel.storage.files import make_private
 from newel.storage.sqlite import connect, make_file
 

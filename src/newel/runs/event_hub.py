@@ -30,7 +30,7 @@ from newel.agent.events import (
     ToolExecutionStart,
     ToolExecutionUpdate,
 )
-from newel.agent.partial_message import MessageAccumulator
+from newel.agent.loop import MessageAccumulator
 from newel.concurrency import background_tasks
 from newel.jobs.engine import FINAL, Engine, EngineError, Lease
 from newel.runs.models import LiveSnapshot, SequencedEvent

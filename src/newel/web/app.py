@@ -1,7 +1,7 @@
 """The web application: the page, its socket, and the HTTP API.
 
 GET  /                         the page; /static/… its files
-POST /api/login                changes the token for the page's cookie
+POST /api/login                exchanges the token for the page's cookie
 WS   /ws                       the page's socket (docs/protocol.md)
 POST /chat, /clear             the default chat
 GET  /api/state, /health       tabs and servers, the version
@@ -31,15 +31,13 @@ from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes
 from newel.web.api.model_proxy import relay_routes
 from newel.web.api.runs import EventPage, run_routes
 from newel.web.http_schema import (
-    WRITES,
     Failed,
     Json,
-    answers,
-    body_of,
     describe,
     failed,
     handle_failures,
     read_body,
+    route,
 )
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
@@ -134,13 +132,7 @@ def create_app(
 def _login_routes(access: ServerAccess) -> APIRouter:
     router = APIRouter()
 
-    @router.post(
-        "/api/login",
-        responses=answers(ChatStatus, *WRITES),
-        response_class=Response,
-        openapi_extra=body_of(Login),
-        summary="Change the token for a cookie",
-    )
+    @router.post("/api/login", **route("Exchange the token for a cookie", ChatStatus, body=Login))
     async def login(request: Request) -> Response:
         """For the page, which has the token in its URL."""
         if not access.accepts([(await read_body(request, Login)).token]):
@@ -156,18 +148,11 @@ def _login_routes(access: ServerAccess) -> APIRouter:
 def _state_routes(workbench: Workbench, info: ServerInfo) -> APIRouter:
     router = APIRouter()
 
-    @router.get(
-        "/api/state",
-        responses=answers(AppState),
-        response_class=Response,
-        summary="Get the tabs and the MCP servers",
-    )
+    @router.get("/api/state", **route("Get the tabs and the MCP servers", AppState))
     async def state() -> Response:
         return Json(AppState(tabs=workbench.tabs, servers=workbench.servers.statuses()))
 
-    @router.get(
-        "/health", responses=answers(Health), response_class=Response, summary="Check that the server works"
-    )
+    @router.get("/health", **route("Check that the server works", Health))
     async def health() -> Response:
         return Json(Health(newel=info.newel))
 

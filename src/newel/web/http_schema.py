@@ -69,41 +69,50 @@ CODES = {404: "not_found", 405: "method_not_allowed", 422: "malformed_request"}
 def handle_failures(app: FastAPI) -> None:
     """Give every error response the same shape."""
 
-    async def refused(_: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # noqa: S101 — registered for these
-        code = error.code if isinstance(error, ApiError) else CODES.get(error.status_code, "refused")
-        answer = failed(error.status_code, code, str(error.detail))
-        answer.headers.update(error.headers or {})
-        return answer
+    async def respond(_: Request, error: Exception) -> Response:
+        match error:
+            case HTTPException():
+                code = error.code if isinstance(error, ApiError) else CODES.get(error.status_code, "refused")
+                response = failed(error.status_code, code, str(error.detail))
+                response.headers.update(error.headers or {})
+                return response
+            case RequestValidationError():
+                problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+                return failed(422, CODES[422], f"{'; '.join(problems)}.")
+            case NewelError():
+                return failed(502 if isinstance(error, ProviderError) else 409, error.code, str(error))
+            case _:
+                raise error
 
-    async def malformed(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # noqa: S101 — registered for these
-        message = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        return failed(422, CODES[422], f"{message}.")
-
-    async def not_done(_: Request, error: Exception) -> Response:
-        assert isinstance(error, NewelError)  # noqa: S101 — registered for these
-        return failed(502 if isinstance(error, ProviderError) else 409, error.code, str(error))
-
-    app.add_exception_handler(HTTPException, refused)
-    app.add_exception_handler(RequestValidationError, malformed)
-    app.add_exception_handler(NewelError, not_done)
+    for kind in (HTTPException, RequestValidationError, NewelError):
+        app.add_exception_handler(kind, respond)
 
 
 # -- OpenAPI ------------------------------------------------------------------------------------------
 
 
-def body_of(kind: type) -> dict[str, Any]:
-    """The ``openapi_extra`` of a route with such a body."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(kind)}}}}
-
-
-def answers(
-    kind: type | None = None, *failures: int, stream: Sequence[str] = ()
-) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of a route: a struct, bytes, or a stream of events with these names; the middleware's refusals, and
-    ``failures``.
+def route(
+    summary: str,
+    response: type | None = None,
+    *failures: int,
+    body: type | None = None,
+    stream: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The description of a route: its response is a struct, bytes, or a stream of events with these names. ``failures`` are
+    its error responses, besides the middleware's and those of a body.
     """
+    content = {"application/json": {"schema": _reference(body)}} if body is not None else None
+    return {
+        "summary": summary,
+        "responses": _responses(response, {*failures, *(_WRITES if content else ())}, stream),
+        "response_class": Response,
+        "openapi_extra": {"requestBody": {"required": True, "content": content}} if content else None,
+    }
+
+
+def _responses(
+    kind: type | None, failures: set[int], stream: Sequence[str]
+) -> dict[int | str, dict[str, Any]]:
     good: dict[str, Any] = {}
     if kind is bytes:
         good["application/octet-stream"] = {"schema": {"type": "string", "format": "binary"}}
@@ -112,7 +121,7 @@ def answers(
     if stream:
         good["text/event-stream"] = {"schema": _event(stream)}
     responses: dict[int | str, dict[str, Any]] = {200: {"description": "Done.", "content": good}}
-    for status in (400, 401, 403, 421, *failures):
+    for status in (400, 401, 403, 421, *sorted(failures)):
         responses[status] = {
             "description": _REFUSALS[status],
             "content": {"application/json": {"schema": _reference(Failed)}},
@@ -148,7 +157,7 @@ _REFUSALS = {
     502: "The model's server failed.",
     503: "No model is available, the host is unreachable, or Newel's storage failed.",
 }
-WRITES = (408, 413, 415, 422)
+_WRITES = (408, 413, 415, 422)
 """Further responses of every route with a body."""
 
 

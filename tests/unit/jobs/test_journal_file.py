@@ -16,7 +16,7 @@ import pytest
 
 from newel.jobs.directory_lock import LOCK
 from newel.jobs.engine import EngineError, JobOutcome, Lease
-from newel.jobs.schema import APPLICATION_ID, FILE, MIGRATIONS
+from newel.jobs.queries import APPLICATION_ID, FILE, MIGRATIONS
 from newel.jobs.sqlite import SqliteEngine, open_engine, open_reader
 from newel.storage.sqlite import Format
 

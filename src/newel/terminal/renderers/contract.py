@@ -10,7 +10,7 @@ import msgspec
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
-from newel.contracts.headless import HeadlessRun
+from newel.contracts.contract_job import HeadlessRun
 from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
 from newel.runs.models import LiveSnapshot

@@ -7,7 +7,7 @@ POST /clear                     →  {"status": "ok"}
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import msgspec
@@ -19,7 +19,7 @@ from newel.agent.messages import AssistantMessage, UserMessage, Wire, now
 from newel.jobs.engine import FINAL
 from newel.runs.chat_turn import MAX_PENDING
 from newel.web.event_stream import Events, EventStream
-from newel.web.http_schema import WRITES, Failure, Json, answers, body_of, read_body
+from newel.web.http_schema import Failure, Json, read_body, route
 from newel.workbench.workbench import Workbench
 
 
@@ -37,24 +37,14 @@ class ChatStatus(Wire, frozen=True, omit_defaults=False):
     status: str = "ok"
 
 
-class TextEvent(Wire, frozen=True):
-    content: str
-
-
-class ToolEvent(Wire, frozen=True):
-    name: str
-    input: dict[str, Any]
-
-
 def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
     router = APIRouter()
 
+    streamed = ("text", "tool", "error", "done")
+
     @router.post(
         "/chat",
-        responses=answers(None, 409, *WRITES, stream=("text", "tool", "error", "done")),
-        response_class=Response,
-        openapi_extra=body_of(ChatRequest),
-        summary="Send a message and stream the answer",
+        **route("Send a message and stream the answer", None, 409, body=ChatRequest, stream=streamed),
     )
     async def chat(request: Request) -> Response:
         """Events: ``text`` {content} for each text of the assistant, ``tool`` {name, input} when a call starts, ``error``
@@ -79,13 +69,7 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
 
         return EventStream(produce, closing)
 
-    @router.post(
-        "/clear",
-        responses=answers(ChatStatus, 409, *WRITES),
-        response_class=Response,
-        openapi_extra=body_of(EmptyBody),
-        summary="Clear the conversation",
-    )
+    @router.post("/clear", **route("Clear the conversation", ChatStatus, 409, body=EmptyBody))
     async def clear() -> Response:
         await (await workbench.default_chat()).clear()
         return Json(ChatStatus())
@@ -117,9 +101,9 @@ async def _stream_answer(
                 case MessageEnd(message=UserMessage(id=message.id)):
                     is_answering = True
                 case MessageEnd(message=AssistantMessage(text=text)) if is_answering and text:
-                    await events("text", TextEvent(text))
+                    await events("text", {"content": text})
                 case ToolExecutionStart(tool_name=name, args=args) if is_answering:
-                    await events("tool", ToolEvent(name, args))
+                    await events("tool", {"name": name, "input": args})
                 case ErrorEvent() as error if is_answering and not error.is_notice:
                     has_failed = True
                     await events("error", Failure(error.code, error.message))

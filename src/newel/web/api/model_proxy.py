@@ -12,20 +12,16 @@ from newel.agent.events import Delta, ErrorEvent, Retry
 from newel.agent.ports import ModelRequest, Provider
 from newel.providers.proxy import PATH
 from newel.web.event_stream import Events, EventStream
-from newel.web.http_schema import WRITES, answers, body_of, read_body
+from newel.web.http_schema import read_body, route
 
 
 def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
     """``provider`` retries and knows prices. With None every request is refused."""
     router = APIRouter()
 
-    @router.post(
-        PATH,
-        responses=answers(None, 503, *WRITES, stream=("delta", "retry", "message", "error")),
-        response_class=Response,
-        openapi_extra=body_of(ModelRequest),
-        summary="Send a request to the model",
-    )
+    streamed = ("delta", "retry", "message", "error")
+
+    @router.post(PATH, **route("Send a request to the model", None, 503, body=ModelRequest, stream=streamed))
     async def ask(request: Request) -> Response:
         """Streams ``delta`` and ``retry``, and at the end ``message`` or ``error``. Closing the connection cancels the
         request.

@@ -22,7 +22,7 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
 from newel.tools.review.clarify_user import NO_USER_ANSWER
 from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
-from newel.web.http_schema import WRITES, ApiError, Failure, Json, answers, body_of
+from newel.web.http_schema import ApiError, Failure, Json, route
 
 if TYPE_CHECKING:  # the services take long to import, and the server starts without them
     from newel.review_jobs.service import ReviewService
@@ -72,13 +72,7 @@ def _route(
 ) -> dict[str, Any]:
     """The OpenAPI description of a route."""
     KINDS.extend(kind for kind in (response, body) if kind and kind is not bytes and kind not in KINDS)
-    failures = {404, 409, 422, 500, 503} | set(WRITES if body is not None else ())
-    return {
-        "responses": answers(response, *sorted(failures), stream=stream),
-        "response_class": Response,
-        "openapi_extra": body_of(body) if body is not None else None,
-        "summary": summary,
-    }
+    return route(summary, response, 404, 409, 422, 500, 503, body=body, stream=stream)
 
 
 async def _read(request: Request, kind: type[T]) -> T:

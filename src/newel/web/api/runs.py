@@ -16,7 +16,7 @@ from newel.jobs.engine import FINAL, JobState, JournalEntry
 from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import is_lasting
 from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
-from newel.web.http_schema import Json, answers
+from newel.web.http_schema import Json, route
 from newel.workbench.workbench import Workbench
 
 
@@ -47,9 +47,7 @@ def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
 
     @router.get(
         "/api/runs/{run}/events",
-        responses=answers(EventPage, 404, 422, stream=("event", "soFar", "end")),
-        response_class=Response,
-        summary="Get or stream a run's events",
+        **route("Get or stream a run's events", EventPage, 404, 422, stream=("event", "soFar", "end")),
     )
     async def events(
         request: Request,
