@@ -1,4 +1,7 @@
-"""The tables of a journal, its changes and queries. Each change runs in a transaction; one that raises ``NewelError`` has changed nothing."""
+"""The tables of a journal, its changes and its queries.
+
+Each change runs in a transaction; one that raises ``NewelError`` has changed nothing.
+"""
 
 from __future__ import annotations
 
