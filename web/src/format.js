@@ -53,12 +53,15 @@ const oneLine = (text) => onOneLine(plain(text));
 const onOneLine = (text) => text.replace(/\s*\n\s*/g, " ↵ ").replace(/\t/g, " ").trim();
 
 const MAIN_ARGUMENTS = ["command", "file_path", "path", "pattern", "query", "url"];
+/** Arguments of write and edit that the diff below the line shows. */
+const CHANGED_TEXT = ["content", "edits", "old_string", "new_string"];
 
 /** A tool call on one line: its name and parameters, at most 80 characters. */
 export function formatCall(name, args) {
   const given = args && typeof args === "object" ? Object.entries(args) : [];
   const main = given.find(([key, value]) => MAIN_ARGUMENTS.includes(key) && typeof value === "string");
-  const rest = given.filter((pair) => pair !== main).map(([key, value]) => `${key}=${brief(value)}`);
+  const hidden = main && ["write", "edit"].includes(name) ? CHANGED_TEXT : [];
+  const rest = given.filter((pair) => pair !== main && !hidden.includes(pair[0])).map(([key, value]) => `${key}=${brief(value)}`);
   const words = revealOnOneLine([name, ...(main ? [main[1].slice(0, 400)] : []), ...rest].join(" "));
   return truncate(words.replace(/ {2,}/g, " "), CALL_WIDTH);
 }

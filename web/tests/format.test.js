@@ -15,6 +15,13 @@ test("a call's line has the name and the parameters, and never more than 80 char
   assert.equal(formatCall("odd", null), "odd");
 });
 
+test("the line of a change names the file; its diff shows the text", () => {
+  assert.equal(formatCall("write", { file_path: "a.py", content: "x = 1" }), "write a.py");
+  assert.equal(formatCall("edit", { file_path: "a.py", edits: [{ old_string: "1", new_string: "2" }] }), "edit a.py");
+  assert.equal(formatCall("edit", { file_path: "a.py", old_string: "1", new_string: "2", replace_all: true }), "edit a.py replace_all=true");
+  assert.equal(formatCall("notes__add", { path: "a", content: "x" }), 'notes__add a content="x"');
+});
+
 test("cutting tears no sign", () => {
   assert.equal(truncate("😀😀😀", 2), "😀…");
   assert.equal(truncate("😀😀😀", 3), "😀😀😀");
