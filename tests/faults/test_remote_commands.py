@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.connection import SshConnection, connected
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
@@ -56,7 +56,7 @@ import sys
 import anyio
 import msgspec
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.target import Target

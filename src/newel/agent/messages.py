@@ -10,6 +10,7 @@ Every type is a frozen ``msgspec.Struct`` and survives a JSON round trip exactly
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -169,6 +170,11 @@ Message = UserMessage | AssistantMessage | ToolResultMessage
 AppMessage = Message | CustomMessage
 
 INTERRUPTED = "Interrupted: the outcome of this call is unknown. Check the state before you repeat the call."
+
+
+def has_tool_results(messages: Sequence[AppMessage]) -> bool:
+    """Whether a tool has been called."""
+    return any(isinstance(message, ToolResultMessage) for message in messages)
 
 
 def open_calls(messages: list[AppMessage]) -> list[ToolCall]:

@@ -173,7 +173,7 @@ async def _open_review(
     from newel.review_jobs.dependencies import ReviewDependencies
     from newel.review_jobs.service import ReviewService
     from newel.review_jobs.traces import Traces
-    from newel.workspace.process.runner import OutputLimits
+    from newel.workspace.process.output import OutputLimits
 
     workspace = factory.host.workspace(factory.host.name, OutputLimits())
     project = (await factory.recorders.recorder_of(workspace)).project

@@ -36,7 +36,7 @@ from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from newel.review.tracking.recording_workspace import RecordingWorkspace, Unrecorded
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,7 +110,7 @@ def project_secret_paths(
         project=project,
         home=host.home,
         newel=str(settings.home),
-        is_spill=partial(is_spill, os.path.realpath(spill_folder())),
+        is_spill=lambda path: is_spill(os.path.realpath(spill_folder()), path),
         environ=os.environ,
         rules=settings.allow,
     )

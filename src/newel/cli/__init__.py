@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib import import_module
 
-from newel.permissions.nested import refuse_decision
-
 MODULES = {
     "demo": "demo",
     "doctor": "doctor",
@@ -91,6 +89,8 @@ HIDDEN = frozenset({"mcp-conformance"})
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
+    from newel.permissions.nested import refuse_decision
+
     refuse_decision(name, arguments)
     module = import_module(f"newel.cli.{MODULES[name]}")
     return int(getattr(module, f"command_{name}")(arguments))

@@ -57,7 +57,7 @@ async def _opened(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
         yield None
         return
     from newel.review.tracking.change_recorder import ChangeRecorder
-    from newel.workspace.process.runner import OutputLimits
+    from newel.workspace.process.output import OutputLimits
 
     workspace = host.workspace(host.name, OutputLimits())
     recorder = await ChangeRecorder.open(workspace, where, left_out=[str(home)])

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.formatting import pluralize
-from newel.agent.messages import AppMessage, ToolResultMessage, UserMessage, new_id
+from newel.agent.messages import AppMessage, UserMessage, new_id
 from newel.review.model.file_review import root_of
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 _ID: Final = r"decided_(?P<n>\d+)_[0-9a-f]+"
 
 KINDS: Final = ("rollback", "save", "reject")
-
-
-def may_have_changed(messages: Sequence[AppMessage]) -> bool:
-    """Whether there may be anything to report: without a tool call there is no change."""
-    return any(isinstance(message, ToolResultMessage) for message in messages)
 
 
 def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) -> UserMessage | None:

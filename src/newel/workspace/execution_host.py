@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from newel.workspace.process.runner import OutputLimits
+    from newel.workspace.process.output import OutputLimits
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.host_monitor import HostMonitor
     from newel.workspace.tracked import TrackedWorkspace

@@ -15,7 +15,7 @@ from newel.workspace.disk import file_kinds, files
 from newel.workspace.errors import check_path
 from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
 from newel.workspace.process.environment import child_env, without_own_python
-from newel.workspace.process.runner import OutputLimits, run_process
+from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
@@ -108,6 +108,8 @@ class LocalWorkspace:
         on_output: OnOutput | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Completed:
+        from newel.workspace.process.runner import run_process
+
         return await run_process(
             [*self._find_shell(), command],
             cwd=self._root,

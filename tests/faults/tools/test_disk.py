@@ -33,7 +33,7 @@ FULL_DISK = """
 import resource, sys, anyio
 from newel.agent.errors import WorkspaceError
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 
 async def main():
     limits = OutputLimits(output=1_000, spill_dir=sys.argv[1] + "/spill")

@@ -13,7 +13,7 @@ from newel.agent.ports import Tool, ToolResult
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.host_connection import anyio_backend, connection
 

@@ -10,8 +10,7 @@ import pytest
 
 from newel.tools.bash import BashTool
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.process.output import FEW, keep_there
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import FEW, OutputLimits, keep_there
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench

@@ -6,7 +6,7 @@ import pytest
 
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.host_connection import anyio_backend, connection
 

@@ -20,7 +20,7 @@ import anyio.to_thread
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, AgentStart, ErrorEvent, MessageEnd, ToolExecutionStart
 from newel.agent.formatting import describe_error
-from newel.agent.messages import UserMessage
+from newel.agent.messages import UserMessage, has_tool_results
 from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
@@ -187,11 +187,11 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         """The user's decisions about the session's changes since its model heard of them last, to be sent before the next
         prompt.
         """
-        from newel.review.undo_notices import may_have_changed, undo_notice
-
         of = self._attended
-        if of is None or not may_have_changed(of.agent.state.messages):
-            return None
+        if of is None or not has_tool_results(of.agent.state.messages):
+            return None  # without a tool call there is no change
+        from newel.review.undo_notices import undo_notice
+
         try:
             ledger = (await self.recorder()).project.ledger
             messages = of.agent.state.messages

@@ -10,7 +10,14 @@ from anyio import to_thread
 from newel.agent.agent import Agent, ProviderTransport
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, Message, ToolResultMessage, UserMessage
+from newel.agent.messages import (
+    AppMessage,
+    AssistantMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+    has_tool_results,
+)
 from newel.agent.ports import Limits, Model, RunConfig
 from newel.agent.transform import Transformer
 from newel.session.manager import SessionManager
@@ -98,11 +105,11 @@ class JexidaAgent:
 
     async def _append_undo_notices(self) -> None:
         """Inform the model of decisions about its changes since its last answer. Skipped if the host is unavailable."""
-        from newel.review.undo_notices import may_have_changed, undo_notice
-
         messages = self.agent.state.messages
-        if self.host.state != "up" or not may_have_changed(messages):
+        if self.host.state != "up" or not has_tool_results(messages):
             return
+        from newel.review.undo_notices import undo_notice
+
         with suppress(NewelError):
             if project := await self.host.project():
                 notices = await to_thread.run_sync(

@@ -10,7 +10,6 @@ from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.terminal.renderers.base import COMPACTED, Renderer
 from newel.terminal.renderers.tool_calls import CallOutcome
-from newel.terminal.shown_command import shown_command
 from newel.terminal.stdout import TextSink
 from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, usage_line
 from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
@@ -201,6 +200,8 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     if not (command := command_of(name, args)):
         return describe_call(name, args)
     import textwrap
+
+    from newel.terminal.shown_command import shown_command
 
     wrapper = textwrap.TextWrapper(WIDTH, replace_whitespace=False, break_on_hyphens=False)
     rows = shown_command(command, lambda line: wrapper.wrap(line) or [""])

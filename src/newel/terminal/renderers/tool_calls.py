@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.formatting import pluralize
 from newel.agent.messages import INTERRUPTED, AssistantMessage, ToolCall, ToolResultMessage
-from newel.terminal.diff_view import changed_lines
 from newel.text.format import format_size, one_line
 from newel.text.sanitize import sanitize
 
@@ -93,6 +92,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             lines = details.get("linesRead")
             return pluralize(lines, "line") if isinstance(lines, int) else ""
         case "edit":
+            from newel.terminal.diff_view import changed_lines
+
             return changed_lines(_text(details, "diff"))
         case "write":
             written = details.get("size")

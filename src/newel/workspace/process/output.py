@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
+
 from newel.workspace.port import OnOutput, Workspace
 
 PREFIX: Final = "newel-output-"
@@ -30,6 +32,16 @@ FEW: Final = 50
 
 LOOKED_THROUGH: Final = 10_000
 """Names of a folder to check for these files."""
+
+
+class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole,
+    which is made in ``spill_dir`` (by default the system's folder for temporary files).
+    """
+
+    output: int = 1_000_000
+    spill: int = 64 * 1024 * 1024
+    spill_dir: str | None = None
 
 
 class OutputSink(Protocol):

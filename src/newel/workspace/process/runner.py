@@ -17,11 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import anyio
-import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.port import Completed, OnOutput
-from newel.workspace.process.output import Output, OutputSink
+from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
 
 BLOCK: Final = 65_536
@@ -34,16 +33,6 @@ KILL_GRACE: Final = 2.0
 
 LEAVING: Final = 0.05
 """Seconds for a command's processes to end after it, before they count as left running."""
-
-
-class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds of one command's output in bytes: of each stream in memory, and of the file for the whole,
-    which is made in ``spill_dir`` (by default the system's folder for temporary files).
-    """
-
-    output: int = 1_000_000
-    spill: int = 64 * 1024 * 1024
-    spill_dir: str | None = None
 
 
 async def run_process(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.process.output import ON_HOST, keep_there
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import ON_HOST, OutputLimits, keep_there
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace

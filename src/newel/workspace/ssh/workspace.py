@@ -18,7 +18,7 @@ from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import beside_name
 from newel.workspace.errors import Doing, cannot, check_path, leads_elsewhere, not_regular, stale
 from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh import paths, protocol
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.port import HostAnswer, quote

@@ -14,7 +14,8 @@ from newel.agent.errors import WorkspaceError
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
 from newel.workspace.process.environment import child_env
-from newel.workspace.process.runner import OutputLimits, exit_descriptor_by_thread
+from newel.workspace.process.output import OutputLimits
+from newel.workspace.process.runner import exit_descriptor_by_thread
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.process.process_mark import MARK
-from newel.workspace.process.runner import OutputLimits
 from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host
 from tests.needed import needed
 from tests.processes import numbers

@@ -21,7 +21,7 @@ import pytest
 
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT, WriteResult
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.connection import ConnectionOptions
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.supervisor import ConnectionState

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from newel.agent.errors import ConnectionLost
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host, run_program_on_host
 from tests.processes import lives, numbers
 from tests.unit.workspace.ssh.hosts import (

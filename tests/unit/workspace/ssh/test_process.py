@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.process.runner import OutputLimits
+from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.process import run_on_host, run_program_on_host
 from tests.unit.workspace.ssh.hosts import (
     LIMITS,
