@@ -8,7 +8,6 @@ from typing import AnyStr, Final, Generic
 import msgspec
 
 from newel.agent.formatting import escape_newlines
-from newel.diff.patience import diff
 
 CONTEXT: Final = 3
 
@@ -30,6 +29,8 @@ def split_lines(data: bytes) -> list[bytes]:
 
 def compare(old: Sequence[bytes], new: Sequence[bytes]) -> list[DiffBlock[bytes]]:
     """The blocks that make ``new`` of ``old``."""
+    from newel.diff.patience import diff
+
     return [DiffBlock(span.a0, span.a1, list(new[span.b0 : span.b1])) for span in diff(old, new)]
 
 
