@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from newel.review.tracking.recording_workspace import RecordingWorkspace, Unrecorded
 from newel.workspace.process.output import OutputLimits
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     """Opens the agent's folder, with these limits for the output of commands."""
 
 
-class WorkspaceFactory(NamedTuple):
+class WorkspaceFactory(msgspec.Struct, frozen=True):
     """``workspace`` is the user's own. ``recording`` records its changes; in review mode the tools work in ``isolated``, a copy.
     ``attending`` follow the agent's runs.
     """

@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import msgspec
 
@@ -92,7 +91,7 @@ async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Templa
     return dict(sorted(found.items()))
 
 
-class _TemplateFile(NamedTuple):
+class _TemplateFile(msgspec.Struct, frozen=True):
     path: PurePosixPath
     is_link: bool
 

@@ -8,7 +8,9 @@ on the host of the files.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, Literal, cast
+
+import msgspec
 
 from newel.agent.errors import ConfigError
 
@@ -20,7 +22,7 @@ _WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 EXAMPLE: Final = 'allow = ["read(~/.ssh/known_hosts)"]'
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True):
     act: Act
     pattern: str
 

@@ -15,7 +15,9 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+import msgspec
 
 from newel.permissions.rules import Rule, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
@@ -25,7 +27,7 @@ Level = Literal["free", "ask", "never"]
 OUTSIDE: Final = "outside the project"
 
 
-class Judgement(NamedTuple):
+class Judgement(msgspec.Struct, frozen=True):
     """``reason`` describes the file, unless the level is ``free``."""
 
     level: Level

@@ -11,10 +11,12 @@ disks do.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     pattern: str
     reason: str
 

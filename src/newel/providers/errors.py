@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from newel.agent.errors import (
     BadResponse,
@@ -52,7 +54,7 @@ _TITLE = r"(?i)<title[^>]{0,100}>([^<]{1,400})"
 _TAG = r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,300}>"
 
 
-class EndpointDescription(NamedTuple):
+class EndpointDescription(msgspec.Struct, frozen=True):
     """The URL and model of a request, for error messages. ``secret`` never appears in them."""
 
     url: str

@@ -60,7 +60,7 @@ def price_list_for(base_url: str) -> PriceList | None:
     return None if is_private(base_url) else PriceList(base_url)
 
 
-class PriceQuery(NamedTuple):
+class PriceQuery(msgspec.Struct, frozen=True):
     """How a model is named to the list: with the address of its server, or with its vendor, or alone."""
 
     model: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
 
 from newel.agent.errors import UsageError
 from newel.text.format import format_columns, one_line
@@ -31,7 +33,7 @@ def parse_command(text: str) -> tuple[str, str] | None:
     return (match["name"], (match["arguments"] or "").strip()) if match else None
 
 
-class SlashCommand(NamedTuple, Generic[Context]):
+class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):
     """``at_once`` commands also run while a prompt is answered; others wait for its end."""
 
     name: str
@@ -86,7 +88,7 @@ def did_you_mean(prefix: str, names: Sequence[str]) -> str:
     return f" Did you mean {' or '.join(prefix + one_line(name) for name in names)}?" if names else ""
 
 
-class CommandContext(NamedTuple):
+class CommandContext(msgspec.Struct, frozen=True):
     """What the commands of ``newel`` work with. ``home`` is Newel's own folder."""
 
     agent: CodingAgent

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -65,7 +65,7 @@ class WriteResult(msgspec.Struct, frozen=True):
     replaced_mode: int | None = None
 
 
-class ProgramEnded(NamedTuple):
+class ProgramEnded(msgspec.Struct, frozen=True):
     """How a program ended; ``stderr`` is at least the end of what it wrote there."""
 
     exit_code: int

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
+import msgspec
 import pytest
 
 from newel.agent.errors import (
@@ -116,7 +117,7 @@ def test_the_key_is_never_shown() -> None:
 
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     """Else a first user would not know what to do."""
-    missing = error_from_response(401, {}, b"", WHERE._replace(secret=""))
+    missing = error_from_response(401, {}, b"", msgspec.structs.replace(WHERE, secret=""))
     assert "requires an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
     wrong = error_from_response(404, {}, openai("not found"), WHERE)
     assert "the model 'gpt-9' (404): not found" in str(wrong)

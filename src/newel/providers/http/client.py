@@ -6,10 +6,11 @@ import functools
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, aclosing, asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 
 from newel.agent.errors import (
     BadResponse,
@@ -197,7 +198,7 @@ class HttpClient:
         return self._pool
 
 
-class _Target(NamedTuple):
+class _Target(msgspec.Struct, frozen=True):
     """URL and headers of a request, and the URL for messages."""
 
     target: httpcore2.URL

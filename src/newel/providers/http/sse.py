@@ -7,7 +7,7 @@ this reader gives it out: many servers forget the last empty line.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from newel.agent.errors import BadResponse
 from newel.text.lines import LineSplitter
@@ -16,7 +16,7 @@ MAX_EVENT = 8 * 2**20
 """Bytes of one event, and of one line; no honest server comes near."""
 
 
-class ServerEvent(NamedTuple):
+class ServerEvent(msgspec.Struct, frozen=True):
     data: bytes
     name: str = "message"
 

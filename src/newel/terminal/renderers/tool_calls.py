@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.formatting import pluralize
@@ -19,7 +21,7 @@ _LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
 Details = dict[str, Any]
 
 
-class CallOutcome(NamedTuple):
+class CallOutcome(msgspec.Struct, frozen=True):
     """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
     call that never ran.
     """

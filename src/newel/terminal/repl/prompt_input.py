@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from newel.agent.messages import Attachment, UserMessage
 from newel.context.mentions import expand_mentions
@@ -10,14 +10,14 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import parse_command
 
 
-class Prompt(NamedTuple):
+class Prompt(msgspec.Struct, frozen=True):
     """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
 
     typed: str
     piped: str = ""
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True):
     """``notes`` tell the user what could not be attached."""
 
     text: str

@@ -12,7 +12,9 @@ import re
 import stat
 from collections.abc import Generator
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from newel.storage.file_lock import lock
 from newel.workspace.errors import leads_elsewhere
@@ -39,7 +41,7 @@ def beside_name() -> str:
     return f"{_MARK}{os.urandom(8).hex()}.tmp"
 
 
-class FilePlace(NamedTuple):
+class FilePlace(msgspec.Struct, frozen=True):
     """A name in an open folder. ``resolved``: links are not followed. Methods raise ``OSError``."""
 
     folder: int
