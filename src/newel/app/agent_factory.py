@@ -81,9 +81,9 @@ async def open_agent(
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.agent.events import ErrorEvent
-    from newel.app import mcp_servers
     from newel.app.hosts import open_host
     from newel.app.model_resolver import open_model
+    from newel.mcp import config_files
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
@@ -116,8 +116,10 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
-        if mcp_servers.has_servers(settings):
-            tools = mcp_servers.add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
+        if any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
+            from newel.app.mcp_servers import add_server_tools
+
+            tools = add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
             await stack.enter_async_context(tools)
         yield agent
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from newel.config.settings import Settings
-from newel.mcp.server_config import files, load_servers
+from newel.mcp.server_config import load_servers
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ START_TIMEOUT_S = 5.0
 
 QUIET_S = 1.5
 """Of this wait without a message."""
-
-
-def has_servers(settings: Settings) -> bool:
-    """Whether any file names servers: otherwise the MCP client is not loaded."""
-    return any(file.exists() for file in files(home=settings.home, cwd=settings.cwd))
 
 
 def tool_servers(

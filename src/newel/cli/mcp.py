@@ -16,8 +16,9 @@ import msgspec
 from newel.agent.errors import ConfigError, UsageError
 from newel.cli.options import Parser
 from newel.config.settings import newel_home
+from newel.mcp import FILE
 from newel.mcp.manager import McpManager
-from newel.mcp.server_config import FILE, ServerConfig, load_servers, parse_entry
+from newel.mcp.server_config import ServerConfig, load_servers, parse_entry
 from newel.mcp.tool_pins import Pinned, Pins, differences
 from newel.mcp.trust import Trust
 from newel.mcp.types import ServerStatus

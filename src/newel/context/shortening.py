@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -69,6 +68,8 @@ def _cut(text: str, index: int, *, back: bool) -> int:
 
 def _continues(before: str, after: str) -> bool:
     """Whether two code points belong to one grapheme cluster."""
+    import unicodedata
+
     return (
         unicodedata.category(after).startswith("M")  # accents, selectors of variants
         or "\u200d" in (before, after)

@@ -21,12 +21,10 @@ import msgspec
 from msgspec import field
 
 from newel.agent.errors import ConfigError, WorkspaceError
+from newel.mcp import FILE, config_files
 from newel.text.sanitize import HIDDEN, redact_url
 from newel.workspace.disk.files import open_regular, read_all
 from newel.workspace.process.environment import is_secret
-
-FILE: Final = "mcp_config.json"
-PROJECT_FILES: Final = (FILE, ".mcp.json", ".vscode/mcp.json")
 
 MAX_FILE: Final = 1024 * 1024
 """Bytes of a file that names servers."""
@@ -117,11 +115,6 @@ class _ConfigFile(msgspec.Struct):
     inputs: list[Any] = []
 
 
-def files(*, home: Path, cwd: Path) -> list[Path]:
-    """Where servers may be named, the file that counts most first."""
-    return [home / FILE, *(cwd / name for name in PROJECT_FILES if cwd / name != home / FILE)]
-
-
 def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
     """The servers in the order of the files, and what is wrong, in words. Never raises.
 
@@ -130,7 +123,7 @@ def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str
     """
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
-    for path in files(home=home, cwd=cwd):
+    for path in config_files(home=home, cwd=cwd):
         for server in _read(path, "user" if path == home / FILE else "project", problems):
             other = found.setdefault(server.name, server)
             if other is not server and not _same(other, server):

@@ -6,7 +6,6 @@ The table is the same for every conversation in the terminal; ``newel`` and ``je
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -129,6 +128,8 @@ def shell_command_for(place: str | None) -> CommandFormatter:
     """
     if place is None:
         return shell_command
+    import shlex
+
     return lambda command: f"newel {command} --host {shlex.quote(place)}"
 
 

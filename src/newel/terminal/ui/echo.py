@@ -57,10 +57,10 @@ class EchoSuppressor:
             raise
 
     def end(self) -> None:
-        import termios
-
         if self._before is None:
             return
+        import termios
+
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a second Ctrl+C
         try:
             with contextlib.suppress(termios.error):  # the terminal is gone
