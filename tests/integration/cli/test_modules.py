@@ -1,11 +1,34 @@
-"""Where the scripts of an installation are not on PATH, ``python -m`` is the way in."""
+"""Which modules a start loads, and ``python -m`` where the scripts of an installation are not on PATH."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
+
+from tests.support import Newel
+
+LOADED_WHEN_USED = {
+    "difflib",
+    "json",
+    "newel.app.mcp_servers",
+    "newel.config.toml_file",
+    "newel.diff.patience",
+    "newel.mcp.server_config",
+    "newel.providers.openai.stream",
+    "newel.review.model.file_review",
+    "newel.review.undo_notices",
+    "newel.terminal.diff_view",
+    "newel.terminal.review.review_ui",
+    "newel.terminal.shown_command",
+    "newel.workspace.process.runner",
+    "newel.workspace.snapshots.port",
+    "sqlite3",
+    "termios",
+    "unicodedata",
+}
 
 
 @pytest.mark.parametrize("module", ["newel", "newel.cli.main"])
@@ -14,3 +37,18 @@ def test_newel_runs_as_a_module(module: str) -> None:
         [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("newel ")
+
+
+def test_the_first_request_waits_for_no_module_that_it_does_not_need(
+    with_model: Callable[..., Newel],
+) -> None:
+    """Each module costs every start a fraction of a millisecond; these were found to cost the most."""
+    done = with_model()("Say hello.", PYTHONPROFILEIMPORTTIME="1")
+    imports = [
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    ]
+    before = set(imports[: imports.index("httpcore2")])  # loaded last before the request
+    assert "newel.agent.loop" in before
+    assert not before & LOADED_WHEN_USED
