@@ -109,8 +109,10 @@ class Engine(Protocol):
         """
         ...
 
-    async def renew(self, leases: Sequence[Lease]) -> set[str]:
-        """Renew leases and return the jobs that are lost or cancelled."""
+    async def renew(self, leases: Sequence[Lease], *, wait: float = 0.0) -> set[str]:
+        """Renew leases and return the jobs that are lost or cancelled. If there are none, return after ``wait`` seconds, or
+        as soon as any job is cancelled.
+        """
         ...
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:

@@ -35,8 +35,8 @@ NO_EVENT = sys.maxsize
 """Above the number of any event: a listener after it is notified of changes of the job's state only."""
 ALWAYS = math.inf
 """Above all numbers: notifies every listener."""
-_QUEUES = "queues"
-"""The topic of jobs that may have become runnable; other topics are job ids."""
+_QUEUES, _CANCELLED = "queues", "cancelled"
+"""The topics of jobs that may have become runnable, and of cancellations; other topics are job ids."""
 
 T = TypeVar("T")
 
@@ -155,17 +155,27 @@ class SqliteEngine:
         change = partial(queries.append, lease=lease, events=events, expect_seq=expect_seq)
         return await self._write(change, lambda seq: self._notifier.notify(lease.job, seq))
 
-    async def renew(self, leases: Sequence[Lease]) -> set[str]:
-        valid = await self._reader.query(partial(queries.valid_leases, leases=leases))
-        return {lease.job for lease in leases} - valid
+    async def renew(self, leases: Sequence[Lease], *, wait: float = 0.0) -> set[str]:
+        with self._notifier.listen(_CANCELLED) as cancelled:
+            lost: set[str] = set()
+            if leases:
+                valid = await self._reader.query(partial(queries.valid_leases, leases=leases))
+                lost = {lease.job for lease in leases} - valid
+            if not lost:
+                with anyio.move_on_after(wait):
+                    await cancelled.wait()
+            return lost
 
     async def finish(self, lease: Lease, outcome: JobOutcome) -> None:
         change = partial(queries.finish, lease=lease, outcome=outcome)
         await self._write(change, lambda _: self._notify(lease.job))
 
     async def cancel(self, job: str, reason: str) -> bool:
-        change = partial(queries.cancel, job=job, reason=reason)
-        return await self._write(change, lambda _: self._notify(job))
+        def notify(_: bool) -> None:
+            self._notify(job)
+            self._notifier.notify(_CANCELLED)
+
+        return await self._write(partial(queries.cancel, job=job, reason=reason), notify)
 
     async def suspend(self, jobs: Sequence[str], reason: str) -> None:
         await self._write(partial(queries.suspend, jobs=jobs, reason=reason))

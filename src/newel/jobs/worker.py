@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Worker:
     """Runs up to ``slots`` jobs at a time, each by the handler of its kind. A failing job affects no other.
 
-    A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. Every
-    ``renew_every`` seconds the worker renews its leases and learns which jobs were cancelled. ``failed`` is called with the
+    A cancelled worker cancels its handlers and leaves their jobs running: the next owner of the engine resumes them. The
+    worker renews its leases every ``renew_every`` seconds, and at each cancellation of a job. ``failed`` is called with the
     reason when a job has no handler, has used up its attempts, or its handler raised.
     """
 
@@ -105,12 +105,12 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         while True:
-            await anyio.sleep(self._renew_every)
-            leases = [lease for lease, _ in self._running.values()]
-            if leases:
-                for job in await _retry_until_usable(partial(self._engine.renew, leases)):
-                    if job in self._running:
-                        self._running[job][1].cancel()
+            # A handler may take a while to stop: do not ask about its job again and again meanwhile.
+            leases = [lease for lease, scope in self._running.values() if not scope.cancel_called]
+            renew = partial(self._engine.renew, leases, wait=self._renew_every)
+            for job in await _retry_until_usable(renew):
+                if job in self._running:
+                    self._running[job][1].cancel()
 
 
 def _describe(failure: Exception) -> str:

@@ -22,9 +22,11 @@ DONE = JobOutcome(state="done")
 
 
 @asynccontextmanager
-async def working(engine: SqliteEngine, slots: int = 10, **handlers: Handler) -> AsyncGenerator[None]:
+async def working(
+    engine: SqliteEngine, slots: int = 10, renew_every: float = 0.05, **handlers: Handler
+) -> AsyncGenerator[None]:
     async with anyio.create_task_group() as tasks:
-        await tasks.start(Worker(engine, handlers, slots=slots, renew_every=0.05).run)
+        await tasks.start(Worker(engine, handlers, slots=slots, renew_every=renew_every).run)
         yield
         tasks.cancel_scope.cancel()
 
@@ -104,7 +106,11 @@ async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: Sql
     assert "secret" not in crash[1]
 
 
-async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(engine: SqliteEngine) -> None:
+@pytest.mark.parametrize("renew_every", [0.05, 3600])
+async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(
+    engine: SqliteEngine, renew_every: float
+) -> None:
+    """And at once, not when the worker renews its leases for the next time: the user waits for it."""
     begun = anyio.Event()
     stopped: list[str] = []
 
@@ -116,7 +122,7 @@ async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(engin
             stopped.append(lease.job)
         return DONE
 
-    async with working(engine, turn=handle):
+    async with working(engine, renew_every=renew_every, turn=handle):
         job = await engine.submit("turn", b"{}", queue="q")
         await begun.wait()
         await engine.cancel(job, "The tab was closed.")
