@@ -58,7 +58,7 @@ WORK = answering(
     {"content": MARKDOWN},
 )
 SLOW = answering(
-    "tell me slowly", {"token_delay_ms": 40, "response": {"content": "begin " + "word " * 60 + "end"}}
+    "tell me slowly", {"token_delay_ms": 40, "response": {"content": "begin " + "word " * 30 + "end"}}
 )
 
 _ASKING = """

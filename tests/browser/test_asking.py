@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws
@@ -166,6 +167,7 @@ def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(wor
     expect(page).not_to_have_title(re.compile("question"))
 
 
+@pytest.mark.slow  # three views, each in three looks
 def test_the_views_that_ask_are_accessible_and_fit(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     instruct(page, FIRST)

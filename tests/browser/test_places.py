@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.browser.bench import NARROW, Workbench, flaws, open_chat, violations
 from tests.browser.expecting import expect
 from tests.browser.scenarios import scenarios
@@ -34,6 +36,7 @@ def test_two_files_of_one_name_can_be_told_apart(workbench: Make) -> None:
     expect(page.get_by_role("option", name="Go to __init__.py")).to_contain_text("b/__init__.py")
 
 
+@pytest.mark.slow  # four screens, three of them in three looks
 def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: Make) -> None:
     bench = workbench(scenarios(), servers={"time": {"command": str(BIN / "mcp-server-time")}})
     (bench.newel.project / "long.md").write_text("".join(f"line {n} {'word ' * 60}\n" for n in range(500)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Route
 
 from tests.browser.bench import NARROW, Workbench, flaws
@@ -242,6 +243,7 @@ def test_what_a_model_and_a_file_say_is_text_on_the_page(workbench: Make) -> Non
     assert "\u202e" not in sidebar(page).inner_text()
 
 
+@pytest.mark.slow  # five states, each in three looks
 def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     bench, page = begun(workbench, **NARROW)
     for step in (lambda: sidebar(page), lambda: instruct(page), lambda: answer(page)):

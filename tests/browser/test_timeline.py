@@ -218,7 +218,8 @@ def test_a_file_is_compared_as_it_was_as_proposed_and_as_it_is_now(workbench: Ma
     expect(view).to_contain_text("The file did not exist before the run. 1 line added, 0 removed.")
 
 
-@pytest.mark.timeout(90)  # five screens, each in three looks
+@pytest.mark.slow  # five screens, each in three looks
+@pytest.mark.timeout(90)
 def test_every_screen_of_review_is_accessible_and_fits(workbench: Make) -> None:
     _, page, job = begun(workbench, **NARROW)
 

@@ -64,7 +64,7 @@ def test_a_file_that_is_no_session_stands_in_no_list_and_is_not_gone_on_with(wit
     for number, content in enumerate(FOREIGN.values()):
         newel.sessions[0].with_name(f"records-{number}.jsonl").write_bytes(content)
     assert len(newel("sessions").stdout.splitlines()) == 1
-    done = newel("--continue", "show me markdown")
+    done = newel("--continue", "hello world")
     assert done.returncode == 0, done.stderr
     assert "how are you" in json.dumps(newel.requests[-1]["messages"])
 

@@ -83,6 +83,7 @@ def test_every_endpoint_is_behind_the_gate_and_described(tmp_path: Path) -> None
                 assert answer.status_code == status, (method, path, headers)
 
 
+@pytest.mark.slow  # invented requests to each address
 def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
     """Whatever is sent, to the workbench as to a review, no answer is a failure of the server or of a kind that is not
     described.
