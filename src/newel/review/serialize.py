@@ -1,6 +1,6 @@
-"""The ledger as those see it who talk to it in JSON: bundles of hunks, the log of changes, checkpoints.
+"""Hunks, change log and checkpoints as JSON structs, for the review API and the page.
 
-Field names are as they stand on the wire. Lines count from 1 and leave a file's head out, as patches do.
+Field names are those of the JSON. Lines are counted from 1, without a file's head, as in patches.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ HunkKind = Literal["lines", "bytes", "mode", "file"]
 ChangeStatus = Literal["pending", "accepted", "rejected", "applied", "undone", "superseded"]
 
 ABSENT = "none"
-"""Stands for the hash of a file that is not there."""
+"""The hash of a file that does not exist."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what is shown; every field stands in the JSON."""
+    """Base of the structs; the JSON contains every field."""
 
 
 class BundleHunk(View, frozen=True):
-    """A hunk. ``accepted`` is None until it is decided; ``patch`` is a piece of a unified diff against the base alone, empty
-    where no line changes: ``kind`` says then what does, the ``bytes`` of what is no text, the ``mode`` of a file, or whether an
-    empty ``file`` is there; it shows no line that another hunk changes. ``start_line`` and ``end_line`` are its lines in the buffer; one that has
-    none there ends before it starts. ``mine``: the user has written in it, so rejecting it asks which part goes. ``run_ids``
-    are the jobs and other runs that wrote in it, ``own_lines`` the spans of lines, first and last, that the user wrote into what
-    an agent proposed. ``hunk_id`` stands for what the hunk changes: once it reads otherwise it has another one, and a decision on the
-    old one is refused with 409.
+    """A hunk. ``accepted`` is None while it is undecided. ``patch`` is its part of a unified diff against the base
+    alone, without lines that another hunk changes; it is empty if no line changes. ``kind`` says what does
+    change: ``lines``, the ``bytes`` of a file without text, its ``mode``, or whether an empty ``file`` exists.
+    ``start_line`` and ``end_line`` are its lines in the buffer; a hunk without lines there ends before it starts.
+    ``mine``: the user has edited it, so rejecting it needs a choice. ``run_ids`` are the jobs and other runs that
+    wrote it, ``own_lines`` the ranges of lines, first and last, that the user wrote inside the agent's.
+    ``hunk_id`` changes with the content of the hunk; a decision on an old id is refused with 409.
     """
 
     hunk_id: str
@@ -73,10 +73,10 @@ class BundleHunk(View, frozen=True):
 
 class BundleFile(View, frozen=True):
     """``base_file_hash`` is ``sha256:…`` of the file on the disk as the ledger knows it, ``none`` for no file.
-    ``accepted_patch`` is all that is accepted in it and not saved yet, as one diff that ``git apply`` and ``patch`` take; it
-    is empty if nothing is. ``kind`` is ``file``, ``link``, ``folder`` or ``pipe``, as the buffer has it or the base had;
-    ``change`` what becomes of it: ``created``, ``deleted``, ``modified``, its ``mode`` or its ``kind``; ``about`` says in
-    words what no line shows.
+    ``accepted_patch`` contains the accepted and unsaved changes, as one diff for ``git apply`` and ``patch``; it
+    is empty if there are none. ``kind`` is ``file``, ``link``, ``folder`` or ``pipe``: that of the buffer, or of
+    the base if the file is deleted. ``change`` is ``created``, ``deleted``, ``modified``, ``mode`` or ``kind``;
+    ``about`` describes changes that no line shows.
     """
 
     file_path: str
@@ -95,8 +95,8 @@ class DiffBundle(View, frozen=True):
 
 
 class ChangeView(View, frozen=True):
-    """One change of a file's buffer. The patches are unified diffs of the file from before to after, and back;
-    ``file_hash_before`` is the hash of the buffer before. ``superseded``: a later edit wrote over it.
+    """One change of a file's buffer. The patches are unified diffs of the file, forward and reverse;
+    ``file_hash_before`` is the hash of the buffer before the change. ``superseded``: a later edit replaced it.
     """
 
     id: str
@@ -119,7 +119,7 @@ class CheckpointHunk(View, frozen=True):
 
 
 class CheckpointFile(View, frozen=True):
-    """``base_snapshot_hash`` is that of the file before the run."""
+    """``base_snapshot_hash`` is the hash of the file before the run."""
 
     file_path: str
     base_snapshot_hash: str
@@ -137,7 +137,7 @@ class CheckpointView(View, frozen=True):
 
 
 class FileView(View, frozen=True):
-    """A file under review as the page edits it: the text of its buffer, None where it would not exist."""
+    """A file under review, as the page edits it. The text is that of its buffer, None if the file would not exist."""
 
     file_path: str
     base_file_hash: str
@@ -147,17 +147,17 @@ class FileView(View, frozen=True):
 
 
 def is_of(hunk: Hunk, run: str) -> bool:
-    """Whether a run has written in a hunk."""
+    """Whether a run wrote in a hunk."""
     return run in runs_of(hunk)
 
 
 def runs_of(hunk: Hunk) -> tuple[str, ...]:
-    """The runs that have written in a hunk, the first of them first."""
+    """The runs that wrote in a hunk, in the order of their first edits."""
     return tuple(dict.fromkeys(layer.run for layer in hunk.layers if layer.run))
 
 
 def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
-    """What a run proposed, and what the user wrote beside it in the same files. What other runs proposed is left out."""
+    """The proposals of a run, and the user's edits in the same files. Proposals of other runs are omitted."""
     files = [
         BundleFile(
             file_path=review.path,
@@ -173,7 +173,7 @@ def bundle(run: str, reviews: Iterable[FileReview]) -> DiffBundle:
 
 
 def file_view(review: FileReview) -> FileView:
-    """All of a file. Of one that is kept as one piece there is no text: its content is empty."""
+    """The whole file. The content of a file without lines is empty."""
     text = buffer(review)
     content = None if not text else "".join(itertools.dropwhile(is_head, text))
     return FileView(
@@ -186,7 +186,7 @@ def file_view(review: FileReview) -> FileView:
 
 
 def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleHunk]:
-    """The hunks of a run, or of all of them, with the user's own. ``text`` is the buffer."""
+    """The hunks of one run, or of all runs, with the user's own. ``text`` is the buffer."""
     head = int(head_of(text) is not None)
     for (hunk, start, end), context in zip(placed(review), contexts(review), strict=True):
         if run is None or hunk.by_user or is_of(hunk, run):
@@ -212,12 +212,12 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
 
 
 def hunk_kind(base: Lines, hunk: Hunk) -> HunkKind:
-    """What a hunk changes of a base."""
+    """The kind of change that a hunk makes to a base."""
     return _kind(base[hunk.a : hunk.b], hunk.top.lines)
 
 
 def _kind(before: Lines, after: Lines) -> HunkKind:
-    """What changes from the one to the other."""
+    """The kind of change between two states."""
     if is_blob(before) or is_blob(after):
         return "bytes"
     if any(not line.startswith("\0") for line in (*before, *after)):
@@ -226,7 +226,7 @@ def _kind(before: Lines, after: Lines) -> HunkKind:
 
 
 def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
-    """``before``: lines of the buffer before the hunk."""
+    """The ranges of lines that the user wrote. ``before`` is the number of lines in the buffer before the hunk."""
     proposed = next((layer.lines for layer in reversed(hunk.layers) if layer.origin == "agent"), None)
     if proposed is None or not hunk.is_shown or not hunk.has_user_layer:
         return ()
@@ -264,8 +264,8 @@ def _patch(base: Lines, a: int, b: int, lines: Lines) -> str:
 
 
 def change_log(entries: Sequence[HistoryEntry], review: FileReview, *, limit: int = 200) -> list[ChangeView]:
-    """The latest ``limit`` changes of one file's buffer, in their order. ``entries`` is the file's whole journal, and
-    ``review`` what it has come to.
+    """The latest ``limit`` changes of a file's buffer, oldest first. ``entries`` is the file's whole journal, and
+    ``review`` its current state.
     """
     steps: list[_Step] = []
     undone: set[str] = set()
@@ -312,7 +312,7 @@ def _change(step: _Step, now: FileReview, undone: set[str]) -> ChangeView:
 
 
 def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
-    """What has become of the hunks of a change: the least decided of those that are left counts."""
+    """The state of a change's hunks: that of the least advanced one that still exists."""
     roots = {root_of(each) for each in ids}
     states = {hunk.state for hunk in now.hunks if root_of(hunk.id) in roots}
     for state in ("pending", "rejected", "accepted"):
@@ -327,8 +327,8 @@ def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
 def checkpoint_view(
     checkpoint: Checkpoint, reviews: Iterable[FileReview], made: Collection[str] = ()
 ) -> CheckpointView:
-    """A checkpoint with the hunks of its run, and what takes each of them back. ``reviews`` are those of its files, ``made``
-    the hunks by which the run, a rollback, put back what was before.
+    """A checkpoint with the hunks of its run and their reverse patches. ``reviews`` are those of its files; if the
+    run is a rollback, ``made`` are the hunks by which it restored them.
     """
     now = {review.path: review for review in reviews}
     return CheckpointView(

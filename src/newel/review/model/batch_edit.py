@@ -1,4 +1,6 @@
-"""Many edits of one text. Each costs as much as the text is long: so a text is halved as long as there are many of them."""
+"""Many edits of one text. An edit costs time in proportion to the length of the text, so the text is halved while it
+has many edits.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from newel.review.model.file_lines import head_of, is_blob
 from newel.review.model.file_review import FileReview, Hunk, Layer, Lines, buffer, joined, placed
 
 Piece = tuple[int, int, Layer]
-"""Lines ``start:end`` of the buffer, and what comes in their place."""
+"""Lines ``start:end`` of the buffer, and their replacement."""
 
 _FEW: Final = 8
 _NEAR: Final = 32
-"""Places in the middle that are tried for a cut."""
+"""Positions near the middle that are tried for a cut."""
 
 
 def edit_each(review: FileReview, pieces: Sequence[Piece], new_id: NewId, few: int = _FEW) -> FileReview:
-    """As ``edit`` with one piece after the other, from the end to the beginning. They are of the buffer as it is, in its
-    order, and do not overlap; up to ``few`` of them are not worth a cut. Raises as ``edit``.
+    """Like ``edit`` for each piece, from the last to the first. The pieces are in the order of the buffer and do not
+    overlap; ``few`` of them or less are edited without a cut. Raises the errors of ``edit``.
     """
     for middle in _middles(len(pieces)) if len(pieces) > few else ():
         if (cut := _cut(review, pieces[middle - 1], pieces[middle])) is not None:
@@ -37,7 +39,7 @@ def edit_each(review: FileReview, pieces: Sequence[Piece], new_id: NewId, few: i
         for start, end, layer in reversed(pieces):
             review = edit(review, start, end, layer, new_id)
         return review
-    for _, _, layer in pieces:  # a file comes into being, and begins with the first of them
+    for _, _, layer in pieces:  # the file is created, and its first edit begins it
         end = len(buffer(review))
         review = edit(review, end, end, layer, new_id)
     return review
@@ -49,8 +51,8 @@ def _middles(count: int) -> chain[int]:
 
 
 def _cut(review: FileReview, one: Piece, other: Piece) -> tuple[FileReview, FileReview, int] | None:
-    """The review up to a place between two pieces and from there on, and how many base lines are before it. None where
-    no line is between them, or a hunk lies over the place: one half would have a part in what happens in the other.
+    """The review before and after a line between two pieces, and the number of base lines before it. None if there
+    is no such line, or if a hunk spans it: then one half would depend on edits in the other.
     """
     place = one[1]
     if is_blob(review.base) or other[0] == place:
@@ -81,10 +83,11 @@ MARK: Final = "\ufeff"
 
 
 def behind_mark(text: Lines, pieces: Sequence[Piece]) -> list[Piece]:
-    """Edits of lines of ``text``, in its order and without overlaps, as they leave its byte order mark the first character.
+    """Edits of lines of ``text``, in order and without overlaps, changed so that its byte order mark remains the
+    first character.
 
-    An edit in front of the first line, or of it, becomes one that has the mark and what stays of that line. Texts without a
-    mark, and edits further down, stay as they are.
+    An edit before or at the first line becomes an edit that includes the mark and the rest of that line. Other
+    edits, and edits of a text without a mark, are returned unchanged.
     """
     first = int(head_of(text) is not None)
     if not any(line.startswith(MARK) for line in text[first : first + 1]) or not pieces:

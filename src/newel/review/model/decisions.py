@@ -1,4 +1,4 @@
-"""What a person decides of a hunk. None of it moves another hunk, so the order of decisions does not matter."""
+"""The user's decisions on hunks. A decision never moves another hunk, so their order does not matter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from newel.review.model.file_review import FileReview, Hunk, HunkState, NeedsCho
 Verdict = Literal["accept", "reject", "reopen", "peel"]
 
 Mine = Literal["peel", "base"]
-"""What becomes of the user's own lines in a hunk that is rejected: only they go, or all of it."""
+"""What a rejection does to the user's own lines in a hunk: drop only these lines (``peel``), or the whole hunk
+(``base``).
+"""
 
 
 class NothingToPeel(ReviewError):
@@ -21,25 +23,25 @@ class NothingToPeel(ReviewError):
 
 
 def accept(review: FileReview, hunk_id: str) -> FileReview:
-    """Keep a hunk, with the next save. Raises ``UnknownHunk``."""
+    """Keep a hunk; the next save writes it. Raises ``UnknownHunk``."""
     return decided(review, [hunk_id], "accept")
 
 
 def reject(review: FileReview, hunk_id: str, mine: Mine | None = None) -> FileReview:
-    """Take a hunk back to the base. It can be opened again until something is written in its place.
+    """Restore the base lines of a hunk. It can be reopened until something else is written there.
 
-    Raises ``UnknownHunk``, and ``NeedsChoice`` if the user has written in it and ``mine`` does not say what to do.
+    Raises ``UnknownHunk``, and ``NeedsChoice`` if the user has edited the hunk and ``mine`` is None.
     """
     return decided(review, [hunk_id], "reject", mine)
 
 
 def reopen(review: FileReview, hunk_id: str) -> FileReview:
-    """Take a decision back. Raises ``UnknownHunk``."""
+    """Revert a decision: the hunk is undecided again. Raises ``UnknownHunk``."""
     return decided(review, [hunk_id], "reopen")
 
 
 def peel(review: FileReview, hunk_id: str) -> FileReview:
-    """Drop the user's own lines on top of a hunk; what the agent proposed is pending again. Raises ``UnknownHunk`` and
+    """Drop the user's own lines on top of a hunk; the agent's proposal is pending again. Raises ``UnknownHunk`` and
     ``NothingToPeel``.
     """
     return decided(review, [hunk_id], "peel")
@@ -48,8 +50,9 @@ def peel(review: FileReview, hunk_id: str) -> FileReview:
 def decided(
     review: FileReview, hunk_ids: Collection[str], verdict: Verdict, mine: Mine | None = None
 ) -> FileReview:
-    """Decide the same of several hunks, in one change; the same review where all are so already. ``mine`` is about those
-    that are rejected and hold lines of the user's own. Raises what the functions above raise, and then nothing is decided.
+    """Decide several hunks in the same way, as one change; returns the same review if all are already decided so.
+    ``mine`` applies to rejected hunks with lines of the user's own. Raises the errors of the functions above;
+    then no hunk is decided.
     """
     wanted = set(hunk_ids)
     if unknown := wanted - {hunk.id for hunk in review.hunks}:
@@ -65,8 +68,8 @@ def decided(
 def undecided(
     review: FileReview, verdict: Literal["accept", "reject"], mine: Mine | None = None
 ) -> list[str]:
-    """The hunks that a verdict on all of a file is about: none that is decided; for ``accept`` no conflict, and for
-    ``reject`` none with lines of the user's own, unless ``mine`` says what becomes of them.
+    """The hunks that a decision on a whole file includes: undecided ones; for ``accept`` without conflicts, for
+    ``reject`` without lines of the user's own, unless ``mine`` decides on these.
     """
     return [
         hunk.id
@@ -77,7 +80,7 @@ def undecided(
 
 
 def _one(review: FileReview, hunk: Hunk, verdict: Verdict, mine: Mine | None) -> tuple[Hunk, ...]:
-    """What becomes of a hunk."""
+    """The hunk after a decision."""
     if verdict == "reject" and hunk.has_user_layer and hunk.state != "rejected" and mine is None:
         raise NeedsChoice(
             f"Hunk {hunk.id} of {review.path} has edits of your own: drop only those (peel), or all of it (base)."

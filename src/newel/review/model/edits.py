@@ -1,4 +1,4 @@
-"""Edits of the buffer: what is written next to a hunk is a hunk, what is written into one is a layer on it."""
+"""Edits of the buffer. An edit apart from all hunks becomes a new hunk, an edit within a hunk a new layer of it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from newel.review.model.file_review import (
 from newel.review.model.line_ranges import touch
 
 NewId = Callable[[], str]
-"""Makes the id of a hunk."""
+"""Creates the id of a hunk."""
 
 
 class EditRange(NamedTuple):
-    """What an edit touches: hunks, and the lines ``start:end`` of the buffer, ``a:b`` of the base, that they cover
-    together. ``before`` are the ids of the hunks before it.
+    """The hunks that an edit touches, and the lines that they cover together: ``start:end`` of the buffer, ``a:b``
+    of the base. ``before`` are the ids of the hunks before them.
     """
 
     touched: list[Hunk]
@@ -41,12 +41,14 @@ class EditRange(NamedTuple):
 
 
 def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) -> FileReview:
-    """``layer.lines`` in place of the buffer's lines ``start:end``.
+    """Replace lines ``start:end`` of the buffer by ``layer.lines``.
 
-    Where that touches no hunk, it is a new one; what it touches becomes one hunk, with one layer more unless the topmost is
-    of the same hand. What comes out as the base has it is no hunk. A rejected hunk that the edit writes over is gone.
-    Raises ``BadRange``, also where a file's head would not be its first line any more, ``BadText``, and ``Contested`` where
-    an agent's edit touches what the user wrote.
+    An edit that touches no hunk becomes a hunk. All hunks that it touches become one, with an additional layer
+    unless the top layer has the same author. A result equal to the base is no hunk. A rejected hunk whose lines
+    are replaced is dropped.
+
+    Raises ``BadRange``, also if a file's head would no longer be its first line, ``BadText``, and ``Contested``
+    if an agent's edit touches the user's lines.
     """
     text = buffer(review)
     lines = _allowed(review.path, text, start, end, layer.lines)
@@ -56,13 +58,13 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
         after = _edited(review, (start, end), msgspec.structs.replace(layer, lines=lines), new_id)
         if start == 0 or buffer(after) == wanted:
             return after
-    # The line before lacks an end, or would without what stood behind it: it belongs to the edit.
+    # The line before lacks an end, or would without the text that followed it: it is part of the edit.
     layer = msgspec.structs.replace(layer, lines=wanted[start - 1 : start] + lines)
     return _edited(review, (start - 1, end), layer, new_id)
 
 
 def _allowed(path: str, text: Lines, start: int, end: int, lines: Lines) -> Lines:
-    """The new lines, with a head where a file comes into being by them. Raises ``BadRange`` and ``BadText``."""
+    """The new lines, with a head if they create the file. Raises ``BadRange`` and ``BadText``."""
     if not 0 <= start <= end <= len(text):
         raise BadRange(f"{path} has no lines {start} to {end}; it has {len(text)}.")
     is_whole = start == 0 and end == len(text)
@@ -86,7 +88,7 @@ def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: Ne
     lines = joined(text[reach.start : start], layer.lines, text[end : reach.end])
     lines = joined(lines, text[reach.end : reach.end + 1])[
         : len(lines)
-    ]  # with an end, unless it is the file's
+    ]  # with a line end, unless it is the end of the file
     layers = stacked(
         fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
     )
@@ -118,7 +120,7 @@ def _reach(review: FileReview, start: int, end: int) -> EditRange:
 
 
 def _around(review: FileReview, reach: EditRange) -> tuple[list[Hunk], list[Hunk]]:
-    """The hunks on either side, without rejected ones whose base lines are written over."""
+    """The hunks on either side, without rejected ones whose base lines are replaced."""
     touched = {hunk.id for hunk in reach.touched}
     is_new = not review.base and not any(hunk.is_shown for hunk in review.hunks)
     left: list[Hunk] = []
@@ -129,7 +131,7 @@ def _around(review: FileReview, reach: EditRange) -> tuple[list[Hunk], list[Hunk
         if hunk.is_shown:
             (left if hunk.id in reach.before else right).append(hunk)
         elif is_new:
-            continue  # another version of the file takes its place
+            continue  # another version of the file replaces it
         elif hunk.b <= reach.a and not right:
             left.append(hunk)
         elif hunk.a >= reach.b:
@@ -138,7 +140,9 @@ def _around(review: FileReview, reach: EditRange) -> tuple[list[Hunk], list[Hunk
 
 
 def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ...]:
-    """The layers of hunks within ``base[a:b]`` as those of one: each with what all of them had at its height."""
+    """The layers of hunks within ``base[a:b]`` as layers of one hunk: each layer contains those of all hunks at its
+    height.
+    """
     layers: list[Layer] = []
     for height in range(max((len(hunk.layers) for hunk in hunks), default=0)):
         there = [hunk.layers[height] for hunk in hunks if len(hunk.layers) > height]
@@ -157,7 +161,9 @@ def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ..
 
 
 def stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
-    """With one more on top; the same hand goes on with its own layer, and what it took back is none."""
+    """The layers with one more on top. The same author extends its own layer; a layer that restores the one below is
+    dropped.
+    """
     if layers and (layers[-1].origin, layers[-1].run) == (layer.origin, layer.run):
         edits = tuple(dict.fromkeys((*layers[-1].edits, *layer.edits)))
         layer, layers = msgspec.structs.replace(layer, edits=edits), layers[:-1]
@@ -167,7 +173,7 @@ def stacked(layers: tuple[Layer, ...], layer: Layer) -> tuple[Layer, ...]:
 
 
 def tidied(base: Lines, hunk: Hunk) -> tuple[Hunk, ...]:
-    """The hunk without the lines at its ends that all its versions have in common; nothing if it changes nothing."""
+    """The hunk without leading and trailing lines that all its versions share; empty if it changes nothing."""
     old = base[hunk.a : hunk.b]
     if hunk.top.lines == old:
         return ()

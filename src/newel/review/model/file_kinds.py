@@ -1,4 +1,4 @@
-"""What becomes of a file, beside its lines: it comes, it goes, it becomes a link or a folder, its mode changes."""
+"""Changes of a file other than its lines: created, deleted, replaced by a link or folder, changed mode."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _NAMES: Final[dict[Kind, str]] = {
 
 
 class Described(NamedTuple):
-    """``kind`` is what it is afterwards, or was if it is gone. ``about`` says in words what the lines do not show: it is
-    empty for a regular file that came, went or has other lines. It may hold any text that a link's target holds.
+    """``kind`` is that of the file afterwards, or of the deleted file. ``about`` describes changes that no line
+    shows; it is empty for a regular file that was created, deleted or has other lines. It may contain any text,
+    because a link's target may.
     """
 
     kind: Kind
@@ -30,7 +31,7 @@ class Described(NamedTuple):
 
 
 def described(before: Lines, after: Lines) -> Described:
-    """What makes ``after`` of ``before``."""
+    """Describe the change from ``before`` to ``after``."""
     was, now = kind_of(before), kind_of(after)
     if now == "absent":
         return Described(was, "deleted", "" if was == "file" else f"{_NAMES[was]} removed{_leads(before)}")
@@ -44,7 +45,7 @@ def described(before: Lines, after: Lines) -> Described:
 
 
 def git_mode(mode: int) -> str:
-    """A mode as git writes it; git knows no folders and pipes, which are written likewise."""
+    """A mode in git's notation, also for folders and pipes, which git does not have."""
     return f"{mode if stat.S_IFMT(mode) else stat.S_IFREG | mode:06o}"
 
 

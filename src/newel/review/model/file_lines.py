@@ -1,10 +1,11 @@
 r"""Files as lines, and back, byte for byte.
 
-A line keeps its end; only ``\n`` ends one. The first line of a file that exists is its *head*: a NUL and the mode, so that
-creating it, deleting it and making it executable change a line like anything else. A file that is no UTF-8 text has one
-line more, which names its bytes by their hash. No text can look like either, as text holds no NUL.
+A line includes its end; only ``\n`` ends a line. The first line of an existing file is its *head*: a NUL and the
+mode, so that creating, deleting or changing the mode of a file changes a line like any other. A file that is not
+UTF-8 text has a second line, which names its bytes by their hash. Text cannot be confused with either, because it
+contains no NUL.
 
-What is no regular file has the bits of its kind in its mode, as ``stat`` has them: a symbolic link has its target for text,
+For other kinds the mode includes the bits of the kind, as in ``stat``. The text of a symbolic link is its target;
 a folder and a named pipe have none. A change of the kind is one hunk over all lines (``spans_of``).
 """
 
@@ -25,17 +26,17 @@ from newel.workspace.snapshots.tree import FileSnapshot
 Kind = Literal["absent", "file", "link", "folder", "pipe"]
 
 MODE: Final = 0o644
-"""The permission bits of a file whose head is gone although some of it stays: a deletion that was kept by half."""
+"""The permission bits of a file that has lines but no head: a deletion that was kept in part."""
 
 _HEAD: Final = re.compile(r"\0[0-7]+\n")
 BLOB: Final = "\0sha256:"
 
 MAX_TEXT: Final = 2 << 20
-"""Bytes; what is longer is kept as one piece."""
+"""In bytes; a longer file is kept as a whole."""
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A file's bytes, or those whose SHA-256 is ``blob``, and its mode."""
+    """A file's bytes, or the SHA-256 of its bytes (``blob``), and its mode."""
 
     data: bytes
     mode: int
@@ -43,7 +44,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
-    """A file's lines; none for None, which is no file."""
+    """A file's lines; none for None, no file."""
     if data is None:
         return ()
     head = make_head(mode)
@@ -56,12 +57,12 @@ def lines_of(data: bytes | None, mode: int = MODE) -> Lines:
 
 
 def make_head(mode: int = MODE) -> str:
-    """The first line of what exists, with this mode."""
+    """The head of a file with this mode."""
     return f"\0{mode:o}\n"
 
 
 def decoded(data: bytes) -> str | None:
-    """The text of a file; None if it is none, or too long to be compared line by line."""
+    """The text of a file; None if it is not text, or too long to be compared by lines."""
     if len(data) > MAX_TEXT or b"\0" in data:
         return None
     try:
@@ -71,12 +72,12 @@ def decoded(data: bytes) -> str | None:
 
 
 def head_of(lines: Lines) -> int | None:
-    """The mode that a file's head says; None if it has none."""
+    """The mode in a file's head; None if there is no head."""
     return int(lines[0][1:], 8) if lines and _HEAD.fullmatch(lines[0]) else None
 
 
 def kind_of(lines: Lines) -> Kind:
-    """What lines make."""
+    """The kind of file that lines represent."""
     if not lines:
         return "absent"
     match stat.S_IFMT(head_of(lines) or 0):
@@ -91,19 +92,19 @@ def kind_of(lines: Lines) -> Kind:
 
 
 def is_whole(old: Lines, new: Lines) -> bool:
-    """Whether one is another thing altogether than the other, and not a text with other lines."""
+    """Whether the two are different kinds of content, rather than two texts."""
     return not new or is_blob(old) or is_blob(new) or (bool(old) and kind_of(old) != kind_of(new))
 
 
 def spans_of(old: Lines, new: Lines) -> list[LineSpan]:
-    """The spans in which ``new`` differs from ``old``: all of it where the one is of another kind than the other."""
+    """The ranges in which ``new`` differs from ``old``: everything if their kinds differ."""
     if old and new and kind_of(old) != kind_of(new):
         return [LineSpan(0, len(old), 0, len(new))]
     return diff(old, new)
 
 
 def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes]) -> Lines:
-    """What a look found, as lines; None is nothing. ``blob`` gives the bytes of a hash."""
+    """The lines of a file that was found on the disk; None is no file. ``blob`` returns the bytes of a hash."""
     if state is None:
         return ()
     has_bytes = stat.S_IFMT(state.mode) in {0, stat.S_IFLNK}
@@ -111,12 +112,12 @@ def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes]) -> 
 
 
 def is_blob(lines: Lines) -> bool:
-    """Whether the file is kept as one piece."""
+    """Whether the file is kept as a whole, without lines of text."""
     return any(line.startswith(BLOB) for line in lines[:2])
 
 
 def content_of(lines: Lines) -> Content | None:
-    """The file that lines make; None for no file."""
+    """The file that lines represent; None for no file."""
     if not lines:
         return None
     mode = head_of(lines)
@@ -127,7 +128,7 @@ def content_of(lines: Lines) -> Content | None:
 
 
 def text_hash(lines: Lines) -> str:
-    """``sha256:`` and the hash of a file's bytes as its lines make them; of no file the word ``none``."""
+    """``sha256:`` and the hash of the bytes that lines represent; ``none`` for no file."""
     content = content_of(lines)
     if content is None:
         return "none"

@@ -1,15 +1,16 @@
-"""One file under review: what it was, and what is proposed for it, hunk by hunk.
+"""One file under review: its base, and the hunks that are proposed for it.
 
     base     a  b  c  d  e  f            the text on the disk, line by line
     hunks          └──┘  └┘              ranges of base lines, in order, apart from each other
-    layers         C     E E'            what shall stand there: the agent's lines, above them the user's…
+    layers         C     E E'            their new lines: the agent's, above them the user's…
     buffer   a  b  C     E' f            base, with the top layer of each hunk that is not rejected
 
-A hunk's range is counted in lines of the base, and those never move while hunks come, go and change: so to take one back
-touches no other. Everything here is a value; the functions of ``newel.review.model.edits`` and its neighbours make the next one.
+A hunk's range is counted in lines of the base, which do not move when hunks are added, dropped or changed:
+undoing one hunk never touches another. All structs here are immutable; the functions of
+``newel.review.model.edits`` and the modules beside it return new ones.
 
-A file that exists begins with a line of its own, its *head* (``newel.review.model.file_lines``), so that to create it, to delete it and
-to make it executable are hunks like any other. Line 1 of the file is therefore ``base[1]``.
+An existing file begins with an additional line, its *head* (``newel.review.model.file_lines``), so that creating
+it, deleting it and making it executable are hunks like any other. Line 1 of the file is therefore ``base[1]``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Lines = tuple[str, ...]
 
 
 class ReviewError(NewelError):
-    """A change of the review that cannot be: nothing was changed."""
+    """An invalid change of the review; nothing was changed."""
 
 
 class StaleRevision(ReviewError):
@@ -36,7 +37,7 @@ class StaleRevision(ReviewError):
 
 
 class UnknownHunk(ReviewError):
-    """There is no such hunk now: a later edit swallowed it, it was saved, or it never was."""
+    """The hunk does not exist: a later edit replaced it, it was saved, or its id is wrong."""
 
 
 class BadRange(ReviewError):
@@ -44,23 +45,25 @@ class BadRange(ReviewError):
 
 
 class BadText(ReviewError):
-    """What is to be written is no text."""
+    """The new content is not text."""
 
 
 class Contested(ReviewError):
-    """An agent's edit touches what the user wrote; it is not applied by itself."""
+    """An agent's edit touches lines that the user wrote; it is not applied."""
 
 
 class NeedsChoice(ReviewError):
-    """The user's own lines would be dropped: say whether to peel them off, or to go back to the base."""
+    """The user's own lines would be dropped: choose whether to peel them off or to restore the base."""
 
 
 class Conflict(ReviewError):
-    """Something newer stands where this would change something."""
+    """The lines have changed since."""
 
 
 class Layer(Wire, frozen=True, kw_only=True):
-    """A version of a hunk's lines. ``run`` is the agent's run that wrote it, ``edits`` the ids of its proposed edits."""
+    """A version of a hunk's lines. ``run`` is the agent's run that wrote it, ``edits`` are the ids of its proposed
+    edits.
+    """
 
     origin: Origin
     lines: Lines
@@ -69,8 +72,8 @@ class Layer(Wire, frozen=True, kw_only=True):
 
 
 class Hunk(Wire, frozen=True, kw_only=True):
-    """Base lines ``a:b`` give way to the last of ``layers``. ``conflict``: the base changed under it, and whoever accepts
-    it overrides that; ``oversized``: it could not be cut into pieces of a size that is easily read.
+    """Replaces base lines ``a:b`` by the last of ``layers``. ``conflict``: the base has changed in this range, and
+    accepting the hunk overrides that. ``oversized``: it could not be split into readable pieces.
     """
 
     id: str
@@ -87,7 +90,7 @@ class Hunk(Wire, frozen=True, kw_only=True):
 
     @property
     def is_shown(self) -> bool:
-        """Whether the buffer has its lines, and not those of the base."""
+        """Whether the buffer shows its lines rather than those of the base."""
         return self.state != "rejected"
 
     @property
@@ -96,13 +99,13 @@ class Hunk(Wire, frozen=True, kw_only=True):
 
     @property
     def by_user(self) -> bool:
-        """Whether nobody but the user has written in it."""
+        """Whether only the user wrote in it."""
         return all(layer.origin == "user" for layer in self.layers)
 
 
 class AppliedHunk(Wire, frozen=True, kw_only=True):
-    """A hunk that has become part of the base, where its lines are ``a:b`` now; ``before`` is what stood there.
-    ``intact`` is False once something later has changed these lines, or if the user's own were saved with the agent's.
+    """A saved hunk. Its lines are ``a:b`` of the base now; ``before`` are the lines that they replaced. ``intact``
+    is False once these lines have changed again, or if the user's own were saved with the agent's.
     """
 
     id: str
@@ -123,7 +126,9 @@ class FileReview(Wire, frozen=True, kw_only=True):
     rev: int = 0
 
     def hunk(self, hunk_id: str) -> Hunk:
-        """Raises ``UnknownHunk``, and ``StaleRevision`` for one that has changed since it had this id."""
+        """The hunk with this id. Raises ``UnknownHunk``, and ``StaleRevision`` if it has changed since it had this
+        id.
+        """
         for hunk in self.hunks:
             if hunk.id == hunk_id:
                 return hunk
@@ -134,13 +139,13 @@ class FileReview(Wire, frozen=True, kw_only=True):
         raise UnknownHunk(f"{self.path} has no hunk {hunk_id} now. Read the review again.")
 
     def successor(self, hunk_id: str) -> Hunk | None:
-        """The hunk that came into being as the one of this id did, whatever has become of it; None if it is gone."""
+        """The current version of the hunk that was created under this id; None if there is none."""
         root = root_of(hunk_id)
         return next((hunk for hunk in self.hunks if root_of(hunk.id) == root), None)
 
 
 class HunkPosition(NamedTuple):
-    """A hunk, and the lines ``start:end`` of the buffer that it has."""
+    """A hunk, and its lines ``start:end`` in the buffer."""
 
     hunk: Hunk
     start: int
@@ -148,7 +153,7 @@ class HunkPosition(NamedTuple):
 
 
 def placed(review: FileReview) -> Iterator[HunkPosition]:
-    """Where the hunks are in the buffer. A rejected one has its base lines there."""
+    """The positions of the hunks in the buffer. A rejected hunk has its base lines there."""
     shift = 0
     for hunk in review.hunks:
         start = hunk.a + shift
@@ -158,28 +163,28 @@ def placed(review: FileReview) -> Iterator[HunkPosition]:
 
 
 def new_hunk_id() -> str:
-    """A name for a hunk that comes into being."""
+    """An id for a new hunk."""
     return f"h_{new_id()[:16]}"
 
 
 # -- what an id stands for ----------------------------------------------------------------------------
 #
-# An id stands for what a hunk changes, so that whoever names it, or the beginning of it, decides on what they saw:
+# An id is bound to the content of a hunk, so that a decision by id applies only to lines that were seen:
 #
-#     h_4c8dc09514ecaf52                  as it came into being
-#     h_9f31ab02.h_4c8dc09514ecaf52       once it reads otherwise; the first part is made anew each time
+#     h_4c8dc09514ecaf52                  when it was created
+#     h_9f31ab02.h_4c8dc09514ecaf52       after its content changed; the first part is new each time
 #
-# The parts are random: no content can be made to fit an id that somebody has seen.
+# The parts are random, so no content can be made to match an id that was seen.
 
 
 def root_of(hunk_id: str) -> str:
-    """The id under which a hunk came into being."""
+    """The id under which a hunk was created."""
     return hunk_id.rpartition(".")[2]
 
 
 def identified(before: FileReview, after: FileReview) -> FileReview:
-    """``after`` with other ids for the hunks that do not read as they did in ``before``: their own lines, those below
-    them, those of the base that they replace, or whether that base is another than they were made for.
+    """``after``, with new ids for the hunks that differ from ``before``: in their own lines, the layers below, the
+    base lines that they replace, or in whether the base has changed under them.
     """
     known = {hunk.id: hunk for hunk in before.hunks}
     hunks = tuple(
@@ -199,12 +204,12 @@ def _reads(review: FileReview, hunk: Hunk) -> tuple[object, ...]:
 
 
 def is_head(line: str) -> bool:
-    """Whether a line is a file's head, or names the bytes of one that is no text."""
+    """Whether a line is a file's head, or names the bytes of a file without text."""
     return line.startswith("\0")
 
 
 def joined(*pieces: Lines) -> Lines:
-    """The pieces of a text, one after the other. Only its last line may lack an end; another one is given it."""
+    """The concatenated pieces of a text. Only its last line may lack an end; others get one."""
     lines: list[str] = []
     for piece in pieces:
         if piece and lines and not lines[-1].endswith("\n"):
@@ -214,7 +219,7 @@ def joined(*pieces: Lines) -> Lines:
 
 
 def render(base: Lines, hunks: Sequence[Hunk]) -> Lines:
-    """``base`` with the top layers of ``hunks`` in it."""
+    """``base`` with the top layers of ``hunks``."""
     pieces: list[Lines] = []
     at = 0
     for hunk in hunks:
@@ -224,10 +229,10 @@ def render(base: Lines, hunks: Sequence[Hunk]) -> Lines:
 
 
 def buffer(review: FileReview) -> Lines:
-    """The file as it would be if all that is not rejected were kept."""
+    """The file if everything that is not rejected were kept."""
     return render(review.base, [hunk for hunk in review.hunks if hunk.is_shown])
 
 
 def accepted(review: FileReview) -> Lines:
-    """The file as it would be if only what is accepted were kept."""
+    """The file if only accepted hunks were kept."""
     return render(review.base, [hunk for hunk in review.hunks if hunk.state == "accepted"])

@@ -1,10 +1,10 @@
-"""The journal of a file under review: every change, with what makes it and what takes it back.
+"""The journal of a file under review: every change with its delta and the reverse.
 
     forward    the state before  →  the state after
     reverse    the state after   →  the state before
 
-Both are differences, as small as the change. The state is the fold of the forwards; a change is undone by one more entry,
-whose forward is its reverse. Nothing is ever taken out of a journal.
+Deltas are as small as the change. The state is the fold of the forward deltas; an undo is one more entry, whose
+forward delta is the reverse of another. Entries are never removed from a journal.
 """
 
 from __future__ import annotations
@@ -44,17 +44,19 @@ Kind = Literal[
 ]
 
 MOVES_BASE: frozenset[Kind] = frozenset({"save", "rebase", "record"})
-"""What is not undone in the buffer alone, for the base is what the disk has; nor is anything before it."""
+"""Changes that an undo in the buffer cannot revert, because the base is the file on the disk; nor can it revert
+earlier ones.
+"""
 
 T = TypeVar("T")
 
 
 class NothingToUndo(ReviewError):
-    """No change of this file can be taken back, or made again."""
+    """No change of this file can be undone, or redone."""
 
 
 class LineDelta(Wire, frozen=True, kw_only=True):
-    """Lines ``a:a+len(old)`` of the base before give way to ``new``; the places count in the base before."""
+    """Replaces lines ``a:a+len(old)`` of the base by ``new``; positions are those in the base before."""
 
     a: int
     old: Lines
@@ -62,7 +64,7 @@ class LineDelta(Wire, frozen=True, kw_only=True):
 
 
 class HunksSwap(Wire, frozen=True, kw_only=True):
-    """From the hunk at ``at`` on, ``old`` give way to ``new``."""
+    """Replaces the hunks ``old``, from the one at index ``at``, by ``new``."""
 
     at: int = 0
     old: tuple[Hunk, ...] = ()
@@ -76,7 +78,7 @@ class AppliedSwap(Wire, frozen=True, kw_only=True):
 
 
 class Delta(Wire, frozen=True, kw_only=True):
-    """The difference of two states of a file."""
+    """The difference between two states of a file."""
 
     base: tuple[LineDelta, ...] = ()
     hunks: HunksSwap = HunksSwap()
@@ -84,8 +86,9 @@ class Delta(Wire, frozen=True, kw_only=True):
 
 
 class HistoryEntry(Wire, frozen=True, kw_only=True):
-    """One change. ``rev`` is the state's number after it; ``hash_before`` and ``hash_after`` are the hashes of the buffer.
-    ``of`` is the entry that an undo or redo is about. ``hunks`` are those it was about, ``run`` the agent's run.
+    """One change. ``rev`` is the revision after it; ``hash_before`` and ``hash_after`` are hashes of the buffer.
+    ``of`` is the entry that an undo or redo refers to. ``hunks`` are the affected hunks, ``run`` is the agent's
+    run.
     """
 
     id: str
@@ -120,7 +123,7 @@ def applied_swap(before: tuple[AppliedHunk, ...], after: tuple[AppliedHunk, ...]
 
 
 def _swap(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[int, tuple[T, ...], tuple[T, ...]]:
-    """What differs between two series, without the ends that they have in common."""
+    """The difference between two sequences, without their common ends."""
     size = min(len(before), len(after))
     head = 0
     while head < size and before[head] == after[head]:
@@ -132,7 +135,7 @@ def _swap(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[int, tuple[T, ..
 
 
 def reverse(forward: Delta) -> Delta:
-    """What takes a difference back."""
+    """The reverse of a delta."""
     swaps: list[LineDelta] = []
     shift = 0
     for swap in forward.base:
@@ -147,7 +150,7 @@ def reverse(forward: Delta) -> Delta:
 
 
 def patched(review: FileReview, forward: Delta) -> FileReview:
-    """The next state. Raises ``StaleRevision`` if the difference was not made for this one."""
+    """The next state. Raises ``StaleRevision`` if the delta was made for another state."""
     base: list[str] = []
     at = 0
     for swap in forward.base:
@@ -194,7 +197,7 @@ def entry(
     of: str = "",
     hash_before: str = "",
 ) -> HistoryEntry:
-    """The journal's word for a change. ``hash_before`` is that of the buffer before, where it is known."""
+    """The journal entry for a change. ``hash_before`` is the hash of the buffer before, if known."""
     return HistoryEntry(
         id=new_id(),
         path=before.path,
@@ -211,7 +214,7 @@ def entry(
 
 
 def made_by(entries: Sequence[HistoryEntry]) -> set[str]:
-    """The hunks that came about by some changes."""
+    """The hunks that these changes created."""
     made: set[str] = set()
     for each in entries:
         for swap in (each.forward.hunks, each.forward.applied):
@@ -221,7 +224,9 @@ def made_by(entries: Sequence[HistoryEntry]) -> set[str]:
 
 
 def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> FileReview:
-    """The state at an earlier revision, by the journal of the file. Raises ``StaleRevision`` where that does not reach."""
+    """The state at an earlier revision, from the file's journal. Raises ``StaleRevision`` if the journal does not
+    reach back to it.
+    """
     if rev == review.rev:
         return review
     for each in reversed(entries):
@@ -234,7 +239,7 @@ def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> Fi
 def undo(
     review: FileReview, entries: Sequence[HistoryEntry], hash_before: str = ""
 ) -> tuple[FileReview, HistoryEntry]:
-    """Take the latest change of this session of edits and decisions back. Raises ``NothingToUndo``."""
+    """Undo the latest change in the current series of edits and decisions. Raises ``NothingToUndo``."""
     done, _ = _stacks(entries)
     if not done:
         raise NothingToUndo(
@@ -247,7 +252,7 @@ def undo(
 def redo(
     review: FileReview, entries: Sequence[HistoryEntry], hash_before: str = ""
 ) -> tuple[FileReview, HistoryEntry]:
-    """Make again what was last undone, if nothing else was done since. Raises ``NothingToUndo``."""
+    """Redo the change that was last undone, unless another change followed. Raises ``NothingToUndo``."""
     _, undone = _stacks(entries)
     if not undone:
         raise NothingToUndo(f"{review.path}: nothing was undone since the last change.")
@@ -258,7 +263,7 @@ def redo(
 
 
 def _stacks(entries: Sequence[HistoryEntry]) -> tuple[list[HistoryEntry], list[HistoryEntry]]:
-    """What can be undone, and what can be done again; the latest last."""
+    """The entries that can be undone, and those that can be redone; the latest last."""
     done: list[HistoryEntry] = []
     undone: list[HistoryEntry] = []
     for each in entries:

@@ -1,4 +1,4 @@
-"""Which of many ranges of lines touch a given one, without looking at each of them."""
+"""Find the ranges of lines that touch a given range, without comparing with each."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from newel.diff.patience import LineSpan
 
 
 def touch(a: int, b: int, c: int, d: int) -> bool:
-    """Whether the ranges ``a:b`` and ``c:d`` have a line in common, or one lies within the other, or both are the same
-    place between two lines.
+    """Whether the ranges ``a:b`` and ``c:d`` share a line, contain one another, or are the same position between two
+    lines.
     """
     return (a < d and b > c) or (a == b == c == d)
 
 
 class LineRangeSet:
-    """Ranges of a text of ``size`` lines, in any order, to be asked whether one of them is touched.
+    """Ranges of a text of ``size`` lines, in any order. Answers whether any of them touches a given range.
 
-    Each line is a mark, and so is each place between two of them: ranges touch where they have a mark in common.
+    Each line has a mark, and so has each position between two lines: ranges touch if they share a mark.
     """
 
     def __init__(self, size: int, ranges: Iterable[tuple[int, int]] = ()) -> None:
@@ -42,24 +42,24 @@ def _marks_of(a: int, b: int) -> slice:
 
 
 class LineMapping:
-    """What ``diff`` found, to be asked what it means to lines of the old text."""
+    """Maps lines of the old text to the new text of a ``diff``."""
 
     def __init__(self, spans: Sequence[LineSpan]) -> None:
         self._spans = spans
         self._growth = list(accumulate((growth([span]) for span in spans), initial=0))
 
     def over(self, a: int, b: int) -> Sequence[LineSpan]:
-        """Those that touch lines ``a:b``."""
+        """The changes that touch lines ``a:b``."""
         first = bisect_left(self._spans, a, key=attrgetter("a1"))
         end = bisect_right(self._spans, b, lo=first, key=attrgetter("a0"))
         return [span for span in self._spans[first:end] if touch(a, b, span.a0, span.a1)]
 
     def shift(self, a: int, over: Sequence[LineSpan]) -> int:
-        """By how much line ``a`` moves, for those in front of it that are not ``over`` it."""
+        """By how many lines line ``a`` moves, because of the changes before it that do not touch it."""
         in_front = bisect_right(self._spans, a, key=attrgetter("a1"))
         return self._growth[in_front] - growth(span for span in over if span.a1 <= a)
 
 
 def growth(spans: Iterable[LineSpan]) -> int:
-    """By how many lines a text grows."""
+    """By how many lines the text grows."""
     return sum(span.b1 - span.b0 - (span.a1 - span.a0) for span in spans)

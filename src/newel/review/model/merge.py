@@ -1,8 +1,8 @@
-"""What was done to a copy of a file becomes a proposal for the file itself.
+"""Propose the changes of a copy of a file for the file itself.
 
-The copy was ``before`` what the file's buffer was by then, and the run has made ``after`` of it. Meanwhile somebody may have
-decided, written or saved something: what the run did elsewhere is put beside that, and where both changed the same lines
-stands a conflict.
+The copy began as ``before``, the file's buffer at that time, and the run made it ``after``. Meanwhile the user
+may have decided, edited or saved something. The run's changes elsewhere are proposed beside these; where both
+changed the same lines, there is a conflict.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from newel.review.model.rebase import rebased
 
 
 class Staged(NamedTuple):
-    """``left_out`` says in words what was not proposed."""
+    """``left_out`` describes the changes that are not proposed."""
 
     review: FileReview
     left_out: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ def staged(
     new_id: NewId,
     size: HunkSize = DEFAULT_SIZE,
 ) -> Staged:
-    """The review with a run's change of a copy in it. What the user wrote is never overwritten: a change of those lines is
-    left out.
+    """The review with a run's changes of a copy. The user's lines are never overwritten: changes of these are left
+    out.
     """
     now = buffer(review)
     if now == after:
@@ -49,7 +49,7 @@ def staged(
         with contextlib.suppress(Contested):
             return Staged(marked(written(review, changes, new_id=new_id, size=size), run, size))
     left_out: list[str] = []
-    # From the end to the beginning, so that the numbers of those that are left stay right.
+    # From the last to the first, so that the positions of the others stay valid.
     for hunk, change in zip(reversed(hunks), reversed(changes), strict=True):
         try:
             review = _put(review, change, is_conflict=hunk.conflict, new_id=new_id, size=size)
@@ -59,9 +59,9 @@ def staged(
 
 
 def _moved(before: Lines, after: Lines, now: Lines, new_id: NewId) -> list[Hunk]:
-    """What makes ``after`` of ``before``, as hunks over ``now``."""
+    """The changes from ``before`` to ``after``, as hunks over ``now``."""
     if is_whole(before, after) or is_whole(now, after):
-        spans = [(0, len(before), after)]  # bytes have no lines, and a file goes as a whole
+        spans = [(0, len(before), after)]  # bytes have no lines, and a file is deleted as a whole
     else:
         spans = [(span.a0, span.a1, after[span.b0 : span.b1]) for span in diff(before, after)]
     hunks = tuple(
@@ -86,7 +86,7 @@ def _put(
 
 
 def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:
-    """One hunk over all of the file."""
+    """One hunk over the whole file."""
     shown = [hunk for hunk in review.hunks if hunk.is_shown]
     if any(hunk.has_user_layer for hunk in shown):
         raise Contested(f"{review.path}: the user has edited it; decide those hunks first.")
@@ -97,7 +97,9 @@ def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:
 
 
 def _contested(review: FileReview, start: int, run: str) -> FileReview:
-    """With a mark on the hunk of a run at line ``start`` of the buffer: the lines below it are not those that it saw."""
+    """The review with the run's hunk at line ``start`` of the buffer marked as a conflict: the run saw other lines
+    below it.
+    """
     there = {
         each.hunk.id
         for each in placed(review)

@@ -1,7 +1,7 @@
-"""Hunks as unified diffs, which ``git apply`` and ``patch`` take.
+"""Hunks as unified diffs for ``git apply`` and ``patch``.
 
-A file's head (``newel.review.model.file_lines``) is no line of a patch; in a diff for git it becomes the words on modes that stand
-before the lines.
+A file's head (``newel.review.model.file_lines``) is not a line of a patch; a git diff shows it as the mode lines
+before the hunks.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from newel.review.model.file_review import FileReview, Hunk, Lines, is_head, joi
 
 
 def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
-    """One hunk as a piece of a unified diff against the base alone, with up to ``context`` lines around it. Of a hunk that
-    changes no line, but the file's head, it is empty, and so of a file that is kept as one piece.
+    """One hunk as part of a unified diff against the base alone, with up to ``context`` lines around it. Empty if
+    the hunk changes only the file's head, or if the file is kept as a whole.
     """
     if is_blob(base[hunk.a : hunk.b]) or is_blob(hunk.top.lines):
         return ""
-    # A last line without an end gets one where another one comes behind it, and so is changed, too.
+    # A last line without an end gets one if another line follows it, so it is changed, too.
     is_last = 0 < hunk.a == len(base) and bool(hunk.top.lines) and not is_head(base[-1])
     a = hunk.a - 1 if is_last and context and not base[-1].endswith("\n") else hunk.a
     behind = base[hunk.b : hunk.b + 1]
@@ -29,7 +29,9 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     block = _block(base, a, hunk.b, lines[: len(lines) - len(behind)])
     if block is None:
         return ""
-    first = max(block.start - context, 0)  # no more of the text is touched than is shown: it has many hunks
+    first = max(
+        block.start - context, 0
+    )  # only the affected part of the text, because there may be many hunks
     head = int(head_of(base) is not None)
     old = base[head + first : head + block.end + context]
     here = DiffBlock(block.start - first, block.end - first, block.new)
@@ -37,8 +39,9 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
 
 
 def contexts(review: FileReview) -> Iterator[int]:
-    """How many lines around each hunk its patch may show: none that another hunk changes or shows, so that those of several
-    hunks of a file can stand one after the other; and as many before as behind, which tells tools that the file goes on.
+    """The number of context lines around each hunk in its patch. No other hunk changes or shows these lines, so
+    patches of several hunks can be concatenated. There are as many before as after, which tells tools that the
+    file continues.
     """
     ends = [-2 * CONTEXT, *(hunk.b for hunk in review.hunks)]
     starts = [*(hunk.a for hunk in review.hunks[1:]), len(review.base) + 2 * CONTEXT]
@@ -47,7 +50,7 @@ def contexts(review: FileReview) -> Iterator[int]:
 
 
 def file_patch(path: str, old: Lines, new: Lines) -> str:
-    """All that makes ``new`` of ``old``, as git writes it; empty if nothing does."""
+    """The changes from ``old`` to ``new`` in git's format; empty if there are none."""
     if old == new:
         return ""
     if old and new and kind_of(old) != kind_of(new):  # as git writes it
@@ -74,7 +77,7 @@ def file_patch(path: str, old: Lines, new: Lines) -> str:
 
 
 def _block(base: Lines, a: int, b: int, new: Sequence[str]) -> DiffBlock[str] | None:
-    """A change in lines that are counted without the head; None if it is the head's alone."""
+    """A change with line numbers that ignore the head; None if it changes only the head."""
     head = int(head_of(base) is not None)
     start, end, lines = (
         max(a - head, 0),
@@ -89,7 +92,7 @@ def _text(lines: Lines) -> Lines:
 
 
 def _quoted(name: str) -> str:
-    """A path as git writes it: in quotes, and byte by byte, where it holds anything out of the ordinary."""
+    """A path in git's notation: quoted, with escaped bytes, if it contains unusual characters."""
     if name.isascii() and name.isprintable() and not {'"', "\\"} & set(name):
         return name
     known = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"}

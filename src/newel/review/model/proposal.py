@@ -1,4 +1,4 @@
-"""A model's edits, checked against the file as it stands and made into hunks of a size that is easily read."""
+"""A model's edits, validated against the current file and split into hunks of readable size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SENTENCE: Final = re.compile(r"[.!?…:;]\s*$")
 
 
 class HunkSize(msgspec.Struct, frozen=True):
-    """The largest hunk that is shown in one piece: lines, and bytes of UTF-8."""
+    """The largest hunk that is shown in one piece: in lines, and in bytes of UTF-8."""
 
     lines: int = 80
     bytes: int = 8192
@@ -40,10 +40,10 @@ def propose(
     new_id: NewId,
     size: HunkSize = DEFAULT_SIZE,
 ) -> FileReview:
-    """The review with one file's edits in it, whose lines are those of its buffer as it is. All of them, or none.
+    """The review with a model's edits of one file, whose lines refer to its current buffer. All edits, or none.
 
-    Raises ``BadRange`` for lines that do not exist and for edits that overlap, ``Conflict`` where a file no longer reads as
-    an edit expects, and ``Contested`` where one touches what the user wrote.
+    Raises ``BadRange`` for lines that do not exist and for overlapping edits, ``Conflict`` if the file differs
+    from the text that an edit expects, and ``Contested`` if an edit touches the user's lines.
     """
     text = buffer(review)
     for one, other in _overlaps(edits):
@@ -58,8 +58,8 @@ def propose(
 
 
 def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size: HunkSize) -> FileReview:
-    """Lines of the buffer with others in their place, in hunks that fit ``size`` as far as that can be. The ``changes`` are in
-    the buffer's order, and do not overlap. Raises as ``edit``.
+    """The review with lines of the buffer replaced, in hunks that fit ``size`` as far as possible. The ``changes``
+    are in the order of the buffer and do not overlap. Raises the errors of ``edit``.
     """
     text = buffer(review)
     pieces = [
@@ -71,7 +71,7 @@ def written(review: FileReview, changes: Sequence[Piece], *, new_id: NewId, size
 
 
 def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
-    """The lines ``start:end`` of a buffer that an edit is about. Raises ``BadRange`` and ``Conflict``."""
+    """The lines ``start:end`` of the buffer that an edit refers to. Raises ``BadRange`` and ``Conflict``."""
     if is_blob(text) or kind_of(text) not in {"absent", "file"}:
         raise BadRange(f"{change.file_path} is not UTF-8 text; its lines cannot be edited.")
     head = int(head_of(text) is not None)
@@ -84,7 +84,7 @@ def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
     if last < change.start_line - 1 or (last < change.start_line and change.operation != "insert"):
         raise BadRange(f"Edit {change.edit_id}: its lines {change.start_line} to {last} are reversed.")
     start, end = change.start_line - 1 + head, last + head
-    seen = max(last, change.end_line or change.start_line)  # of an insertion, the lines that it goes before
+    seen = max(last, change.end_line or change.start_line)  # of an insertion, the lines that follow it
     there = text[start : seen + head]
     if change.expected_hash is not None and change.expected_hash != lines_hash(there):
         raise Conflict(
@@ -108,13 +108,13 @@ def _last(change: ProposedEdit) -> int:
 
 
 def _lines(change: ProposedEdit, text: Lines, end: int) -> Lines:
-    r"""The new lines of an edit, with the ends that the file's lines have (``\n`` or ``\r\n``)."""
+    r"""The new lines of an edit, with the line ends of the file (``\n`` or ``\r\n``)."""
     crlf = any(line.endswith("\r\n") for line in text)
     parts = change.new_text.split("\n")
     last = parts.pop()
     lines = [part.removesuffix("\r") + ("\r\n" if crlf else "\n") for part in parts]
     if last:
-        # Only behind the end of a file may a line lack its own, and only if the file's last line does.
+        # Only the last line of a file may lack an end, and only if it lacked one before.
         open_end = end == len(text) and bool(text) and not text[-1].endswith("\n")
         lines.append(last if open_end else last + ("\r\n" if crlf else "\n"))
     return tuple(lines)
@@ -123,8 +123,8 @@ def _lines(change: ProposedEdit, text: Lines, end: int) -> Lines:
 def _pieces(
     text: Lines, start: int, end: int, lines: Lines, size: HunkSize
 ) -> Iterator[tuple[int, int, Lines]]:
-    """What an edit changes, cut into hunks: where lines in between stay, then where a hunk is too large, at blank lines and
-    after that at the ends of sentences.
+    """The hunks of an edit: split at unchanged lines, and if still too large at blank lines, then at the ends of
+    sentences.
     """
     for span in diff(text[start:end], lines):
         a, b, new = start + span.a0, start + span.a1, lines[span.b0 : span.b1]
@@ -132,12 +132,12 @@ def _pieces(
             yield from ((a + first, a + last, ()) for first, last in _cut(text[a:b], size))
             continue
         for first, last in _cut(new, size):
-            # All that is taken away goes with the first piece.
+            # The first piece deletes all old lines.
             yield (b if first else a, b, new[first:last])
 
 
 def _cut(lines: Lines, size: HunkSize) -> Iterator[tuple[int, int]]:
-    """Pieces that fit, as far as there are places to cut at; what is left where there are none is one piece."""
+    """Pieces that fit, as far as there are places to cut; a part without such places remains one piece."""
     first = 0
     while not size.fits(lines[first:]):
         room = first
@@ -152,7 +152,7 @@ def _cut(lines: Lines, size: HunkSize) -> Iterator[tuple[int, int]]:
 
 
 def _last_end(lines: Lines, first: int, room: int) -> int | None:
-    """The last place up to ``room`` where a piece may end: behind a blank line, else behind a sentence."""
+    """The last place up to ``room`` where a piece may end: after a blank line, or else after a sentence."""
     for end in (_BLANK, _SENTENCE):
         for cut in range(room, first, -1):
             if end.search(lines[cut - 1]):
@@ -161,7 +161,7 @@ def _last_end(lines: Lines, first: int, room: int) -> int | None:
 
 
 def marked(review: FileReview, run: str, size: HunkSize) -> FileReview:
-    """With a mark on the hunks of a run that stayed too large."""
+    """The review with the run's hunks marked that are still too large."""
     hunks = tuple(
         msgspec.structs.replace(
             hunk, oversized=not (size.fits(hunk.top.lines) and size.fits(review.base[hunk.a : hunk.b]))

@@ -1,4 +1,4 @@
-"""When the base becomes another one: what was kept is saved, the file changes on the disk, an agent writes to it."""
+"""Replace the base: on a save of kept hunks, a change on the disk, or a write by an agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from newel.review.model.line_ranges import LineMapping, growth, touch
 
 
 def kept(review: FileReview) -> list[Hunk]:
-    """What a save writes: what was accepted, and what the user alone has written."""
+    """The hunks that a save writes: accepted ones, and those that only the user wrote."""
     return [
         hunk
         for hunk in review.hunks
@@ -24,8 +24,9 @@ def kept(review: FileReview) -> list[Hunk]:
 
 
 def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
-    """The review once the hunks ``ids`` (None: all that are ``kept``) stand in the file. The others stay as they are, where
-    they belong in the new base. A last line without an end gets one, if what is behind it was not saved as deleted.
+    """The review after the hunks ``ids`` (None: all that are ``kept``) were written to the file. The others remain,
+    at their places in the new base. A last line without an end gets one if the text behind it was not saved as
+    deleted.
     """
     chosen = {hunk.id for hunk in kept(review)} if ids is None else set(ids)
     if unknown := chosen - {hunk.id for hunk in review.hunks}:
@@ -33,18 +34,18 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
             f"{review.path} has no hunk {', '.join(sorted(unknown))} now. Read the review again."
         )
     base = render(review.base, [hunk for hunk in review.hunks if hunk.id in chosen])
-    headless = bool(base) and head_of(base) is None  # what was kept of a new file is not what it begins with
+    headless = bool(base) and head_of(base) is None  # the kept part of a new file does not include its head
     base = (make_head(), *base) if headless else base
     hunks: list[Hunk] = []
     applied: list[AppliedHunk] = []
     spans: list[LineSpan] = []
     shift = int(headless)
-    for hunk in review.hunks:  # by their order and not by their lines: several may stand at one place
+    for hunk in review.hunks:  # by their order, not by their lines: several may be at one place
         if hunk.id not in chosen:
             hunks.append(_left(hunk, shift, is_new=bool(base) and not review.base))
             continue
         start, size = hunk.a + shift, len(hunk.top.lines)
-        # A last line without an end, behind which something stands now, was given one: that is of the hunk, too.
+        # A last line without an end, with text behind it now, was given one: that is part of the hunk, too.
         is_kept = hunk.a > (spans[-1].a1 if spans else 0)
         ended = int(is_kept and review.base[hunk.a - 1] != base[start - 1])
         span = LineSpan(hunk.a - ended, hunk.b, start - ended - int(headless and not spans), start + size)
@@ -70,7 +71,7 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
 
 
 def _left(hunk: Hunk, shift: int, *, is_new: bool) -> Hunk:
-    """A hunk that was not saved, in the base as it is then. Of a file that ``is_new``, the head is there by now."""
+    """A hunk that was not saved, in the new base. If the file ``is_new``, the new base has its head."""
     if not is_new:
         return msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift)
     layers = tuple(
@@ -83,9 +84,9 @@ def _left(hunk: Hunk, shift: int, *, is_new: bool) -> Hunk:
 def rebased(
     review: FileReview, base: Lines, *, run: str | None = None, new_id: NewId | None = None
 ) -> FileReview:
-    """The review on another base, which came about without it: by another program, or by an agent's ``run`` that wrote to
-    the file, whose changes can then be rolled back. Hunks that the change does not touch stay as they are; one that it
-    touches is a conflict, with all of the place on both sides.
+    """The review on another base, which another program or an agent's ``run`` wrote; the changes of a run can be
+    rolled back. Hunks that the change does not touch remain; a hunk that it touches becomes a conflict over all
+    touched lines.
     """
     spans = spans_of(review.base, base)
     if not spans:
@@ -100,7 +101,7 @@ def rebased(
                 msgspec.structs.replace(hunk, a=hunk.a + shift, b=hunk.b + shift) for hunk in group.hunks
             ]
             continue
-        # What was rejected makes room for what was not.
+        # Rejected hunks yield to the others.
         there = [hunk for hunk in group.hunks if hunk.is_shown] or group.hunks
         if there:
             conflict = Hunk(
@@ -124,7 +125,7 @@ def rebased(
 
 
 class HunkGroup(NamedTuple):
-    """Hunks and changed places of the base that touch each other, and the base lines ``a:b`` that they cover."""
+    """Hunks and changes of the base that touch each other, and the base lines ``a:b`` that they cover."""
 
     a: int
     b: int
@@ -133,12 +134,12 @@ class HunkGroup(NamedTuple):
 
 
 def _groups(review: FileReview, spans: Sequence[LineSpan], *, is_other: bool) -> list[HunkGroup]:
-    """``is_other``: no hunk stays as it is."""
+    """``is_other``: no hunk remains as it is."""
     groups: list[HunkGroup] = []
     all_of_it = (0, len(review.base) + 1)
     # At the same place the change of the base comes first, so that a hunk there meets it.
     items = [(span.a0, span.a1, 0, index) for index, span in enumerate(spans)]
-    # To delete a file is about all of it, whatever was in it at the time.
+    # Deleting a file affects all of it, whatever it contained.
     items += [
         (*(all_of_it if is_other or _deletes(review.base, hunk) else (hunk.a, hunk.b)), 1, index)
         for index, hunk in enumerate(review.hunks)
@@ -160,7 +161,7 @@ def _deletes(base: Lines, hunk: Hunk) -> bool:
 
 
 def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan]) -> list[AppliedHunk]:
-    """Where the lines of hunks that were saved before are now; what was written over is not intact any more."""
+    """The current positions of the lines of saved hunks; hunks whose lines were overwritten are no longer intact."""
     changes = LineMapping(spans)
     moved: list[AppliedHunk] = []
     for one in applied:

@@ -1,4 +1,4 @@
-"""Taking back what stands in the file already. What comes of it is in the buffer first, and on the disk with the next save."""
+"""Undo saved hunks. The result is in the buffer; the next save writes it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from newel.review.model.line_ranges import LineRangeSet, touch
 
 
 def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileReview:
-    """With what stood before in place of the saved hunks ``ids``; everything else stays as it is.
+    """The review with the saved hunks ``ids`` undone; everything else remains.
 
-    Raises ``UnknownHunk``, and ``Conflict``, which changes nothing: something newer stands in the place of one of them.
+    Raises ``UnknownHunk``, and ``Conflict`` without any change if lines of one of them have changed since.
     """
     known = {one.id: one for one in review.applied}
     if unknown := [name for name in ids if name not in known]:
@@ -33,7 +33,7 @@ def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileRev
 
 
 def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
-    """Those of the saved hunks ``ids`` that cannot be taken back by themselves, and why."""
+    """The saved hunks of ``ids`` that cannot be undone on their own, with the reason."""
     known = {one.id: one for one in review.applied}
     shown = [hunk for hunk in review.hunks if hunk.is_shown]
     places = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in shown))
@@ -46,13 +46,15 @@ def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
             problem = f"hunk {', '.join(over)} changes these lines"
         else:
             continue
-        where = f"{review.path}:{max(one.a, 1)}"  # what is a file begins with its head, so that 1 is its first line
+        where = f"{review.path}:{max(one.a, 1)}"  # a file begins with its head, so that 1 is its first line
         problems[one.id] = f"{where}: hunk {one.id} cannot be undone by itself: {problem}."
     return problems
 
 
 def restored(review: FileReview, lines: Lines, new_id: NewId) -> FileReview:
-    """With ``lines`` as the buffer, whatever was proposed, decided or written since; the journal still knows it."""
+    """The review with ``lines`` as its buffer, whatever was proposed, decided or written since; the journal keeps
+    that.
+    """
     hunks = tuple(
         Hunk(
             id=new_id(),
