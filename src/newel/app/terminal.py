@@ -65,8 +65,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     elicit = approver.elicit if approver else None
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
-        gc.freeze()  # disabled since the command line was read (``newel.cli.main``)
-        gc.enable()
+        gc.freeze()  # all that is loaded stays: later collections need not look at it
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -163,9 +162,6 @@ def _may_converse(arguments: Sequence[str]) -> bool:
 
 
 def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppressor, *, simple: bool) -> int:
-    # Loading creates many objects and no garbage: collecting meanwhile costs a twentieth of the start. ``newel.app.terminal``
-    # enables it again.
-    gc.disable()
     from newel.app.agent_factory import AgentOptions
     from newel.app.terminal import run_agent
     from newel.cli.options import flags_of, folder
