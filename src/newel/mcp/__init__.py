@@ -1,6 +1,6 @@
-"""Tools of MCP servers, offered like any other; and the files that name servers.
+"""Tools of MCP servers, and the files that configure servers.
 
-The files are named here, so that a start without one of them loads nothing else of this package.
+The files are named here, so that a start without any of them loads no other module of this package.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ PROJECT_FILES: Final = (FILE, ".mcp.json", ".vscode/mcp.json")
 
 
 def config_files(*, home: Path, cwd: Path) -> list[Path]:
-    """Where servers may be named, the file that counts most first."""
+    """The configuration files, in order of precedence."""
     return [home / FILE, *(cwd / name for name in PROJECT_FILES if cwd / name != home / FILE)]

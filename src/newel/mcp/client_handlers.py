@@ -1,8 +1,8 @@
-"""Answers what a server asks while it works: elicitation, sampling, roots.
+"""Handle a server's requests during a call: elicitation, sampling, roots.
 
-A question belongs to the call in whose course it is asked. Newer protocol and HTTP say which that is; of an
-older server over pipes it is the latest call under way. A question without a call to belong to is declined: nobody
-would know why it is there.
+A request belongs to the call during which it is made. Newer protocols and HTTP name the call; for an older server
+over pipes it is the latest active one. A request without a call is declined, because the user could not tell its
+reason.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from mcp.client import ClientRequestContext
 
 MAX_OPEN: Final = 4
-"""Questions of one server that may wait at the same time; any more are declined unheard."""
+"""Open requests of one server; further ones are declined without being shown."""
 
 MAX_QUESTION: Final = 64 * 1024
-"""Bytes of a question and its form."""
+"""Bytes of a request and its form."""
 
 STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "toolUse": "toolUse"}
 
 
 class Call:
-    """A call under way. ``deadline`` is that of ``scope`` while nobody is being asked anything."""
+    """An active call. ``deadline`` is the deadline of ``scope`` while no request is open."""
 
     def __init__(self, elicit: Elicit | None, scope: anyio.CancelScope, timeout: float) -> None:
         self.elicit = elicit
@@ -50,13 +50,13 @@ class Call:
         self._questions: set[anyio.CancelScope] = set()
 
     def alive(self) -> None:
-        """The server has shown that it works: its time begins again, unless it waits for us."""
+        """The server showed activity: restart its timeout, unless it waits for us."""
         if not self._questions:
             self._scope.deadline = anyio.current_time() + self._timeout
 
     @contextmanager
     def asking(self) -> Generator[anyio.CancelScope]:
-        """The time that an answer takes is not the server's; a call that ends takes its questions along."""
+        """Suspend the timeout while a request is open. Requests end with their call."""
         with anyio.CancelScope() as question:
             self._questions.add(question)
             self._scope.deadline = float("inf")
@@ -75,7 +75,7 @@ CURRENT: ContextVar[Call | None] = ContextVar("newel_mcp_call", default=None)
 
 
 class ClientHandlers:
-    """Of one server; ``calls`` are those under way, the latest last."""
+    """The handlers of one server; ``calls`` are its active calls, the latest last."""
 
     def __init__(self, server: str, *, sample: Sample | None, roots: Callable[[], Sequence[Path]]) -> None:
         self.calls: list[Call] = []
@@ -144,7 +144,7 @@ class ClientHandlers:
         return types.ErrorData(code=types.INVALID_REQUEST, message="The call has ended.")
 
     def _asker(self) -> Call | None:
-        """The call that a question belongs to; None if it has none, or too many wait already."""
+        """The call that a request belongs to; None if there is none, or if too many requests are open."""
         latest = self.calls[-1] if self.calls else None
         return (CURRENT.get() or latest) if self._open < MAX_OPEN else None
 
@@ -158,7 +158,9 @@ class ClientHandlers:
 
 
 def to_request(server: str, params: types.CreateMessageRequestParams) -> SampleRequest:
-    """A server's request for an answer, in the heart's messages. What is neither text nor image is named."""
+    """A server's sampling request as messages of the agent. Content other than text and images is replaced by its
+    name.
+    """
     messages: list[Message] = []
     for message in params.messages:
         blocks = message.content if isinstance(message.content, list) else [message.content]

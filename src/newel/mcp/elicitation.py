@@ -1,4 +1,4 @@
-"""What a server may ask of us while it works: something of the user (elicitation), or of the model (sampling)."""
+"""Requests of a server during a call: input from the user (elicitation), or a response of the model (sampling)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from newel.agent.messages import AssistantMessage, Message, Wire
 
 
 class ElicitRequest(Wire, frozen=True, kw_only=True):
-    """A question of a server's to the user: a form (``schema``: a JSON Schema object of plain fields), or a
-    page to open (``url``). All of it is the server's text.
+    """A server's question to the user: a form (``schema``, a JSON Schema object with plain fields), or a page to
+    open (``url``). All texts are the server's.
     """
 
     server: str
@@ -20,18 +20,18 @@ class ElicitRequest(Wire, frozen=True, kw_only=True):
 
 
 class ElicitAnswer(Wire, frozen=True, kw_only=True):
-    """``accept`` with the form's values as ``content``; ``decline`` is a no, ``cancel`` no answer at all."""
+    """``accept`` with the form's values as ``content``; ``decline`` refuses, ``cancel`` is no answer."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
 
 
 Elicit = Callable[[ElicitRequest], Awaitable[ElicitAnswer]]
-"""Puts the question to whoever made the call. Cancelled when the call ends before the answer."""
+"""Ask the user who made the call. Cancelled if the call ends first."""
 
 
 class SampleRequest(Wire, frozen=True, kw_only=True):
-    """A server's wish for an answer of the model's; ``max_tokens`` bounds the answer."""
+    """A server's request for a response of the model; ``max_tokens`` limits it."""
 
     server: str
     messages: list[Message]
@@ -42,4 +42,4 @@ class SampleRequest(Wire, frozen=True, kw_only=True):
 
 
 Sample = Callable[[SampleRequest], Awaitable[AssistantMessage]]
-"""Asks the model. A ``NewelError`` that it raises is told to the server."""
+"""Ask the model. The server is told of a ``NewelError``."""

@@ -1,6 +1,7 @@
-"""A server's form: the flat JSON Schema of an elicitation, as fields that a person can fill in by typing.
+"""Forms of servers: the flat JSON Schema of an elicitation, as fields that the user fills in at a prompt.
 
-Of the schema only what MCP names is heeded: a `pattern` could take hours, and the server checks the answer anyway.
+Only the keywords in the MCP specification are checked: a `pattern` could take hours, and the server validates the
+answer anyway.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Answer = str | int | float | bool | list[str]
 Number = int | float
 
 NONE: Final = "none"
-"""What is typed to choose nothing of several things."""
+"""Input that selects none of several choices."""
 
 FORMATS: Final[dict[str | None, tuple[str, Any]]] = {
     "date": ("a date such as 2026-01-31", date),
@@ -30,11 +31,11 @@ FORMATS: Final[dict[str | None, tuple[str, Any]]] = {
         Annotated[str, msgspec.Meta(pattern=r"^[\w+.-]+:\S+$")],
     ),
 }
-"""What a text of a format is called, and the type that it can be read as."""
+"""The names of string formats for the user, and the functions that parse them."""
 
 
 class BadForm(NewelError):
-    """A form that cannot be filled in by typing."""
+    """A form that cannot be filled in at a prompt."""
 
 
 class FormChoice(NamedTuple):
@@ -43,8 +44,8 @@ class FormChoice(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field; its words are the server's. ``wants`` says what can be typed, and ``read`` makes a value of it or raises
-    ``ValueError``. ``default`` is None where there is none.
+    """One field, in the server's words. ``wants`` describes valid input; ``read`` converts input to a value, or
+    raises ``ValueError``. ``default`` is None if there is none.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Field(NamedTuple):
     read: Callable[[str], Answer]
 
     def show(self, value: Answer) -> str:
-        """A value as a person would say it."""
+        """A value as text for the user."""
         if isinstance(value, bool):
             return "yes" if value else "no"
         titles = {choice.value: choice.title for choice in self.choices}
@@ -67,7 +68,7 @@ class Field(NamedTuple):
 
 
 def fields(schema: dict[str, Any]) -> list[Field]:
-    """The fields of a form, in their order. Raises ``BadForm``."""
+    """The fields of a form, in order. Raises ``BadForm``."""
     try:
         form = msgspec.convert(schema, _Form)
     except msgspec.ValidationError as error:
@@ -76,7 +77,7 @@ def fields(schema: dict[str, Any]) -> list[Field]:
 
 
 def with_defaults(schema: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """The values of a form; a field that was left out has the default of its schema, if that names one."""
+    """The values of a form, with the schema's defaults for omitted fields."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return content
@@ -102,7 +103,7 @@ class _Items(msgspec.Struct, rename="camel"):
 
 
 class _Asked(msgspec.Struct, rename="camel"):
-    """All that the schema of a field may say, of whatever type it is."""
+    """The keywords of a field's schema, of any type."""
 
     type: Literal["string", "number", "integer", "boolean", "array"] = "string"
     title: str | None = None
@@ -174,7 +175,7 @@ def _choices(enum: list[str] | None, names: list[str], options: list[_Option]) -
 
 
 class Bounds(NamedTuple):
-    """Of a number, or of a length; either may be missing."""
+    """Limits of a number or a length; either may be missing."""
 
     least: Number | None
     most: Number | None

@@ -1,4 +1,4 @@
-"""Framing of MCP messages: one a line, bounded in length, with little else between them."""
+"""Framing of MCP messages: one per line, limited in length, with little other output in between."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
-"""Bytes of one message: the largest image that a result may carry, and the largest text."""
+"""Bytes of one message: enough for the largest image and the largest text of a result."""
 MAX_JUNK_LINES: Final = 1_000
 MAX_JUNK_BYTES: Final = 1024 * 1024
-"""Other output that a server may print between two messages."""
+"""Bytes of other output that a server may print between two messages."""
 
 MAX_TAIL_BYTES: Final = 8 * 1024
 

@@ -1,4 +1,4 @@
-"""All servers of a Newel: started side by side, ended together, none of them waited for."""
+"""All MCP servers of this process: started and stopped concurrently; nothing waits for them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from newel.mcp.types import ServerStatus
 
 
 class McpManager(anyio.AsyncContextManagerMixin):
-    """The servers, as a context: entering returns at once and they start; leaving ends them all, in bounded time.
+    """The servers as a context manager: entering starts them and returns at once; leaving stops them all in bounded
+    time.
 
-    ``roots`` are the folders a server may know of, the first of them the one it works in. ``environ`` is what
-    variables in configurations stand for, and a small part of it is passed on. ``on_change`` is called whenever a status
-    is another, and must not raise. With ``sample`` the servers may ask the model. ``graces`` is what processes get to end,
-    ``pauses`` how many seconds pass each time before a server that was lost is started again.
+    ``roots`` are the folders that servers may know, the first one is their working folder. ``environ`` provides
+    the variables in configurations; a few of them are passed on. ``on_change`` is called when a status changes,
+    and must not raise. With ``sample``, servers may ask the model. ``graces`` are the timeouts of a shutdown,
+    ``pauses`` the seconds before each restart of a lost server.
     """
 
     def __init__(
@@ -70,8 +71,8 @@ class McpManager(anyio.AsyncContextManagerMixin):
         return [server.status() for server in self._servers.values()]
 
     def tools(self, elicit: Elicit | None = None) -> list[McpTool]:
-        """The tools of all active servers that are switched on. What a server asks during a call of one of these goes
-        to ``elicit``; without it, such questions are declined.
+        """The tools of all active servers that are enabled. Questions of a server during a call go to ``elicit``;
+        without it, they are declined.
         """
         offered: dict[str, McpTool] = {}
         for server in self._servers.values():
@@ -83,18 +84,18 @@ class McpManager(anyio.AsyncContextManagerMixin):
         return list(offered.values())
 
     def notices(self) -> list[str]:
-        """What a person should know of active servers: tools that are withheld."""
+        """Notices about active servers for the user: tools that are withheld."""
         active = [server for server in self._servers.values() if server.state == "active" and server.withheld]
         return [f"MCP server '{server.config.name}': {server.reason}" for server in active]
 
     async def wait_started(self, seconds: float) -> None:
-        """Wait until every server is active or known not to be, but no longer than this."""
+        """Wait until every server is active or has failed, for at most this many seconds."""
         with anyio.move_on_after(seconds):
             while any(server.state == "starting" for server in self._servers.values()):
                 await self._changed.wait()
 
     # -- what a person decides ------------------------------------------------------------------------
-    # All raise ``ConfigError``: for a name that is not known, and if the decision cannot be kept.
+    # All raise ``ConfigError``: for an unknown name, and if the decision cannot be saved.
 
     async def restart(self, name: str) -> None:
         self._server(name).restart()
@@ -116,7 +117,7 @@ class McpManager(anyio.AsyncContextManagerMixin):
         self._tell()
 
     async def set_roots(self, roots: Sequence[Path]) -> None:
-        """Other folders from now on. The servers are told; where they work changes when they start again."""
+        """Replace the roots and notify the servers; their working folder changes at the next start."""
         self._around.roots[:] = roots
         for server in self._servers.values():
             await server.roots_changed()

@@ -1,4 +1,4 @@
-"""Our ends of a server's pipes: read at a bounded share of the time, written without waiting for anybody else."""
+"""Pipes to a server process: reading takes a limited share of the time, writing blocks nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK: Final = 65_536
 
 
 class ProcessPipes:
-    """A process with its three pipes; ``ended`` is set once it has been waited for."""
+    """A process with its three pipes; ``ended`` is set once it was waited for."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None  # noqa: S101 — who starts it asks for all three
@@ -30,16 +30,17 @@ class ProcessPipes:
             os.set_blocking(pipe.fileno(), False)
 
     async def wait(self) -> int:
-        """Wait for the process to end; its exit code, as ``subprocess`` counts."""
+        """Wait for the process to end; returns its exit code, like ``subprocess``."""
         await anyio.wait_readable(self._exit)
         code = self.process.wait()
         self.ended.set()
         return code
 
     async def read(self, pipe: IO[bytes], take: Callable[[bytes], Awaitable[None]]) -> None:
-        """Give ``take`` all that comes, to the end.
+        """Pass all output to ``take``, until the end.
 
-        After each piece it rests for as long as that took, so that a flood costs the others at most half of the time.
+        After each chunk it pauses for as long as that took, so that a flood costs other tasks at most half of the
+        time.
         """
         while not pipe.closed:
             try:
@@ -48,7 +49,7 @@ class ProcessPipes:
             except BlockingIOError:
                 continue
             except (OSError, ValueError, anyio.ClosedResourceError):
-                return  # closed under us
+                return  # closed by another task
             if not chunk:
                 return
             began = anyio.current_time()
@@ -56,7 +57,7 @@ class ProcessPipes:
             await anyio.sleep(anyio.current_time() - began)
 
     async def write(self, data: bytes) -> None:
-        """Write all of it. Raises ``OSError`` if nobody reads any more."""
+        """Write all of it. Raises ``OSError`` if the reader is gone."""
         rest = memoryview(data)
         while rest:
             try:

@@ -1,4 +1,4 @@
-"""What a server's tool answered, as a result of ours: text and images for the model, the rest in words."""
+"""Convert a server's result of a tool call: text and images for the model, notes for other content."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mcp import types
 
 MAX_TEXT: Final = 1_000_000
-"""Bytes of text; of more, the head and the tail."""
+"""Bytes of text; longer text is cut to its head and tail."""
 MAX_IMAGE: Final = 10 * 1024 * 1024
 MAX_IMAGES: Final = 20
 MAX_STRUCTURED: Final = 256 * 1024
-"""Bytes of JSON that go to the screens beside the text."""
+"""Bytes of structured content that user interfaces get besides the text."""
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
 def to_result(answer: types.CallToolResult, *, server: str, tool: str) -> ToolResult:
-    """A server's answer. Structured content is its JSON where there is no text; ``details`` carries it too."""
+    """A server's result. Structured content is shown as JSON if there is no text; ``details`` includes it too."""
     gathered = _Gathered()
     for block in answer.content:
         gathered.add(block)
@@ -45,7 +45,7 @@ def to_result(answer: types.CallToolResult, *, server: str, tool: str) -> ToolRe
 
 
 class _Gathered:
-    """The parts so far; ``said`` is true once the server has said something in text of its own."""
+    """The content so far; ``said`` is true once the server has provided text."""
 
     def __init__(self) -> None:
         self.images: list[ImageContent] = []
@@ -61,7 +61,7 @@ class _Gathered:
         self.said = True
 
     def note(self, words: str) -> None:
-        """Ours, in place of what cannot be shown to a model."""
+        """Add a note in place of content that the model cannot get."""
         said = self.said
         self.say(f"[{words}]")
         self.said = said
@@ -104,7 +104,7 @@ class _Gathered:
 
 
 def _size(data: str) -> int:
-    """Bytes that a base64 text stands for."""
+    """The size in bytes of base64 data."""
     return len(data) * 3 // 4 - data[-2:].count("=")
 
 

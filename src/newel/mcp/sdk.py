@@ -1,4 +1,4 @@
-"""The official SDK as we use it. It is large, and loaded when the first server starts."""
+"""Our use of the official SDK. It is large, so it is loaded when the first server starts."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_NAME: Final = 256
 MAX_DESCRIPTION: Final = 8_000
 """Characters; a tool's description costs tokens with every request."""
 MAX_SCHEMA: Final = 64 * 1024
-"""Bytes; a tool with a larger schema is left out."""
+"""Bytes; a tool with a larger schema is omitted."""
 MAX_WORDS: Final = 500
 
 
 async def load() -> None:
-    """Import it without holding up anybody else."""
+    """Import the SDK without blocking other tasks."""
     await anyio.to_thread.run_sync(_import)
 
 
@@ -40,7 +40,7 @@ def _import() -> None:
     from importlib import import_module
 
     import_module("mcp.client.client")
-    # What a server does wrong is told in its status. The SDK would print it on the terminal.
+    # Errors of a server are shown in its status. The SDK would print them on the terminal.
     for name in ("mcp", "client"):
         logging.getLogger(name).addHandler(logging.NullHandler())
 
@@ -49,7 +49,7 @@ def _import() -> None:
 async def client(
     transport: Any, callbacks: ClientHandlers, tools_changed: Callable[[], None], *, legacy: bool
 ) -> AsyncGenerator[Client]:
-    """A connection over a transport, its handshake done. ``legacy`` does without the question which protocol it is."""
+    """A connected session over a transport. ``legacy`` skips the detection of the protocol version."""
     from importlib.metadata import version
 
     from mcp import types
@@ -69,7 +69,7 @@ async def client(
         cache=None,
         mode="legacy" if legacy else "auto",
     ) as connected:
-        # The SDK would check results against the server's schema, whose patterns could hold up everything for hours.
+        # The SDK would validate results with the server's schema, whose patterns could block everything for hours.
         connected.session.validate_tool_result = _believe
         yield connected
 
@@ -79,7 +79,7 @@ async def _believe(name: str, result: types.CallToolResult) -> None:
 
 
 async def listen(client: Client, tools_changed: Callable[[], None]) -> None:
-    """Hear of changed tools from a server of the newest protocol; an older one sends notifications by itself."""
+    """Subscribe to changes of tools, with the newest protocol; older servers send notifications unasked."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
     from mcp.shared.exceptions import MCPError
 
@@ -95,7 +95,7 @@ async def listen(client: Client, tools_changed: Callable[[], None]) -> None:
 
 
 async def list_tools(client: Client) -> list[ToolInfo]:
-    """All tools that can be offered, each name once."""
+    """All tools that can be offered, without duplicate names."""
     if client.server_capabilities.tools is None:
         return []
     found: dict[str, ToolInfo] = {}
@@ -123,7 +123,7 @@ def _facts(tool: types.Tool) -> ToolInfo:
 
 
 async def tell_roots_changed(client: Client) -> None:
-    """Say that the folders are others now, to a server whose protocol knows that."""
+    """Notify a server of changed roots, if its protocol supports that."""
     from mcp import types
     from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -132,7 +132,7 @@ async def tell_roots_changed(client: Client) -> None:
 
 
 def in_words(error: BaseException) -> str:
-    """What went wrong, of a group the first of it."""
+    """The message of an error; of a group, that of the first."""
     error = first_error(error)
     if isinstance(error, NewelError):
         return str(error)

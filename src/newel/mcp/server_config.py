@@ -1,11 +1,11 @@
-"""Which MCP servers there are: the user's own and those that the project names.
+"""Configuration of MCP servers: the user's own, and those of the project.
 
     <home>/mcp_config.json                                      the user's: they start
-    <cwd>/mcp_config.json, .mcp.json, .vscode/mcp.json          the project's: each waits for trust
+    <cwd>/mcp_config.json, .mcp.json, .vscode/mcp.json          the project's: each requires trust
 
-A file that cannot be read, and a server in it that cannot be meant, becomes a sentence for the user and
-costs the others nothing. ``${VAR}`` is replaced when a server starts, never before: until somebody trusts a
-project's server, nothing of the environment gets into its command.
+An unreadable file, and an invalid server in a file, is reported to the user and does not affect the others.
+``${VAR}`` is replaced when a server starts, not earlier: until the user trusts a project's server, its command
+contains nothing of the environment.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from newel.workspace.disk.files import open_regular, read_all
 from newel.workspace.process.environment import is_secret
 
 MAX_FILE: Final = 1024 * 1024
-"""Bytes of a file that names servers."""
+"""Bytes of a configuration file."""
 MAX_SERVERS: Final = 100
 MAX_NAME: Final = 64
 
@@ -37,13 +37,13 @@ _VARIABLE = r"\$\{(?:env:)?([^}:]+|input:[^}]*)(?::-([^}]*))?\}"
 _URL = r"(?s)(--?[A-Za-z][\w-]*=)?([A-Za-z][A-Za-z0-9+.-]*://.*)"
 _OPTION = r"(?s)--?([A-Za-z][\w-]*)(?:=(.*))?"
 WORKSPACE: Final = "workspaceFolder"
-"""Stands for the working folder, as a variable does for its value."""
+"""The variable that stands for the working folder."""
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One server as a file names it; it has a ``command`` or a ``url``. ``timeout`` is in seconds, for a call
-    that shows no progress. ``trust_read_only``: its word that a tool only reads is believed, so that the tool runs unasked; only
-    the user's own file can say that. ``target`` is for people's eyes.
+    """A server's entry in a file, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that
+    reports no progress. ``trust_read_only``: tools that the server declares read-only run without approval; only
+    the user's own file can set it. ``target`` is for display.
     """
 
     name: str
@@ -61,8 +61,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> str:
-        """The command line or the URL, not expanded. Of a project's server, about which somebody must decide,
-        nothing is hidden; in the user's own, what looks like a secret is masked.
+        """The command line or the URL, not expanded. In the user's own servers, secrets are masked; nothing is
+        hidden in a project's, because the user decides about it.
         """
         if self.command is not None:
             args = self.args if self.level == "project" else _masked(self.args)
@@ -72,8 +72,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> list[str]:
-        """The names of what it is told beyond what every server sees: the variables that its ``env`` sets, and those of
-        Newel's environment that any part of its configuration takes a value from.
+        """The names of the variables that it gets in addition to those of every server: those that ``env`` sets, and
+        those of Newel's environment that any part of its configuration refers to.
         """
         texts = [self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values()]
         found = {found[1] for text in texts if text for found in re.finditer(_VARIABLE, text)}
@@ -81,21 +81,21 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> list[str]:
-        """What its ``env`` sets and its headers say, as the file has it, secrets masked."""
+        """The values of ``env`` and the headers, as in the file, with secrets masked."""
         return [
             *(f"{name} = {_masked_value(name, value)}" for name, value in self.env.items()),
             *(f"header {name}" for name in self.headers),
         ]
 
     def folder(self, root: Path) -> str:
-        """Where it runs; empty for a server at an address."""
+        """Its working folder; empty for a server at a URL."""
         if self.command is None:
             return ""
         return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
 
 
 class _ServerEntry(msgspec.Struct, forbid_unknown_fields=False):
-    """A server in a file; what other programs keep beside these keys is none of our business."""
+    """A server's entry in a file; keys of other programs are ignored."""
 
     command: str | None = None
     args: list[str] = []
@@ -116,10 +116,10 @@ class _ConfigFile(msgspec.Struct):
 
 
 def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str]]:
-    """The servers in the order of the files, and what is wrong, in words. Never raises.
+    """The servers in the order of the files, and error messages. Never raises.
 
-    A name counts once. The user's own server keeps it against a project's, and an earlier file of the project
-    against a later one: no file of a project can stand in for a server that the user knows.
+    The first server of a name counts: the user's own before a project's, an earlier file of the project before a
+    later one. So no file of a project can replace a server that the user knows.
     """
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
@@ -136,7 +136,7 @@ def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str
 
 def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> ServerConfig:
     """The server with its variables replaced: ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}`` and
-    ``${workspaceFolder}``. Raises ``ConfigError`` naming a variable that is not set.
+    ``${workspaceFolder}``. Raises ``ConfigError`` for a variable that is not set.
     """
     values = {**environ, WORKSPACE: str(folder)}
 
@@ -155,7 +155,7 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
 
 
 def _header(name: str, value: str, server: ServerConfig) -> str:
-    """A header's value. What cannot be one is refused here, without showing it: it may be a secret."""
+    """A header's value. An invalid one is refused here without showing it, because it may be a secret."""
     value = value.strip()
     if not value.isascii() or not value.isprintable():
         raise ConfigError(
@@ -170,7 +170,7 @@ def _value(found: re.Match[str], values: Mapping[str, str], server: ServerConfig
         raise ConfigError(
             f"{server.origin} asks for ${{{name}}}, and Newel has no inputs. Use a variable: ${{NAME}}."
         )
-    value = values.get(name) or default  # as in a shell, an empty variable has the default's value
+    value = values.get(name) or default  # as in a shell, the default also replaces an empty value
     if value is None:
         if name in values:
             return ""
@@ -182,7 +182,7 @@ def _value(found: re.Match[str], values: Mapping[str, str], server: ServerConfig
 
 
 def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConfig:
-    """One server from the JSON of its entry. Raises ``ConfigError``."""
+    """Parse the JSON of a server's entry. Raises ``ConfigError``."""
     if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
         raise ConfigError(f"{origin}: a server's name has 1 to {MAX_NAME} visible characters, not {name!r}.")
     where = f"{origin}: '{name}'"
@@ -268,7 +268,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _same(one: ServerConfig, other: ServerConfig) -> bool:
-    """Whether two files mean the same server."""
+    """Whether two entries are the same server."""
     return one.level == other.level and msgspec.structs.replace(one, origin=other.origin) == other
 
 
@@ -296,7 +296,7 @@ def _masked_value(name: str, value: str) -> str:
 
 
 def _masked_url(text: str) -> str:
-    """A text that is a URL, or an option with one, without what the URL hides."""
+    """A URL, or an option with one, with its secrets masked; other texts unchanged."""
     found = re.fullmatch(_URL, text)
     return (found[1] or "") + redact_url(found[2]) if found else text
 

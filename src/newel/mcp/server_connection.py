@@ -1,4 +1,4 @@
-"""One server's life: started, listed, called, lost, started again; its state is always known.
+"""The life cycle of a server: start, list of tools, calls, loss, restart; with its current state.
 
 untrusted, disabled ──► starting ──► active ──► broken ──► starting (three times at most)
                            └───────────────────►┘
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 START_TIMEOUT: Final = 30.0
-"""Seconds that a server has to start and to name its tools."""
+"""Seconds that a server may take to start and to list its tools."""
 PAUSES: Final = (1.0, 4.0, 16.0)
-"""Seconds before a server that was lost is started again; their number is how often that is done."""
+"""Seconds before each restart of a lost server; their number limits the restarts."""
 STABLE: Final = 300.0
-"""Seconds after which earlier losses are forgotten."""
+"""Seconds of activity after which earlier losses are forgotten."""
 SETTLE: Final = 0.3
-"""Seconds in which news of changed tools are gathered."""
+"""Seconds for which changes of tools are collected."""
 
 
 class ServerContext(msgspec.Struct, kw_only=True):
-    """What all servers have in common. ``changed`` is told of every new state; ``roots`` are the folders that a server
-    may know of, the first of them the one it works in. ``pauses`` is as ``PAUSES``.
+    """The shared context of all servers. ``changed`` is called with every new state; ``roots`` are the folders that
+    a server may know, the first one is its working folder. ``pauses`` is like ``PAUSES``.
     """
 
     trust: Trust
@@ -56,7 +56,7 @@ class ServerContext(msgspec.Struct, kw_only=True):
 
 
 class Transport(Protocol):
-    """A way to a server; see ``StdioTransport`` and ``HttpTransport``."""
+    """A connection to a server; see ``StdioTransport`` and ``HttpTransport``."""
 
     reason: str
     exited: bool
@@ -67,7 +67,7 @@ class Transport(Protocol):
 
 
 class Server:
-    """A server by its configuration. ``run`` keeps it going; all else may be called from any task."""
+    """A configured server. ``run`` keeps it running; all other methods may be called from any task."""
 
     def __init__(self, config: ServerConfig, around: ServerContext) -> None:
         self.config = config
@@ -103,9 +103,9 @@ class Server:
         )
 
     def restart(self) -> None:
-        """Look again at what is decided, and begin anew."""
+        """Read the user's decisions again, and restart."""
         if self._standby() is None:
-            self._set("starting")  # now, so that whoever waits for it from here on does wait
+            self._set("starting")  # now, so that a task that waits for the start from here on does wait
         self._down.set()
         self._attempt.cancel()
 
@@ -141,7 +141,7 @@ class Server:
     # -- its life -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while True:
             with anyio.CancelScope() as self._attempt:
                 standby = self._standby()
@@ -152,7 +152,7 @@ class Server:
                 await anyio.sleep_forever()
 
     def _standby(self) -> tuple[ServerState, str] | None:
-        """The state of a server that must not start, and why."""
+        """The state of a server that must not start, with the reason."""
         if not self._around.trust.is_trusted(self.config):
             words = f"{self.config.origin.name} of this project names it. It starts when you trust it."
             return "untrusted", words
@@ -161,7 +161,7 @@ class Server:
         return None
 
     async def _keep_up(self) -> None:
-        """Connect, and again when it was lost. Returns when that has no sense any more; the state is broken then."""
+        """Connect, and reconnect after a loss. Returns when the restarts are used up; the state is broken then."""
         legacy = False
         losses = 0
         while True:
@@ -169,7 +169,7 @@ class Server:
             if not active:
                 if legacy or not exited:
                     return
-                legacy = True  # some servers end at a first message that they do not know
+                legacy = True  # some servers exit on a first message that they do not know
                 continue
             losses = 1 if active > STABLE else losses + 1
             if losses > len(self._around.pauses):
@@ -178,8 +178,8 @@ class Server:
             await anyio.sleep(self._around.pauses[losses - 1])
 
     async def _connect(self, *, legacy: bool) -> tuple[float, bool]:
-        """Start it and stay until it is lost. Returns for how many seconds it was active, 0 if it never was, and
-        whether it ended of its own accord.
+        """Start the server and stay connected until it is lost. Returns the seconds that it was active, 0 if never,
+        and whether it ended by itself.
         """
         self._set("starting")
         self._down = anyio.Event()
@@ -211,7 +211,7 @@ class Server:
         return (anyio.current_time() - began if began else 0.0), exited
 
     async def _link(self) -> Transport:
-        """The way to it. Raises ``ConfigError`` if a variable is missing."""
+        """The transport to it. Raises ``ConfigError`` if a variable is missing."""
         around = self._around
         folder = around.roots[0]
         config = expand(self.config, around.environ, folder)
@@ -225,7 +225,7 @@ class Server:
             tasks.start_soon(sdk.listen, client, self._listed_anew)
             tasks.start_soon(self._keep_list, client)
             await link.ended.wait()
-            self._lose(link.reason)  # known at once; taking it down may need seconds
+            self._lose(link.reason)  # shown at once; closing it may take seconds
 
     def _lose(self, reason: str) -> None:
         self._client = None
@@ -236,7 +236,7 @@ class Server:
         self._stale.set()
 
     async def _keep_list(self, client: Client) -> None:
-        """List the tools again when they have changed; if that fails, the old list stands."""
+        """Update the list of tools after changes; if that fails, the old list remains."""
         while True:
             await self._stale.wait()
             await anyio.sleep(SETTLE)
@@ -250,14 +250,14 @@ class Server:
             self._around.changed()
 
     async def _offer(self, listed: list[ToolInfo]) -> None:
-        """Offer the listed tools whose descriptions are those that the user accepted."""
+        """Offer the tools whose descriptions the user has accepted."""
         pins = self._around.trust.pins
         self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
         offered = {facts.name for facts in self.tools}
         self.withheld = [facts.name for facts in listed if facts.name not in offered]
 
     def _withholding(self) -> str:
-        """The notice for the user about tools that are withheld."""
+        """The notice to the user about withheld tools."""
         if not self.withheld:
             return ""
         return (

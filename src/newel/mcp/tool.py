@@ -1,4 +1,4 @@
-"""One tool of a server, offered like any other."""
+"""A server's tool as a tool of the agent."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class McpTool:
-    """Implements ``newel.agent.ports.Tool``. That a call only reads, and so needs no approval, is believed of servers of which
-    the user says so.
+    """Implements ``newel.agent.ports.Tool``. A claim to be read-only, which avoids approval, counts only for servers
+    that the user trusts in this.
     """
 
     def __init__(self, server: Server, facts: ToolInfo, elicit: Elicit | None) -> None:
@@ -45,8 +45,8 @@ class McpTool:
         return self._facts.reads and self._server.config.trust_read_only
 
     def parse(self, arguments: dict[str, Any], /) -> dict[str, Any]:
-        """The arguments as they are. The server checks them: its schema may hold patterns that take hours, so that
-        here only what is required is looked for.
+        """The arguments unchanged. The server validates them: a schema may contain patterns that take hours, so only
+        required arguments are checked here.
         """
         required: Any = self._facts.parameters.get("required")
         names = cast("list[Any]", required) if isinstance(required, list) else []
@@ -61,11 +61,11 @@ class McpTool:
         return arguments
 
     async def serial_key(self, _: dict[str, Any], /) -> str | None:
-        """Calls of one server in their order, but for those that only read."""
+        """Calls of one server run in order, except read-only ones."""
         return None if self._facts.reads else f"mcp {self._server.config.name}"
 
     async def plan(self, arguments: dict[str, Any], /) -> Planned:
-        """What files the server opens, it alone knows."""
+        """Only the server knows which files it opens."""
         return Planned(partial(self._preview, arguments), partial(self._execute, arguments))
 
     async def _preview(self, arguments: dict[str, Any]) -> str:

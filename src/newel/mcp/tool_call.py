@@ -1,4 +1,4 @@
-"""One call of a server's tool: its progress shown, its time bounded, whatever happens a result."""
+"""One call of a server's tool: progress is shown, its time is limited, and there is always a result."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 LONGEST_CALL: Final = 3600.0
-"""Seconds after which a call ends, however much progress it shows."""
+"""Seconds after which a call ends, even if it reports progress."""
 TELL_EVERY: Final = 0.1
-"""Seconds between two pieces of progress that are shown."""
+"""Seconds between two displayed progress messages."""
 MAX_WORDS: Final = 1_000
 
 
 class Progress:
-    """The latest news of a call; what comes faster than it can be told is passed over."""
+    """The latest progress of a call; messages that arrive too fast are skipped."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -45,7 +45,7 @@ class Progress:
         self._changed.set()
 
     async def tell(self, on_output: OnOutput) -> None:
-        """Tell the news until it is closed."""
+        """Report progress until it is closed."""
         while not self._over.is_set() or self._news:
             await self._changed.wait()
             self._changed = anyio.Event()
@@ -70,8 +70,9 @@ async def call_tool(
     elicit: Elicit | None,
     why_lost: Callable[[], Awaitable[str]],
 ) -> ToolResult:
-    """Call it. The result is an error if the server says so, is silent for ``timeout`` seconds, or is lost, and then
-    says whether the outcome is known. Raises what ``on_output`` raises. A cancelled call is cancelled at the server.
+    """Make the call. The result is an error if the server returns one, is silent for ``timeout`` seconds, or is
+    lost; then it says whether the outcome is known. Raises the errors of ``on_output``. Cancellation cancels the
+    call at the server.
     """
     answered: ToolResult | None = None
     with anyio.move_on_after(LONGEST_CALL), anyio.move_on_after(timeout) as scope:

@@ -1,9 +1,9 @@
-"""What a server's tools were when the user first had them: a description is a text for the model, and one that changes later
-may be an attack.
+"""Records of servers' tools as the user accepted them. A description is text for the model, so a later change may be
+an attack.
 
-``<home>/mcp_tools.json``, readable by its owner only. The first description, schema and read-only hint of each tool of a
-server are accepted unseen, as the server itself was. One that differs from what was accepted is withheld until the user has
-seen the difference and accepts it; what is accepted is what was shown, and no later one.
+``<home>/mcp_tools.json``, readable only by its owner. The first description, schema and read-only hint of each
+tool are accepted unseen, like the server itself. A tool that differs is withheld until the user has seen the
+difference and accepts it; exactly the displayed version is accepted.
 """
 
 from __future__ import annotations
@@ -25,18 +25,20 @@ from newel.mcp.types import ToolInfo
 from newel.workspace.disk.state_file import load_state, update_state
 
 KEPT: Final = 32_000
-"""Characters of a schema that are kept to show what changed; of a longer one its digest tells that it did."""
+"""Characters of a schema that are stored to show changes; of a longer one only the digest, which shows that it
+changed.
+"""
 
 _DIGEST: Final = "sha256:"
 
-
-_NO_BOUND: Final = None
-"""A file that could become too long to be read would forget what was accepted of every server, because of one that says much.
-What a server may say is bounded."""
+_UNLIMITED: Final = None
+"""No limit of the file's size: if one server made it too large to read, the decisions on all servers would be lost. The
+output of each server is limited.
+"""
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """A tool as it was on ``since``. ``schema`` is JSON; of one that is too long to keep it is a digest."""
+    """A tool as it was ``since`` then. ``schema`` is JSON, or a digest if it is too long."""
 
     description: str
     schema: str
@@ -56,7 +58,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Pinned(msgspec.Struct):
-    """``offered`` is what the server offers now, if that is not what was accepted."""
+    """``offered`` is the server's current version, if it differs from the accepted one."""
 
     accepted: Pin
     offered: Pin | None = None
@@ -71,14 +73,14 @@ _Change = Callable[[_PinFile], None]
 
 
 class Pins:
-    """Read from the file each time, so that all of a user's processes know the same."""
+    """Reads the file each time, so that all processes of the user agree."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "mcp_tools.json"
 
     def unchanged(self, server: ServerConfig, tools: Sequence[ToolInfo]) -> list[ToolInfo]:
-        """The tools that are as they were accepted; those that were never seen are by this. A disk that refuses costs the
-        memory of new tools, and never lets a changed one through.
+        """The tools that match their accepted versions; new tools are accepted by this. If the disk cannot be
+        written, new tools are not remembered, and a changed tool is still withheld.
         """
         pins = {facts.name: Pin.of(facts) for facts in tools}
         known = self._of(server)
@@ -100,11 +102,11 @@ class Pins:
         ]
 
     def changed(self, server: ServerConfig) -> dict[str, Pinned]:
-        """The tools that are withheld, by their names."""
+        """The withheld tools by name."""
         return {name: pinned for name, pinned in self._of(server).items() if pinned.offered is not None}
 
     def accept(self, server: ServerConfig, shown: dict[str, Pinned]) -> None:
-        """Accept what ``changed`` returned. What the server offers by now and was not shown stays withheld."""
+        """Accept the result of ``changed``. A version that the server has offered since stays withheld."""
 
         def take(file: _PinFile) -> None:
             there = file.servers.get(_key(server.origin, server.name), {})
@@ -119,7 +121,7 @@ class Pins:
         self._change(take)
 
     def forget(self, origin: Path, name: str) -> None:
-        """For a server that is named no more."""
+        """Forget a server that is not configured any more."""
         if self._at(_key(origin, name)):
 
             def drop(file: _PinFile) -> None:
@@ -131,14 +133,16 @@ class Pins:
         return self._at(_key(server.origin, server.name))
 
     def _at(self, key: str) -> dict[str, Pinned]:
-        return load_state(self._path, _PinFile, most=_NO_BOUND).servers.get(key, {})
+        return load_state(self._path, _PinFile, most=_UNLIMITED).servers.get(key, {})
 
     def _change(self, change: _Change) -> None:
-        update_state(self._path, _PinFile, change, most=_NO_BOUND)
+        update_state(self._path, _PinFile, change, most=_UNLIMITED)
 
 
 def differences(pinned: Pinned) -> Iterator[str]:
-    """How a tool changed, line by line, in the server's words: a screen shows them with every hidden character written out."""
+    """The changes of a tool as lines, in the server's words: user interfaces show them with every hidden character
+    escaped.
+    """
     old, new = pinned.accepted, pinned.offered
     if new is None:
         return
@@ -157,12 +161,12 @@ def differences(pinned: Pinned) -> Iterator[str]:
 
 def _changed_lines(before: str, after: str) -> Iterator[str]:
     diff = difflib.unified_diff(before.split("\n"), after.split("\n"), n=2, lineterm="")
-    # Only the first two lines are the names of files: one further down that looks like it is the server's.
+    # Only the first two lines are file names: a similar line further down is the server's.
     yield from (line for line in islice(diff, 2, None) if not line.startswith("@@"))
 
 
 def _is_news(pinned: Pinned | None, pin: Pin) -> bool:
-    """Whether the file does not know yet that a tool is so."""
+    """Whether the file lacks this version of a tool."""
     if pinned is None:
         return True
     if pinned.accepted.is_same(pin):

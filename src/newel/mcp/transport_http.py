@@ -1,4 +1,4 @@
-"""A server at an address: MCP over streamable HTTP, its answers bounded."""
+"""A server at a URL: MCP over streamable HTTP, with limited responses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 30.0
 READ_TIMEOUT = 300.0
-"""Seconds that a stream of events may be silent; then it is taken up again where it stood."""
+"""Seconds of silence after which a stream of events is resumed."""
 
 
 class HttpTransport:
-    """The connection to a server. ``ended`` is set when its session is over; ``reason`` says what was last wrong.
-    It has no process that could be ``exited``.
+    """The connection to a server. ``ended`` is set when its session is over; ``reason`` is the last error. Without a
+    process, it cannot be ``exited``.
     """
 
     def __init__(self, server: ServerConfig, *, auth: httpx2.Auth | None = None) -> None:
@@ -34,7 +34,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[Any]:
-        """The SDK's transport over a client of ours. What goes wrong while connecting is raised by the session."""
+        """The SDK's transport over our own client. The session raises errors of the connection."""
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 
@@ -51,7 +51,7 @@ class HttpTransport:
             yield streams
 
     async def _on_response(self, response: httpx2.Response) -> None:
-        """Look at each answer before its body is read."""
+        """Check each response before its body is read."""
         if response.status_code in {401, 403}:
             self.reason = (
                 f"It needs authorization (HTTP {response.status_code}): give it a token in `headers`."
@@ -67,8 +67,9 @@ class HttpTransport:
 
 
 def bounded(response: httpx2.Response) -> httpx2.AsyncByteStream:
-    """The body of an answer, at most ``MAX_MESSAGE`` bytes of it; a stream of events may go on for ever, and the SDK
-    bounds each. A packed body is refused: we asked for none, and a small one can become a huge one.
+    """The body of a response, at most ``MAX_MESSAGE`` bytes; a stream of events may continue forever, and the SDK
+    limits each event. A compressed body is refused: it was not requested, and a small one can expand to a huge
+    one.
     """
     import httpx2
 
@@ -94,6 +95,6 @@ def bounded(response: httpx2.Response) -> httpx2.AsyncByteStream:
             await whole.aclose()
 
     class TooLong(httpx2.StreamError):
-        """Of this class the SDK makes an error of the one call."""
+        """The SDK turns this class into an error of the call alone."""
 
     return Bounded()

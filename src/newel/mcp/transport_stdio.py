@@ -1,8 +1,8 @@
-"""A server as a process: MCP over its standard input and output, everything about it bounded.
+"""A server as a process: MCP over its standard input and output, with limits for everything.
 
-The SDK's own transport would do for a server that means well. It takes lines of any length into memory, reports
-each line of junk with a traceback, gives the server our standard error, and cannot reach a child that left the
-server's process group; hence this one. It yields the same pair of streams.
+The SDK's own transport suits well-behaved servers. It buffers lines of any length, reports each invalid line with
+a traceback, gives the server our standard error, and cannot end a child that left the server's process group.
+This one returns the same pair of streams.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     ]
 
 MAX_UNSENT: Final = 256
-"""Messages that wait for a server to read its input."""
+"""Messages queued for a server that does not read its input."""
 
 LAST_WORDS: Final = 0.05
-"""Seconds between the end of one thing and the conclusion that nothing else explains it."""
+"""Seconds to wait for an explanation after one of the streams or the process ended."""
 
 _HOME = {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERM", "LANG", "LANGUAGE", "TZ"}
 _FOLDERS = {"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"}
@@ -49,19 +49,19 @@ _CERTIFICATES = {"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"}
 PASSED: Final = frozenset(
     _HOME | _FOLDERS | _NETWORK | {name.lower() for name in _NETWORK} | _CERTIFICATES | {MARK}
 )
-"""Variables that every server sees; all others only if its ``env`` asks for them."""
+"""The variables that every server gets; others only through its ``env``."""
 
 
 def environment(server: ServerConfig, environ: Mapping[str, str], folder: str) -> dict[str, str]:
-    """What a server finds in its environment that starts in ``folder``."""
+    """The environment of a server that starts in ``folder``."""
     environ = without_own_python(environ, folder)
     passed = {name: value for name, value in environ.items() if name in PASSED or name.startswith("LC_")}
     return child_env(passed, server.env)
 
 
 class ShutdownTimeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that a server has at its end: to read what was sent before its input ends, to end by itself after that, to
-    hear SIGTERM, and to be gone after SIGKILL.
+    """Seconds for each step of a shutdown: to read what was sent before its input is closed, to exit by itself, to
+    react to SIGTERM, and to be gone after SIGKILL.
     """
 
     flush: float = 0.5
@@ -71,8 +71,8 @@ class ShutdownTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StdioTransport:
-    """One process of a server. ``ended`` is set when it can say no more, and ``reason`` says why in words, unless it
-    was we who ended it. ``exited`` is true if it went of its own accord.
+    """One process of a server. ``ended`` is set when it can send nothing more; ``reason`` explains that, unless we
+    ended it. ``exited`` is true if it exited by itself.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class StdioTransport:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[Streams]:
-        """The process, as long as the context lasts; afterwards nothing of it runs. Raises ``ConfigError`` if it
-        cannot be started.
+        """The process for the duration of the context; afterwards no process of it is left. Raises ``ConfigError``
+        if it cannot be started.
         """
         pipes = self._start()
         to_us, incoming = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
@@ -147,14 +147,14 @@ class StdioTransport:
             raise ConfigError(f"It could not be started: {why}.") from None
         try:
             return ProcessPipes(process)
-        except OSError as error:  # no descriptor is left: what nobody can watch must not run
+        except OSError as error:  # no descriptor is left: a process that cannot be watched must not run
             with process:
                 process.kill()
             self._all.forget()
             raise ConfigError(f"It could not be watched and was stopped: {error.strerror}.") from None
 
     async def _stop(self, pipes: ProcessPipes) -> None:
-        """Wait for the process to end by itself, then end it and all that it started."""
+        """Wait for the process to exit, then end it with all its processes."""
         with anyio.move_on_after(self._graces.exit):
             await pipes.ended.wait()
         for number, grace in (
@@ -175,7 +175,7 @@ class StdioTransport:
         to_us.close()
 
     # -- the pumps --------------------------------------------------------------------------------
-    # They outlive a cancellation: a server ends well only if it is read and written to the end.
+    # They survive a cancellation: a server shuts down properly only if it can read and write to the end.
 
     async def _watch(
         self, pipes: ProcessPipes, to_us: MemoryObjectSendStream[SessionMessage | Exception]
@@ -211,13 +211,13 @@ class StdioTransport:
 
         try:
             await pipes.read(pipes.stdout, take)
-            await anyio.sleep(LAST_WORDS)  # that it ended says more
+            await anyio.sleep(LAST_WORDS)  # the exit says more
             self._end("It closed its output.", to_us)
         except TooMuchError as error:
             self._end(str(error), to_us)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # nobody listens any more
-        await pipes.read(pipes.stdout, _ignore)  # one that waits to write would not end
+            pass  # the session is closed
+        await pipes.read(pipes.stdout, _ignore)  # a task that waits to write would never end
 
     async def _read_errors(self, pipes: ProcessPipes) -> None:
         async def take(chunk: bytes) -> None:
@@ -232,11 +232,11 @@ class StdioTransport:
             async for item in from_us:
                 with contextlib.suppress(
                     ValueError
-                ):  # what is no text cannot be sent, and is no reason to fall silent
+                ):  # text that cannot be encoded is not sent; the connection continues
                     data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                     await pipes.write(data + b"\n")
         except (OSError, anyio.ClosedResourceError):
-            pass  # it reads no more; whether it has ended shows elsewhere
+            pass  # it reads no more; whether it has exited is noticed elsewhere
         finally:
             from_us.close()
             written.set()
@@ -248,4 +248,4 @@ async def _run_in(scope: anyio.CancelScope, pump: Callable[[], Awaitable[None]])
 
 
 async def _ignore(_: bytes) -> None:
-    """What comes too late."""
+    """Ignore input that arrives after the end."""

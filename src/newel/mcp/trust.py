@@ -1,8 +1,8 @@
-"""What a person has decided about servers: which of a project's may run, and what is switched off.
+"""The user's decisions about servers: which servers of a project may run, and which servers are disabled.
 
-``<home>/mcp_trust.json`` and ``<home>/mcp_state.json``, readable by their owner only and replaced whole. Trust is
-bound to everything that says what will run: the file, the name, the command, its arguments, environment and folder,
-the URL and the headers. Whatever of that changes, the decision is asked for again.
+``<home>/mcp_trust.json`` and ``<home>/mcp_state.json``, readable only by their owner and replaced atomically.
+Trust is bound to everything that determines what runs: the file, the name, the command, its arguments,
+environment and folder, the URL and the headers. If any of these changes, the user has to decide again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from newel.workspace.disk.state_file import load_state, update_state
 
 
 class _Trusted(msgspec.Struct, frozen=True):
-    """For the reader of the file: what the hash stands for, and since when."""
+    """For readers of the file: what the hash refers to, and since when."""
 
     name: str
     origin: str
@@ -35,7 +35,7 @@ class _TrustFile(msgspec.Struct):
 
 
 class _Switches(msgspec.Struct):
-    """What differs from a server's file: None is what the file says."""
+    """Overrides of a server's file; None means as in the file."""
 
     enabled: bool | None = None
     tools_off: list[str] = []
@@ -47,9 +47,9 @@ class _StateFile(msgspec.Struct):
 
 
 class Trust:
-    """The decisions, read from their files each time, so that all of a user's processes know the same.
+    """The decisions. Reads the files each time, so that all processes of the user agree.
 
-    A file that cannot be read trusts nobody and switches nothing; writing raises ``ConfigError`` if the disk refuses.
+    An unreadable file trusts and overrides nothing; writing raises ``ConfigError`` if the disk refuses.
     """
 
     def __init__(self, home: Path) -> None:
@@ -106,7 +106,7 @@ class Trust:
 
 
 def fingerprint(server: ServerConfig) -> str:
-    """SHA-256 of all that decides what a server is and does."""
+    """SHA-256 of everything that determines what a server is and does."""
     what: list[Any] = [
         str(server.origin),
         server.name,

@@ -1,4 +1,4 @@
-"""Tools and servers as the rest of the program sees them: descriptions, states, names offered to models."""
+"""Tools and servers for the rest of the program: descriptions, states, names offered to models."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class ToolStatus(Wire, frozen=True, kw_only=True):
 
 
 class ServerStatus(Wire, frozen=True, kw_only=True):
-    """``origin`` is the file that names the server, ``target`` the exact command line or the URL (in the user's own,
-    secrets are masked), ``folder`` where the command runs, ``env`` the names of the variables that the server is given
-    or that its configuration takes values from. ``reason`` says in words why a server is broken or waits, ``stderr``
-    holds the last lines it wrote there.
+    """``origin`` is the file that configures the server, ``target`` the exact command line or the URL (with secrets
+    masked in the user's own), ``folder`` its working folder, ``env`` the names of the variables that the server
+    gets or that its configuration refers to. ``reason`` says why a server is broken or waiting; ``stderr``
+    contains the last lines that it printed there.
     """
 
     name: str

@@ -80,24 +80,24 @@ class SecretPaths:
         return FREE if self._is_allowed(path, writes=writes) else found
 
     def original(self, path: str) -> str:
-        """Of a file of the copy, that of the project."""
+        """The path in the project for a file of its copy."""
         if self._root != self._project and _is_within(path, self._root):
             return self._project + path[len(self._root) :]
         return path
 
     def by_its_words(self, named: str) -> str:
-        """The absolute path that a name stands for if no link is in it."""
+        """The absolute path that a name denotes if none of its parts is a link."""
         if named == "~" or named.startswith("~/"):
             named = self._home + named[1:]
         return posixpath.normpath(posixpath.join(self._project, named))
 
     def is_inside(self, path: str) -> bool:
-        """Whether an absolute path is of the project."""
+        """Whether an absolute path is in the project."""
         return _is_within(self.original(path), self._project)
 
     def why_not_attached(self, named: str, path: str) -> str:
-        """Why a file at a real path that a person named in a prompt is not attached; nothing if it is. To name a place outside
-        the project is the person's own act. To name a file of the project that is a link to there is not.
+        """Why a file that the user named in a prompt is not attached; empty if it is. The user may name files
+        outside the project. A file of the project that is a link to such a file is refused.
         """
         judged = self.judge(path)
         if judged.level == "never":
@@ -112,7 +112,7 @@ class SecretPaths:
     # -- secrets ------------------------------------------------------------------------------------
 
     def _secret(self, path: str) -> str:
-        """What secret a path may hold; nothing for others."""
+        """The kind of secret at a path; empty for none."""
         folded = path.casefold()
         for place in _upwards(folded):
             reason = self._moved.get(place, "")
@@ -129,12 +129,12 @@ class SecretPaths:
         return _by_name(path, SECRET)
 
     def _is_workplace(self, folded: str, place: str) -> bool:
-        """Whether a path is of a worktree in Newel's folder, and the agent works there."""
+        """Whether a path is in a worktree in Newel's folder where the agent works."""
         root = self._project.casefold()
         return root.startswith(f"{place}/worktrees/") and _is_within(folded, root)
 
     def _homes_of(self, folded: str) -> list[str]:
-        """The homes that a path is in: the user's, and by where systems put them those of others."""
+        """The home folders that contain a path: the user's, and those of other users in the usual places."""
         found = [home for home in map(str.casefold, self._homes) if _is_within(folded, home)]
         if other := re.match(_OTHER_HOME, folded):
             found.append(other[0])
@@ -142,14 +142,14 @@ class SecretPaths:
 
     @cached_property
     def _homes(self) -> tuple[str, ...]:
-        """The home by its name, and by where it really is."""
+        """The home folder by name, and its real path."""
         homes = [self._home, *([] if self._environ is None else [os.path.realpath(self._home)])]
         return tuple(dict.fromkeys(home.rstrip("/") for home in homes if home.strip("/")))
 
     @cached_property
     def _moved(self) -> dict[str, str]:
-        """Secret places that the user's environment or a link has put elsewhere than the table says. Known of this machine
-        only: on a host each would be a question.
+        """Secret places that the user's environment or a link moves to another place than in the table. Only for
+        this machine: on a host, each would need a request.
         """
         if self._environ is None:
             return {}
@@ -187,7 +187,7 @@ class SecretPaths:
         return [(rule, re.compile("|".join(self._expressions(rule)))) for rule in self._rules]
 
     def _expressions(self, rule: Rule) -> Iterator[str]:
-        """Where a rule leads: by its words, and on this machine by the links in them."""
+        """The paths of a rule: as written, and on this machine with links resolved."""
         fixed, rest = rule.fixed()
         starts = [home + fixed[1:] for home in self._homes] if fixed.startswith("~/") else [fixed]
         for start in starts:
@@ -201,7 +201,7 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def _upwards(path: str) -> Iterator[str]:
-    """A path and the folders that it is in, but for the first."""
+    """A path and its parent folders, without the root."""
     while len(path) > 1:
         yield path
         path = path[: path.rfind("/")]

@@ -1,12 +1,12 @@
-"""Where secrets lie: one table, each row with its reason.
+"""Places that hold secrets: one table, with a reason in each row.
 
-    ~/name      below a home, of whichever user; a folder with all that is in it
-    /name       of the system; ``*`` stands for one name; on macOS the same below /private
-    name        a file of this name wherever it is; ``*`` stands for any characters
+    ~/name      below any user's home; a folder includes its contents
+    /name       of the system; ``*`` matches one name; on macOS also below /private
+    name        a file of this name anywhere; ``*`` matches any characters
 
-The rows come from what secret scanners look for (gitleaks, trufflehog), what backup tools and other agents leave alone, and
-the documentation of the programs named. The table is in small letters; paths are compared without regard to case, as many
-disks do.
+The rows come from the rules of secret scanners (gitleaks, trufflehog), the exclusions of backup tools and other
+agents, and the documentation of the programs named. The table is in lower case; paths are compared without regard
+to case, as on many file systems.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ SECRET: Final[tuple[Row, ...]] = (
         *("/proc/*/task/*/environ", "/proc/*/task/*/mem", "/proc/*/task/*/cmdline"),
     ),
 )
-"""Never opened by Newel's tools, in any mode, unless the user's own file of settings allows it."""
+"""Never opened by Newel's tools, in any mode, unless the user's own settings allow it."""
 
 VARIABLES: Final[tuple[Row, ...]] = (
     *_rows("private keys of GnuPG", "GNUPGHOME"),
@@ -204,7 +204,7 @@ VARIABLES: Final[tuple[Row, ...]] = (
     *_rows("keys of sops", "SOPS_AGE_KEY_FILE"),
     *_rows("a history of commands, where passwords end up", "HISTFILE"),
 )
-"""Variables of Newel's environment that say where such a place is instead; several paths stand with ``:`` between."""
+"""Variables of Newel's environment that move such a place; ``:`` separates several paths."""
 
 PRIVATE: Final[tuple[Row, ...]] = (
     *_rows("variables with secrets", ".env", ".env.*", "*.env", ".envrc"),
@@ -212,7 +212,7 @@ PRIVATE: Final[tuple[Row, ...]] = (
     *_rows("passwords", ".netrc", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd"),
     *_rows("credentials", "credentials.json", "service-account*.json", "*.tfstate"),
 )
-"""Files of a project that often hold secrets: read as what lies outside it is, after a yes."""
+"""Project files that often hold secrets: they need approval, like files outside the project."""
 
 EXAMPLES: Final[tuple[str, ...]] = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
-"""Ends of names under ``PRIVATE`` that hold none: ``.env.example``."""
+"""Suffixes of names matching ``PRIVATE`` that hold no secrets: ``.env.example``."""

@@ -1,7 +1,8 @@
-"""What a response costs: by the user's own rates, else from the price list that ``genai-prices`` carries; nothing is fetched.
+"""The cost of a response: by the user's own prices, else by the price list in ``genai-prices``. Nothing is
+downloaded.
 
-Loading the list takes half a second and much memory, so it waits for the first response that may cost
-anything: those from one's own machine or network do not.
+Loading the list takes half a second and much memory, so it is deferred to the first response that may cost
+anything; those from this machine or a private network do not.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 
 class Rates(NamedTuple):
-    """US dollars for a million tokens, as a user has set them. Input that a cache had, or takes, costs what other input
-    does unless something else is set.
-    """
+    """A user's prices in US dollars per million tokens. Cached input costs as much as other input, unless set."""
 
     input: float
     output: float
@@ -30,7 +29,7 @@ class Rates(NamedTuple):
     cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float:
-        """Of one response."""
+        """The cost of a response."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         plain = max(usage.input - usage.cache_read - usage.cache_write, 0)
@@ -39,8 +38,8 @@ class Rates(NamedTuple):
 
 
 class PricingProvider:
-    """A ``Provider`` whose responses cost what ``rates`` say, by the names of models; those of others what they cost
-    by themselves.
+    """A ``Provider`` that computes the cost of responses by ``rates``, a mapping from models; responses of other
+    models keep their own cost.
     """
 
     def __init__(self, provider: Provider, rates: Mapping[str, Rates]) -> None:
@@ -56,12 +55,12 @@ class PricingProvider:
 
 
 def price_list_for(base_url: str) -> PriceList | None:
-    """What the responses of one server cost; None for a private server."""
+    """The price list for the responses of a server; None for a private server."""
     return None if is_private(base_url) else PriceList(base_url)
 
 
 class PriceQuery(msgspec.Struct, frozen=True):
-    """How a model is named to the list: with the address of its server, or with its vendor, or alone."""
+    """A way to look up a model: with its server's address, with its vendor, or by name alone."""
 
     model: str
     vendor: str | None = None
@@ -69,14 +68,14 @@ class PriceQuery(msgspec.Struct, frozen=True):
 
 
 class PriceList:
-    """A ``newel.agent.ports.Price``. How a model is listed is looked up once; a model that is not listed costs None."""
+    """A ``newel.agent.ports.Price``. Looks up each model once; a model that is not listed costs None."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
         self._listed: dict[str, PriceQuery | None] = {}
 
     def __call__(self, message: AssistantMessage) -> float | None:
-        """The cost; None if the price or the usage is not known. Never raises."""
+        """The cost; None if the price or the usage is unknown. Never raises."""
         if not message.usage.total:
             return None
         if message.model not in self._listed:
@@ -89,7 +88,7 @@ class PriceList:
         return self._find(model) is not None
 
     def window(self, model: str) -> int | None:
-        """The size of a listed model's context in tokens; None if it is not known. Never raises."""
+        """The context size of a listed model in tokens; None if unknown. Never raises."""
         query = self._find(model)
         priced = _calculate(Usage(), query) if query else None
         return priced.model.context_window if priced else None
@@ -101,7 +100,7 @@ class PriceList:
         return next(known, None)
 
     def _queries(self, model: str) -> Iterator[PriceQuery]:
-        """Ways to name the model to the list, the surest first. Gateways put the vendor before a slash."""
+        """Ways to look up the model, the most reliable first. Gateways put the vendor before a slash."""
         yield PriceQuery(model, base_url=self._base_url)
         vendor, slash, rest = model.partition("/")
         if slash:

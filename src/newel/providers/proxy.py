@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class AppTransport(ProviderTransport):
-    """Runs the loop and the tools here, and asks the model through the Newel server at ``url``."""
+    """Runs the loop and the tools here, and sends model requests through the Newel server at ``url``."""
 
     def __init__(self, url: str, token: str) -> None:
         self._relay = ModelProxy(url, token)
@@ -66,7 +66,7 @@ class ModelProxy:
         self._http = HttpClient(url, headers=headers | {"Authorization": f"Bearer {token}"}, timeout=timeout)
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        """Ask the server to ask; see ``Provider.complete``."""
+        """Send the request through the server; see ``Provider.complete``."""
         endpoint = EndpointDescription(self._http.display_url(PATH), request.model.id, self._token)
         async with self._http.request("POST", PATH, to_json(request)) as response:
             if not response.ok:
@@ -82,7 +82,7 @@ class ModelProxy:
 
 
 async def _read(response: HttpResponse, on_delta: OnDelta) -> AssistantMessage | None:
-    """Pass on the deltas up to the message; None if the stream ends before it."""
+    """Pass on the deltas and return the message; None if the stream ends before it."""
     parser = EventParser()
     message: AssistantMessage | None = None
     async with aclosing(response.chunks()) as chunks:
@@ -98,7 +98,7 @@ async def _read(response: HttpResponse, on_delta: OnDelta) -> AssistantMessage |
                     case "error":
                         raise _error(_decode(event, _decoder(ErrorEvent)))
                     case _:
-                        pass  # a newer server may say more
+                        pass  # a newer server may send more
     return message
 
 
@@ -117,7 +117,7 @@ def _decode(event: ServerEvent, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _error(event: ErrorEvent) -> ProviderError:
-    """The error that the server met, as its own class where it is one of a provider's."""
+    """The server's error, as the same class if it is a provider's."""
     return next((kind for kind in _kinds(ProviderError) if kind("").code == event.code), ProviderError)(
         event.message
     )

@@ -1,4 +1,4 @@
-"""A provider that answers from a script: for the tests of everything that needs a model."""
+"""A provider that answers from a script, for tests of everything that needs a model."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from newel.text.json import to_json
 Answer = (
     AssistantMessage | Exception | Callable[[ModelRequest], AssistantMessage | Awaitable[AssistantMessage]]
 )
-"""A message, an error to raise, or a function that makes the message, and may wait or raise."""
+"""A message, an error to raise, or a function that creates the message, and may wait or raise."""
 
 PIECE = 16
 """Characters of a delta."""
 
 
 class ScriptedProvider:
-    """A ``Provider`` that gives one answer of ``script`` for each request; ``requests`` holds these."""
+    """A ``Provider`` that returns one answer of ``script`` per request; ``requests`` records the requests."""
 
     def __init__(self, script: Iterable[Answer]) -> None:
         self._script = list(script)
         self.requests: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        """The next answer, in deltas first. Raises ``BadResponse`` when the script is over."""
+        """The next answer, with its deltas first. Raises ``BadResponse`` at the end of the script."""
         self.requests.append(request)
         if len(self.requests) > len(self._script):
             raise BadResponse(
@@ -44,7 +44,7 @@ class ScriptedProvider:
 
 
 def deltas(message: AssistantMessage) -> Iterator[Delta]:
-    """The message in the pieces in which a server would send it."""
+    """The message split into deltas, as a server would send it."""
     calls = 0
     for part in message.content:
         match part:

@@ -1,20 +1,20 @@
-"""A model asked by the program ``ollama run``, on whatever host it is: the whole conversation on its stdin, the answer
-on its stdout.
+"""A model on some host, run by ``ollama run``: the conversation is its standard input, the response its standard
+output.
 
 Facts from Ollama's ``cmd/cmd.go`` at v0.33.0 and the versions named:
 
 - Words are wrapped unless ``--nowordwrap`` is given; since v0.20.0 also into a pipe, at 80 columns, with escape
-  sequences that take back what was printed.
-- Since v0.9.0 a model that can think does, and what it thinks is printed as ``Thinking...``, the thoughts,
-  ``...done thinking.``, unless ``--think=false`` and ``--hidethinking`` are given, which older ones do not know:
-  ``Error: unknown flag: --think``, exit code 1.
-- Spinner and errors go to stderr. Two line feeds follow the answer.
+  sequences that erase printed text.
+- Since v0.9.0, models that can think do so, and print ``Thinking...``, the thoughts, and ``...done thinking.``, unless
+  ``--think=false`` and ``--hidethinking`` are given. Older versions reject these: ``Error: unknown flag: --think``, exit
+  code 1.
+- Spinner and errors go to stderr. Two line feeds follow the response.
 - ``--format`` takes ``json``, and since v0.5.0 a JSON Schema.
-- A model that is missing is downloaded: so ``ollama show`` is asked right before, which says ``not found``.
-- Asked for a model of the cloud without having signed in, it says so on stdout and ends with 0.
-- No flag sets the size of the context. What does not fit is dropped without a word; ``ollama ps`` tells the size once
-  the model is loaded (since v0.10.0).
-- A model that can see is given the images whose paths stand in the prompt, as far as the host has them.
+- A missing model is downloaded. Therefore ``ollama show`` runs first, which fails with ``not found``.
+- Without a login, a cloud model prints a message on stdout and exits with 0.
+- No flag sets the context size. Excess text is dropped silently; ``ollama ps`` shows the size once the model is loaded
+  (since v0.10.0).
+- A vision model gets the images whose paths occur in the prompt, if they exist on the host.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from newel.text.json import regex, to_json
 from newel.workspace.port import ProgramEnded
 
 SMALLEST = 4_096
-"""Tokens of context that a server gives a model where nobody told it otherwise and there is little memory."""
+"""The default context of a server with little memory, in tokens."""
 
 MAX_ASIDE = 2**20
-"""Bytes that are kept of what a question beside the conversation answers."""
+"""Bytes kept of the output of a query."""
 
 MAX_PRINTED = 8 * 2**20
-"""Bytes of one answer: more than any model writes."""
+"""Bytes of one response: more than any model writes."""
 
 MAX_PROGRESS = 4_096
-"""Bytes that are kept of what a download prints."""
+"""Bytes kept of a download's output."""
 
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|.)|[\u2800-\u28ff]"
 _ERROR = r"(?im)^\s*error:\s*(.+)$"
@@ -80,32 +80,32 @@ class Programs(Protocol):
 
     @property
     def place(self) -> str:
-        """The host in words."""
+        """The name of the host."""
         ...
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
-        """Run a program, found as the user's own commands are, with ``given`` as its whole stdin and no terminal; pass
-        on each piece of its stdout. Cancelled, it ends the program. Raises ``WorkspaceError`` where the host cannot be
-        asked, or its answer was lost. A program that is missing ends with 127.
+        """Run a program that is found like those of the user's own commands, with ``given`` as its standard input
+        and without a terminal; pass on its standard output in pieces. Cancellation ends the program. Raises
+        ``WorkspaceError`` if the host is unreachable or its answer was lost. A missing program ends with 127.
         """
         ...
 
 
 class Shown(NamedTuple):
-    """What ``ollama show`` tells of a model: its context by the settings, and whether it thinks (None: not told)."""
+    """The output of ``ollama show`` for a model: its configured context, and whether it thinks (None: unknown)."""
 
     num_ctx: int
     thinks: bool | None
 
 
 class OllamaCli:
-    """A ``ModelServer`` by ``ollama run`` on the host of ``programs``. ``schema``, a JSON Schema, is what each answer's
-    text must fit. A request that offers tools is refused: the program has no way to offer them.
+    """A ``ModelServer`` that uses ``ollama run`` on the host of ``programs``. ``schema`` is a JSON Schema for each
+    response. Requests with tools are refused, because the program cannot offer them.
 
-    Flags that the host's version does not know are left out from then on; a ``Retry`` without delay tells of it.
-    Raises ``ModelMissing`` for a model that the host does not have.
+    Flags that the host's version rejects are omitted from then on; a ``Retry`` without delay reports it. Raises
+    ``ModelMissing`` for a model that the host does not have.
     """
 
     way = "ollama run"
@@ -119,7 +119,7 @@ class OllamaCli:
     ) -> None:
         self.name = name
         self.reason = ""
-        """Where else Ollama was looked for and what came of it, in words; empty for nowhere."""
+        """Where else Newel looked for Ollama, and the result; empty for nowhere."""
         self._programs = programs
         self._format = to_json(schema).decode() if schema is not None else None
         self._shown: dict[str, Shown] = {}
@@ -155,21 +155,21 @@ class OllamaCli:
         return [row.split()[0] for row in rows if row.strip()]
 
     async def is_priced(self, model: str) -> bool:
-        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        """Local models are free; the prices of cloud models are unknown."""
         return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
-        """The size of the model's context in tokens: the loaded one's, else that which the server will give at
-        least. Raises ``ProviderError``.
+        """The size of the model's context in tokens: that of the loaded model, or else the minimum that the server
+        will use. Raises ``ProviderError``.
         """
         try:
             loaded = _loaded_context(await self._told("ps"), full_name(model))
-        except RequestRejected:  # a version without it
+        except RequestRejected:  # not supported by this version
             loaded = 0
         return loaded or (await self._show(model)).num_ctx or SMALLEST
 
     async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        """Download a model on the host; ``tell`` gets progress messages. Raises ``ProviderError``."""
         _check_name(model)
         said = bytearray()
 
@@ -185,10 +185,10 @@ class OllamaCli:
             raise self._failure(ProgramEnded(ended.exit_code, bytes(said)), "")
 
     async def aclose(self) -> None:
-        """Each program has ended with its answer."""
+        """Nothing to close: each program ends with its response."""
 
     async def _show(self, model: str) -> Shown:
-        """What the host tells of the model; asked once."""
+        """The host's information about the model, queried once."""
         if model not in self._shown:
             _check_name(model)
             told = await self._told("show", "--", model, model=model)
@@ -206,7 +206,7 @@ class OllamaCli:
         return [flag for flag in flags if flag.partition("=")[0] not in self._refused]
 
     def _flag_in(self, words: str, flags: Sequence[str]) -> str:
-        """The flag of ours that a refusal is about, empty if it is about something else."""
+        """The flag that a refusal is about, empty if it is about something else."""
         given = {flag.partition("=")[0] for flag in flags}
         unknown = regex(_UNKNOWN_FLAG).search(words)
         named = unknown[1] if unknown else ""
@@ -216,7 +216,7 @@ class OllamaCli:
         return named if named in given else ""
 
     async def _told(self, *arguments: str, model: str = "") -> str:
-        """What a short question to the program answers."""
+        """The output of a query to the program."""
         pieces = bytearray()
 
         async def keep(piece: bytes) -> None:
@@ -232,9 +232,9 @@ class OllamaCli:
     ) -> ProgramEnded:
         try:
             return await self._programs.run_program(argv, given=given, on_stdout=on_stdout)
-        except HostUnreachable as error:  # which has been waited for already
+        except HostUnreachable as error:  # it was waited for already
             raise ProviderError(str(error)) from error
-        except WorkspaceError as error:  # a question changes nothing, and may be asked again
+        except WorkspaceError as error:  # a query changes nothing, so it may be repeated
             raise ConnectionFailed(str(error)) from error
 
     async def _whole(self, answer: _CliAnswer, model: str, ended: ProgramEnded) -> AssistantMessage:
@@ -282,7 +282,7 @@ class OllamaCli:
 
 
 class _CliAnswer:
-    """Folds what the program prints. ``thinks``: it may begin with thoughts."""
+    """Parses the program's output. ``thinks``: it may begin with thoughts."""
 
     def __init__(self, fold: ResponseAccumulator, on_delta: OnDelta, *, thinks: bool) -> None:
         self.fold = fold
@@ -300,7 +300,7 @@ class _CliAnswer:
         await self._say(self._split())
 
     async def close(self) -> None:
-        """The program has ended well: what it printed is whole."""
+        """The program succeeded, so its output is complete."""
         await self.take(self._decode(b"", final=True).encode())
         await self._say([(self._within == "thoughts", self._kept.rstrip("\n"))])
         self.fold.done()
@@ -308,7 +308,9 @@ class _CliAnswer:
             await self._on_delta(delta)
 
     def _split(self) -> Iterator[tuple[bool, str]]:
-        """What can be told apart; the rest is kept: a mark's beginning, and two line feeds, which may be the program's."""
+        """Return complete parts; keep a possible beginning of a marker, and two line feeds, which may be the
+        program's.
+        """
         if self._within == "beginning":
             if self._kept != _THINKING and _THINKING.startswith(self._kept):
                 return
@@ -342,19 +344,19 @@ def _check_name(model: str) -> None:
 
 
 def _plain(printed: bytes) -> str:
-    """What was printed, without what moves a cursor and without the spinner."""
+    """The output without cursor movements and the spinner."""
     return regex(_ESCAPE).sub("", printed.decode("utf-8", "replace").replace("\r", "\n"))
 
 
 def _words(stderr: bytes) -> str:
-    """What the program said went wrong."""
+    """The program's error message."""
     text = _plain(stderr)
     errors = regex(_ERROR).findall(text)
     return quote(errors[-1] if errors else text, "")
 
 
 def _loaded_context(table: str, model: str) -> int:
-    """The context of a loaded model in the table of ``ollama ps``, 0 if it is not there."""
+    """The context of a loaded model from the table of ``ollama ps``, 0 if it is not listed."""
     head, *rows = table.split("\n")
     at, end = head.find("CONTEXT"), head.find("UNTIL")
     for row in rows:

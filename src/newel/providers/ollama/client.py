@@ -1,11 +1,12 @@
-"""Ollama's own API: roles, tools, images, thinking, a schema for the answer, and a context that is as large as needed.
+"""Ollama's own API: roles, tools, images, thinking, a schema for the response, and a context size that grows as
+needed.
 
-``POST /api/chat`` answers with one JSON object a line; the last has ``done``, ``done_reason`` and the counts of
-tokens. Before anything has been sent, a failure has a status of its own; later it is a line with ``error``. From
-``docs/api.md`` and ``server/routes.go`` of Ollama v0.33.0.
+``POST /api/chat`` answers with one JSON object per line; the last has ``done``, ``done_reason`` and token counts.
+Errors before the first line have an HTTP status; later ones are a line with ``error``. From ``docs/api.md`` and
+``server/routes.go`` of Ollama v0.33.0.
 
-A server on loopback answers only requests whose ``Host`` is loopback, too: through a tunnel it is asked as
-``http://127.0.0.1:11434``, whatever the tunnel's end is called here.
+A server on loopback accepts only requests with a loopback ``Host``, so a tunnelled server is addressed as
+``http://127.0.0.1:11434``, whatever the local end of the tunnel.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ from newel.text.lines import LineSplitter
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
 TIMEOUT_S = 330.0
-"""Seconds without a byte: a server gives a large model five minutes to load, and says nothing meanwhile."""
+"""Seconds without a byte: a server may load a large model for five minutes in silence."""
 
 VERSION = "/api/version"
 QUERY_TIMEOUT_S = 10.0
-"""Seconds that a question beside the conversation may take."""
+"""Seconds for a query."""
 
 AFTER_DONE_S = 0.25
 PULL_SUCCEEDED = "success"
 MAX_QUERY_BYTES = 8 * 2**20
 MAX_LINE_BYTES = 8 * 2**20
-"""Bytes of a short answer, and of one line of a stream."""
+"""Bytes of a short response, and of one line of a stream."""
 
 _NOT_FOUND = r"not found"
 _NO_MEMORY = r"(?i)more system memory|out of memory"
@@ -67,11 +68,11 @@ _NOTHING: dict[str, Any] = {}
 class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
-    ``api_key`` is for Ollama's cloud, or a gateway; ``place`` names the server in words; ``timeout`` is in seconds without
-    a byte; ``schema``, a JSON Schema, is what each answer's text must fit. What a server
-    refuses is left out from then on; a ``Retry`` without delay reports it.
+    ``api_key`` is for Ollama's cloud or a gateway; ``place`` names the server for users; ``timeout`` is in
+    seconds without a byte; ``schema`` is a JSON Schema for each response. Features that a server rejects are
+    omitted from then on; a ``Retry`` without delay reports it.
 
-    Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded unasked.
+    Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded without asking.
     """
 
     way = PATH
@@ -126,23 +127,23 @@ class Ollama:
         return [name for each in as_list(fields.get("models")) if (name := as_str(as_dict(each).get("name")))]
 
     async def version(self) -> str:
-        """The server's version, which shows that it is one of Ollama. Raises ``ProviderError``."""
+        """The server's version; only an Ollama server has one. Raises ``ProviderError``."""
         response_fields = await self._query("GET", VERSION)
         if version := as_str(response_fields.get("version")):
             return version
         raise _not_ollama(msgspec.json.encode(response_fields), self._endpoint(VERSION))
 
     async def is_priced(self, model: str) -> bool:
-        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        """Local models are free; the prices of cloud models are unknown."""
         return self._is_private and not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
-        """The size of a model's context in tokens, as far as it will be asked for. Raises ``ProviderError``."""
+        """The context size of a model in tokens, up to the size that will be requested. Raises ``ProviderError``."""
         profile = self._profiles.get(model) or await self._load_profile(model)
         return profile.limit(None)
 
     async def pull(self, model: str, on_progress: Callable[[str], Awaitable[None]]) -> None:
-        """Have the server download a model; ``on_progress`` is given what it does, in words. Raises ``ProviderError``."""
+        """Download a model on the server; ``on_progress`` gets messages. Raises ``ProviderError``."""
         endpoint = self._endpoint("/api/pull", model)
         status = ""
         async with self._http.request("POST", "/api/pull", msgspec.json.encode({"model": model})) as response:
@@ -165,13 +166,13 @@ class Ollama:
     async def _load_profile(self, model: str) -> ModelProfile:
         details = await self._query("POST", "/api/show", {"model": model}, model)
         running = _NOTHING
-        with suppress(ProviderError):  # what is loaded is good to know, no more
+        with suppress(ProviderError):  # the loaded size is useful, but not required
             running = await self._query("GET", "/api/ps")
         profile = self._profiles[model] = parse_profile(details, running, model)
         return profile
 
     async def _query(self, method: str, path: str, payload: object = None, model: str = "") -> dict[str, Any]:
-        """A short question, and the object that answers it."""
+        """A query, and its answer."""
         endpoint = self._endpoint(path, model)
         try:
             with anyio.fail_after(QUERY_TIMEOUT_S):
@@ -210,7 +211,7 @@ class Ollama:
                     raise ConnectionFailed(
                         f"{endpoint.url} closed the connection before the response was complete."
                     )
-                # Only a body that is read to its end leaves a connection for the next request.
+                # A connection is reused only if the body was read to its end.
                 with suppress(ProviderError), anyio.move_on_after(AFTER_DONE_S):
                     async for _ in objects:
                         pass
@@ -219,7 +220,7 @@ class Ollama:
         return accumulator.message(model=request.model.id, provider=self.name)
 
     async def _error(self, response: HttpResponse, endpoint: EndpointDescription) -> ProviderError:
-        """The error that a status other than 2xx stands for."""
+        """The error for a status other than 2xx."""
         answer = await response.read_prefix(MAX_ERROR_BODY)
         words, _ = parse_error_body(answer, endpoint.secret)
         if response.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
@@ -245,7 +246,7 @@ def _not_ollama(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
 
 
 def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | None:
-    """The error for a model that is too large for the host: trying again would not help."""
+    """The error for a model that is too large for the host; retrying would not help."""
     if not regex(_NO_MEMORY).search(words):
         return None
     return RequestRejected(
@@ -255,7 +256,7 @@ def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | N
 
 
 async def _objects(response: HttpResponse, endpoint: EndpointDescription) -> AsyncGenerator[dict[str, Any]]:
-    """The objects of an answer with status 200, one a line; raises for one that is an error."""
+    """The objects of a response with status 200, one per line; raises if one is an error."""
     lines = LineSplitter(MAX_LINE_BYTES)
     async with aclosing(response.chunks()) as chunks:
         async for chunk in chunks:
@@ -284,8 +285,8 @@ def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:
 
 
 def _as_chunk(fields: dict[str, Any], indices: Iterator[int]) -> dict[str, Any]:
-    """An object of a chat as the chunk of a chat completion that says the same. ``indices`` are for its calls: each
-    comes whole, and the server's own numbers are not always there.
+    """An object of a chat as the equivalent chunk of a chat completion. ``indices`` number its calls: each is
+    complete, and the server's own numbers are optional.
     """
     message = as_dict(fields.get("message"))
     delta = {"thinking": message.get("thinking"), "content": message.get("content")}

@@ -1,7 +1,7 @@
 """Request bodies of Ollama's ``/api/chat`` (``docs/api.md`` and ``api/types.go`` at v0.33.0).
 
-Arguments of calls are objects there, images a list of base64 beside the text, and a tool's result names the tool.
-Servers pass over fields that they do not know.
+Arguments of calls are objects, images a list of base64 beside the text, and a tool result names its tool. Servers
+ignore unknown fields.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THINK_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "hig
 
 
 def encode_messages(request: ModelRequest, profile: ModelProfile) -> bytes:
-    """The conversation, with the system prompt before it."""
+    """The messages of a conversation, with the system prompt first."""
     system = request.system_prompt
     if not profile.tools:
         system = text_protocol.describe_tools(system, request.tools)
@@ -44,7 +44,7 @@ def body(
     *,
     schema: object = None,
 ) -> bytes:
-    """The JSON of a request; ``messages`` as made above."""
+    """The JSON of a request; ``messages`` are encoded as above."""
     options: dict[str, Any] = {"num_ctx": profile.num_ctx}
     if request.model.max_output:
         options["num_predict"] = request.model.max_output

@@ -1,14 +1,14 @@
-"""What one model on one Ollama server can do: told by the server, learned from its refusals.
+"""The capabilities of a model on an Ollama server: reported by the server, and learned from its errors.
 
 Facts from Ollama's ``docs/api.md``, ``api/types.go`` and ``server/routes.go`` at v0.33.0 and the versions named:
 
-- Without ``num_ctx`` the context has 4096 tokens, on much graphics memory more. What does not fit is dropped from the
-  front of the conversation without a word, unless ``truncate`` and ``shift`` are false (since v0.12.6).
-- A request with another ``num_ctx`` than the loaded model's loads the model again, which takes seconds and its cache.
-  ``/api/ps`` tells the loaded one (since v0.10.0).
-- ``/api/show`` has the context that the model was trained for under ``model_info``, and its ``capabilities`` (since
-  v0.6.4): ``tools``, ``vision``, ``thinking``. Asked for one that it has not, the server refuses the request.
-- ``think`` is true or false since v0.9.0, and a level since v0.11.0, which some models refuse.
+- Without ``num_ctx`` the context has 4096 tokens, more with much graphics memory. Excess messages are dropped silently
+  from the beginning, unless ``truncate`` and ``shift`` are false (since v0.12.6).
+- A request with another ``num_ctx`` than that of the loaded model reloads it, which takes seconds and its cache.
+  ``/api/ps`` reports the loaded size (since v0.10.0).
+- ``/api/show`` reports the context that the model was trained for under ``model_info``, and its ``capabilities`` (since
+  v0.6.4): ``tools``, ``vision``, ``thinking``. The server rejects requests for others.
+- ``think`` is true or false since v0.9.0, and a level since v0.11.0, which some models reject.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from newel.agent.ports import ModelRequest
 from newel.text.json import as_count, as_dict, as_list, as_str, regex
 
 DEFAULT_MAX_CONTEXT = 32_768
-"""Tokens of context that are asked for at most, unless the model's settings name another size: each takes memory on
-the host, and what one needs for all that a model was trained for, few hosts have."""
+"""The maximum context in tokens, unless the model's settings set another one. A context uses memory on the host, and
+few hosts have enough for all that a model was trained for.
+"""
 
 MIN_CONTEXT = 8_192
 OUTPUT_RESERVE = 4_096
 THINKING_RESERVE = 8_192
-"""Tokens that are kept free for the answer where the settings name no limit, and for thoughts before it."""
+"""Tokens reserved for the response and thoughts before it, if the settings have no limit."""
 
 BYTES_PER_TOKEN = 3
-"""Fewer than most text has: too large a context costs memory, too small a one another request."""
+"""Fewer than in most text: too large a context costs memory, too small a one costs another request."""
 
 _NUM_CTX = r"(?m)^num_ctx\s+(\d{1,9})\s*$"
 _NO_TOOLS = r"does not support tools"
@@ -44,12 +45,12 @@ Think = Literal["level", "switch", "none"]
 
 
 def is_cloud_model(model: str) -> bool:
-    """Whether Ollama has a model run elsewhere: ``gpt-oss:120b-cloud``."""
+    """Whether Ollama runs a model in its cloud: ``gpt-oss:120b-cloud``."""
     return model.endswith(("-cloud", ":cloud"))
 
 
 class ModelMissing(RequestRejected):
-    """The server does not have the ``model``: it would have to be downloaded, which somebody should decide."""
+    """The server does not have the ``model``; the user decides whether to download it."""
 
     def __init__(
         self, message: str, *, model: str = "", status: int | None = 404, retry_after: float | None = None
@@ -59,35 +60,35 @@ class ModelMissing(RequestRejected):
 
 
 def missing_model_error(model: str, place: str) -> ModelMissing:
-    """The error for a model that is not on ``place``, the server in words."""
+    """The error for a model that the server ``place`` does not have."""
     words = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
     return ModelMissing(words, model=model)
 
 
 class ModelProfile(msgspec.Struct, frozen=True):
-    """What goes into requests to a model; sizes are in tokens."""
+    """The settings of requests to a model; sizes are in tokens."""
 
     trained: int | None = None
-    """The context that the model was trained for; None if the server does not tell."""
+    """The context that the model was trained for; None if unknown."""
     num_ctx: int = 0
-    """The context that is asked for; before the first request the one that is there, 0 if none is."""
+    """The requested context; before the first request that of the loaded model, or 0."""
     tools: bool = True
     images: bool = True
     think: Think = "level"
 
     def limit(self, configured: int | None) -> int:
-        """The largest context to ask for; ``configured``: what the settings say of the model."""
+        """The largest context to request; ``configured`` is that of the settings."""
         maximum = configured or max(DEFAULT_MAX_CONTEXT, self.num_ctx)
         return min(maximum, self.trained or maximum)
 
     def with_room_for(self, size: int, request: ModelRequest) -> ModelProfile:
-        """With a context for a body of ``size`` bytes and the answer. It grows by doubling, and never shrinks."""
+        """With a context for a body of ``size`` bytes and the response. It grows by doubling, and never shrinks."""
         thoughts = THINKING_RESERVE if request.thinking != "off" and self.think != "none" else 0
         need = size // BYTES_PER_TOKEN + (request.model.max_output or OUTPUT_RESERVE + thoughts)
         return self._grow(need, request)
 
     def adapted_to(self, error: ProviderError, request: ModelRequest) -> tuple[ModelProfile, str] | None:
-        """What to try next and why, in words; None if the refusal is about something else."""
+        """The profile to try next after a refusal, and the reason; None if the refusal is about something else."""
         if isinstance(error, ContextOverflow):
             grown = self._grow(self.num_ctx + 1, request)
             if grown.num_ctx <= self.num_ctx:
@@ -116,7 +117,7 @@ class ModelProfile(msgspec.Struct, frozen=True):
 
 
 def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model: str) -> ModelProfile:
-    """From the answers of ``/api/show`` and ``/api/ps``."""
+    """Parse the answers of ``/api/show`` and ``/api/ps``."""
     info = as_dict(details.get("model_info"))
     trained = as_count(info.get(f"{as_str(info.get('general.architecture'))}.context_length"))
     parameter = regex(_NUM_CTX).search(as_str(details.get("parameters")))
@@ -126,7 +127,7 @@ def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model:
         trained=trained or None, num_ctx=max([int(parameter[1]) if parameter else 0, *sizes])
     )
     capabilities = details.get("capabilities")
-    if not isinstance(capabilities, list):  # older than v0.6.4, and so knows nothing of thinking either
+    if not isinstance(capabilities, list):  # older than v0.6.4, so it does not support thinking either
         return replace(profile, think="none")
     return replace(
         profile,

@@ -1,4 +1,4 @@
-"""A model on a host, asked in the better of two ways: Ollama's API through a tunnel, or else ``ollama run`` there."""
+"""A model on a host, through Ollama's API over a tunnel, or else through ``ollama run`` there."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ Way = Literal["forwarded /api/chat", "ollama run"]
 
 
 class RemoteOllama:
-    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and makes the
-    tunnel if there is none (any more); where it or the server behind it fails, the program on the host of ``programs``
-    is asked, unless the host itself is not there. ``schema`` and the ``ModelMissing`` that is raised are
-    those of ``Ollama``.
+    """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and opens
+    the tunnel if necessary. If it or the server behind it fails, the program on the host of ``programs`` is used,
+    unless the host itself is unreachable. ``schema`` and ``ModelMissing`` are those of ``Ollama``.
 
-    Which way it is to be is looked up before the first request, and again after a connection has failed.
+    The way is chosen before the first request, and again after a connection has failed.
     """
 
     def __init__(
@@ -36,9 +35,9 @@ class RemoteOllama:
     ) -> None:
         self.name = name
         self.way: Way | None = None
-        """Which is in use; None before the first request, and while that is not known."""
+        """The server in use; None before the first request, and while it is being chosen."""
         self.reason = ""
-        """Why it is not the API, in words."""
+        """Why it is not the API."""
         self._tunnel = tunnel
         self._port = port
         self._place = f"Ollama on {programs.place}"
@@ -61,7 +60,7 @@ class RemoteOllama:
         return await (await self._chosen()).models()
 
     async def is_priced(self, model: str) -> bool:
-        """Models of one's own cost nothing; of those that Ollama runs elsewhere nothing is known."""
+        """Local models are free; the prices of cloud models are unknown."""
         return not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
@@ -69,11 +68,11 @@ class RemoteOllama:
         return await (await self._chosen()).window(model)
 
     async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Have the host download a model; ``tell`` is given what it does, in words. Raises ``ProviderError``."""
+        """Download a model on the host; ``tell`` gets progress messages. Raises ``ProviderError``."""
         await (await self._chosen()).pull(model, tell)
 
     async def aclose(self) -> None:
-        """Close the connections; the tunnel is its maker's."""
+        """Close the connections; the tunnel belongs to the caller."""
         if self._api is not None:
             await self._api.aclose()
 
@@ -84,7 +83,7 @@ class RemoteOllama:
             api = await self._reached()
             if self.way is None:
                 await api.version()
-        except HostUnreachable as error:  # which has been waited for already
+        except HostUnreachable as error:  # it was waited for already
             raise ProviderError(str(error)) from error
         except (ProviderError, WorkspaceError) as error:
             self.way, self.reason = "ollama run", str(error)
@@ -94,7 +93,7 @@ class RemoteOllama:
         return api
 
     async def _reached(self) -> Ollama:
-        """The API behind the tunnel that there is now."""
+        """The API behind the current tunnel."""
         socket = await self._tunnel(self._port)
         if self._api is None or socket != self._socket:
             await self.aclose()

@@ -1,8 +1,8 @@
-"""The arguments of tool calls: read exactly where possible, mended where that is harmless.
+"""Parse the arguments of tool calls: exactly if possible, repaired if that is harmless.
 
-Strict JSON comes first; strings with raw line breaks in them are read too, for they mean one thing only.
-What is left is given to ``json_repair``, which guesses. A guess may go to a tool that only reads; for a
-tool that changes something the call is not run, and the model is asked for it again.
+Strict JSON is tried first; strings with raw line breaks are accepted too, because their meaning is clear.
+Otherwise ``json_repair`` guesses. A guess may be used for a read-only tool; a call of another tool is not run,
+and the model has to repeat it.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from newel.agent.ports import ToolSpec
 from newel.text.json import as_dict, parse, repair
 
 NEVER_MEND = frozenset({"write", "edit", "bash"})
-"""Tools whose guessed arguments could do harm, by their own names."""
+"""Tools for which guessed arguments could do harm."""
 
 
 PREFIXES = ("functions.", "function.", "tools.", "default_api.")
 NESTED = 3
-"""How often arguments may be JSON inside a JSON string."""
+"""How many levels of JSON within a JSON string are unpacked."""
 
 TRUNCATED = "it was cut off by the output limit. Send it again in smaller pieces."
 
 
 class Arguments(NamedTuple):
-    """``problem`` says why the call must not run; ``values`` is then what could be made out."""
+    """``problem`` says why the call must not run; ``values`` is then the readable part."""
 
     values: dict[str, Any]
     problem: str | None = None
 
 
 class ToolIndex:
-    """The tools that were offered, under all names that mean them."""
+    """The offered tools, by all their names and aliases."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools: dict[str, ToolSpec] = {}
@@ -47,7 +47,7 @@ class ToolIndex:
         return bool(self._tools)
 
     def find(self, name: str) -> ToolSpec | None:
-        """The tool that a model means by ``name``."""
+        """The tool that a model refers to as ``name``."""
         name = name.strip()
         for prefix in PREFIXES:
             name = name.removeprefix(prefix)
@@ -56,8 +56,8 @@ class ToolIndex:
     def call(
         self, call_id: str, name: str, raw: object, *, mended: bool = False, cut: bool = False
     ) -> ToolCall:
-        """Make the call. ``raw``: its arguments as they came; ``mended``: they have been guessed already;
-        ``cut``: the output limit may have cut them off.
+        """Create the call. ``raw``: its arguments as received; ``mended``: they were repaired already; ``cut``: the
+        output limit may have truncated them.
         """
         tool = self.find(name)
         name = tool.name if tool else name.strip()
@@ -71,7 +71,7 @@ class ToolIndex:
 
 
 def read_arguments(raw: object, *, mend: bool) -> Arguments:
-    """Read a call's arguments: an object, JSON text of one, or JSON text in JSON text."""
+    """Parse a call's arguments: an object, its JSON text, or JSON text within JSON text."""
     value: Any = raw
     for _ in range(NESTED):
         if not isinstance(value, str):
@@ -97,7 +97,7 @@ def _mended(text: str, error: ValueError, *, mend: bool) -> Arguments:
 
 
 def where(error: ValueError) -> str:
-    """Where in a text its JSON broke, in words."""
+    """The position of a JSON error in a text, for a message."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}: {error.msg}"
     return str(error)

@@ -1,7 +1,7 @@
-"""Tools and conversations as text: for models without tool calling, and for programs that take only a prompt.
+"""Tools and conversations as text: for models without tool calling, and for programs that accept only a prompt.
 
-A call stands between tags that ``text_tool_calls`` parses out of the model's text. Content cannot close one of our
-tags: a backslash breaks tags of these names in it.
+A call is enclosed in tags that ``text_tool_calls`` parses. Content cannot close these tags: a backslash in it
+escapes tags of the same names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CONTINUE = "This is the conversation so far. Write the assistant's next message
 
 
 def describe_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
-    """The system prompt, with the tools in words behind it."""
+    """The system prompt, followed by a description of the tools."""
     if not tools:
         return system_prompt
     lines = [
@@ -47,7 +47,7 @@ def describe_tools(system_prompt: str, tools: Sequence[ToolSpec]) -> str:
 
 
 def format_assistant(message: AssistantMessage) -> str:
-    """What the model said, with its calls as it was asked to write them."""
+    """The model's message, with its calls in the requested format."""
     return "\n".join(part for part in (message.text, *map(_format_call, message.tool_calls)) if part)
 
 
@@ -56,7 +56,7 @@ def format_tool_result(message: ToolResultMessage) -> str:
 
 
 def format_prompt(request: ModelRequest) -> str:
-    """The whole conversation as one text; tools are not offered. A first message is passed on unchanged."""
+    """The conversation as one text; tools are not offered. A single message is passed on unchanged."""
     system = request.system_prompt
     match request.messages:
         case [UserMessage() as only]:

@@ -1,10 +1,10 @@
-"""Tool calls that a model wrote into its text instead of making them.
+"""Parse tool calls that a model wrote as text.
 
-Recognised are the formats that models were trained on, in tags, fenced blocks or bare JSON, and only if
-the name is that of a tool that was offered. Everything else stays text, the prose around a call too.
+The formats are those that models were trained on: in tags, fenced blocks or bare JSON, and only with the name of
+an offered tool. Everything else remains text, including the prose around a call.
 
-``ToolCallTextFilter`` lets text through as it comes and keeps back what may be a call, so that a reader of the stream
-never sees a call as text. ``find_calls`` takes the calls out of what was kept back.
+``ToolCallTextFilter`` passes text on as it arrives and holds back possible calls, so that readers of the stream
+never see a call as text. ``find_calls`` parses the calls in the text held back.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "params", "tool_inp
 WRAPPERS = ("function", "function_call", "tool_call")
 LISTS = ("tool_calls", "tool_uses")
 MAX_BLOCKS = 64
-"""Beyond as many calls, or beginnings of calls, the rest stays text: no honest message has more."""
+"""The maximum of calls, or beginnings of calls, in a message; the rest remains text. No honest message has more."""
 INDENT = 16
-"""Characters before a call on its line at most, the line break counted."""
+"""The maximum of characters before a call on its line, including the line break."""
 NEITHER = {"type", "id", *NAME_KEYS}
 
 _CANDIDATE = r"[`{]|<(?=[tfim|]|\Z)|\[(?=[T\s{]|\Z)"
@@ -51,7 +51,7 @@ _JSON = (
 )
 _JSON_PART = r"(?:\[\s{0,20})?(?:\{\s{0,20}(?:\"\w{0,20}(?:\"\s{0,20}(?::\s{0,20}(?:\"[^\"\n]{0,64})?)?)?)?)?"
 _LONGEST_START = 256
-"""Characters: what has not become the beginning of a call by then will not."""
+"""In characters: text that has not become the beginning of a call by then never will."""
 
 _TAG = r"(?:tool_calls?|function_call|tool_use|tools|minimax:tool_call)"
 _OPENER = (
@@ -81,7 +81,7 @@ _LINE_START = r"(?m)^[ \t]*(?=[\[{])"
 
 
 class ParsedToolCall(NamedTuple):
-    """A call found in text; ``mended`` if its JSON had to be guessed."""
+    """A call found in text; ``mended`` if its JSON was repaired."""
 
     name: str
     arguments: object
@@ -89,7 +89,7 @@ class ParsedToolCall(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A piece of text that is nothing but calls."""
+    """A part of the text that consists of calls alone."""
 
     start: int
     end: int
@@ -97,7 +97,7 @@ class _Block(NamedTuple):
 
 
 class ToolCallTextFilter:
-    """Feed it text, take what is certainly no call; ``close`` gives what was kept back."""
+    """Feed it text; it returns the text that is certainly not a call. ``close`` returns the text held back."""
 
     def __init__(self, toolbox: ToolIndex) -> None:
         self._toolbox = toolbox
@@ -154,7 +154,7 @@ class ToolCallTextFilter:
 
 
 def _may_open(start: str, *, starts_line: bool) -> bool:
-    """Whether more text could make of this the beginning of a call."""
+    """Whether more text could turn this into the beginning of a call."""
     if len(start) > _LONGEST_START:
         return False
     if any(mark.startswith(start) for mark in MARKS):
@@ -169,7 +169,7 @@ def _may_open(start: str, *, starts_line: bool) -> bool:
 
 
 def find_calls(text: str, toolbox: ToolIndex) -> tuple[str, list[ParsedToolCall]]:
-    """The text without the calls in it, and the calls, in their order."""
+    """The text without its calls, and the calls in order."""
     prose: list[str] = []
     calls: list[ParsedToolCall] = []
     done = 0
@@ -185,14 +185,14 @@ def find_calls(text: str, toolbox: ToolIndex) -> tuple[str, list[ParsedToolCall]
 
 
 def _blocks(text: str, toolbox: ToolIndex) -> Iterator[_Block]:
-    """The pieces of the text that are calls, in their order."""
+    """The parts of the text that are calls, in order."""
     readers = [_read_opened, _read_element, _read_bare]
     at = 0
     for _ in range(MAX_BLOCKS):
         found = [(block, reader) for reader in readers if (block := reader(text, at, toolbox))]
         if not found:
             return
-        readers = [reader for _, reader in found]  # who finds nothing here finds nothing further on
+        readers = [reader for _, reader in found]  # no match here means none further on
         nearest = min((block for block, _ in found), key=lambda block: block.start)
         yield nearest
         at = nearest.end
