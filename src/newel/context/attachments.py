@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.messages import Attachment
@@ -32,7 +32,7 @@ def _nothing_against(named: str, path: str) -> str:
     return ""
 
 
-class Attachable(NamedTuple):
+class Attachable(msgspec.Struct, frozen=True):
     """The files that a prompt may attach."""
 
     workspace: Workspace

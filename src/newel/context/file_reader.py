@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 import msgspec
 
@@ -13,7 +12,7 @@ from newel.agent.errors import WorkspaceError
 from newel.workspace.port import FileInfo, Workspace
 
 
-class WorkspaceFolder(NamedTuple):
+class WorkspaceFolder(msgspec.Struct, frozen=True):
     """A folder and its workspace; ``path`` is absolute."""
 
     workspace: Workspace

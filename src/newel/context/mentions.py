@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachments import Attachable, load_attachment
@@ -67,7 +69,7 @@ async def expand_mentions(text: str, attachable: Attachable) -> Expansion:
     return Expansion(text, collector.attachments, collector.notes)
 
 
-class _Mention(NamedTuple):
+class _Mention(msgspec.Struct, frozen=True):
     """The target of a mention; ``path`` is absolute."""
 
     path: str
@@ -78,7 +80,8 @@ class _Collector:
     def __init__(self, attachable: Attachable) -> None:
         self.attachments: list[Attachment] = []
         self.notes: list[str] = []
-        self._workspace, self._why_not = attachable
+        self._workspace = attachable.workspace
+        self._why_not = attachable.why_not
         self._seen: set[str] = set()
         self._bytes = 0
         self._is_full = False
@@ -97,9 +100,9 @@ class _Collector:
     async def images(self, text: str) -> None:
         """Attach the images that bare paths name."""
         names = list(dict.fromkeys(_image_name(image) for image in re.finditer(_IMAGE, text)))
-        for name, (path, kind) in (await self._find(names)).items():
-            if kind == "file":
-                await self._attach(path, name, only_image=True)
+        for name, found in (await self._find(names)).items():
+            if found.kind == "file":
+                await self._attach(found.path, name, only_image=True)
 
     async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Mention]) -> str:
         """Attach the first of ``names`` that was found. Returns the replacement of the mention."""

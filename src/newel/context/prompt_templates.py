@@ -97,7 +97,7 @@ class _TemplateFile(msgspec.Struct, frozen=True):
 
 
 async def _files(folder: WorkspaceFolder) -> list[_TemplateFile]:
-    workspace, path = folder
+    workspace, path = folder.workspace, folder.path
     try:
         if await workspace.stat(path) is None:
             return []

@@ -8,7 +8,7 @@ anything; those from this machine or a private network do not.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 
-class Rates(NamedTuple):
+class Rates(msgspec.Struct, frozen=True):
     """A user's prices in US dollars per million tokens. Cached input costs as much as other input, unless set."""
 
     input: float
