@@ -1,30 +1,43 @@
 """A machine of one's own: a network in which nothing listens but a model server, on the port that is wanted and as the user
 that is wanted, and a command that runs there.
 
-``unshare --net python -m tests.standins.machine PORT UID REQUESTS COMMAND …``: what the server was asked for is written as
-JSON into the file REQUESTS when the command has ended, whose exit code is returned.
+``python -m tests.standins.machine PORT UID REQUESTS COMMAND …``: what the server was asked for is written as JSON into the
+file REQUESTS when the command has ended, whose exit code is returned. Newel's own commands are forked, as by ``tests.forked``.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
+import shutil
 import socket
 import struct
-import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from mock_llm_server import running
+from tests.forked import COMMANDS
 
+CLONE_NEWNET = 0x40000000
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 
 
 def main() -> int:
     port, uid, requests, *command = sys.argv[1:]
+    leave_network()
     loopback_up()
+    waits, go = os.pipe()
+    child = os.fork()  # before the server makes threads, of which a fork would have none
+    if child == 0:
+        os.close(go)
+        os.read(waits, 1)
+        os.close(waits)
+        return run(command)
+    os.close(waits)
     # The other user may not be able to read the checkout: all that is read and imported is read and imported before.
     scenarios = json.loads((files("mock_llm_server") / "scenarios.json").read_text())
     with running(scenarios):
@@ -32,9 +45,24 @@ def main() -> int:
     os.seteuid(int(uid))  # a socket belongs to the user who makes it
     with running(scenarios, port=int(port)) as server:
         os.seteuid(0)
-        code = subprocess.run(command, check=False).returncode
+        os.close(go)
+        _, status = os.waitpid(child, 0)
         Path(requests).write_text(json.dumps(server.requests))
-    return code
+    return os.waitstatus_to_exitcode(status)
+
+
+def run(command: Sequence[str]) -> int:
+    """Become the command."""
+    name, *words = command
+    if name not in COMMANDS:
+        os.execvp(name, command)  # noqa: S606 — as the test says it
+    sys.argv = [shutil.which(name) or name, *words]
+    return COMMANDS[name].load()()
+
+
+def leave_network() -> None:
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "no network of one's own")
 
 
 def loopback_up() -> None:

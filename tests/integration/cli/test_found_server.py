@@ -7,12 +7,13 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.forked import ROOT
+from tests.forked import ROOT, Process, start
 from tests.needed import needed
 from tests.support import BIN
 from tests.tmux import Tmux
@@ -44,35 +45,23 @@ class Machine:
             "HOME": str(folder),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
-            "PYTHONPATH": str(ROOT),
         }
 
-    def command(self, *words: str, owner: int = 0, port: int = 1234) -> list[str]:
-        there = [sys.executable, "-m", "tests.standins.machine", str(port), str(owner), str(self._requests)]
-        return [needed("unshare"), "--net", *there, *words]
+    def command(self, *words: str, owner: int = 0) -> list[str]:
+        here = [sys.executable, "-m", "tests.standins.machine"]
+        return [*here, "1234", str(owner), str(self._requests), *words]
 
     def run(self, *words: str, owner: int = 0, **environ: str) -> Any:
-        return subprocess.run(
-            self.command(*words, owner=owner),
-            cwd=self.project,
-            env=self.environ | environ,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=25,
-        )
+        with self.start(*words, owner=owner, **environ) as process:
+            said = process.communicate(timeout=25)
+            return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command(*words),
-            cwd=self.project,
-            env=self.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: str, owner: int = 0, stdin: int = subprocess.DEVNULL, **environ: str) -> Process:
+        command = self.command(*words, owner=owner)
+        return start(command, cwd=self.project, env=self.environ | environ, stdin=stdin)
+
+    def on_screen(self, command: Sequence[str], folder: Path | None = None) -> Tmux:
+        return Tmux(command, folder or self.project, self.environ | {"PYTHONPATH": str(ROOT)}, columns=120)
 
     @property
     def asked(self) -> list[str]:
@@ -125,7 +114,9 @@ def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(m
 
 
 def test_the_workbench_opens_without_using_it(machine: Machine) -> None:
-    opened = machine.start("sh", "-c", "newel web --port 0 & read -r _; kill $!; wait $!")
+    opened = machine.start(
+        "sh", "-c", "newel web --port 0 & read -r _; kill $!; wait $!", stdin=subprocess.PIPE
+    )
     with opened:
         assert opened.stdout is not None
         assert opened.stdout.readline().startswith("http://127.0.0.1:")
@@ -152,8 +143,7 @@ def test_a_projects_dotenv_cannot_do_what_the_port_may_not(machine: Machine) -> 
 
 
 def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
-    command = machine.command("newel", "--ephemeral", "how are you")
-    with Tmux(command, machine.project, machine.environ, columns=120) as screen:
+    with machine.on_screen(machine.command("newel", "--ephemeral", "how are you")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         assert f"answers at {ADDRESS} (mock-model" in screen.text
         screen.answer("", "Enter")
@@ -164,13 +154,13 @@ def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
 
 
 def test_a_no_is_remembered(machine: Machine) -> None:
-    with Tmux(machine.command("newel"), machine.project, machine.environ, columns=120) as screen:
+    with machine.on_screen(machine.command("newel")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         screen.answer("n", "Enter")
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
     assert not machine.was_prompted
-    with Tmux(machine.command("newel"), machine.folder, machine.environ, columns=120) as screen:
+    with machine.on_screen(machine.command("newel"), machine.folder) as screen:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
         assert "Use it from now on?" not in screen.text
@@ -178,9 +168,9 @@ def test_a_no_is_remembered(machine: Machine) -> None:
 
 def test_where_the_system_does_not_say_who_listens_enter_means_no(machine: Machine) -> None:
     """As on macOS. Else a stranger's program is used because somebody pressed Enter."""
-    inside = shlex.join(machine.command("newel")[2:])
-    command = [needed("unshare"), "--net", "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
-    with Tmux(command, machine.project, machine.environ, columns=120) as screen:
+    inside = shlex.join(machine.command("newel"))
+    command = [needed("unshare"), "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
+    with machine.on_screen(command) as screen:
         screen.wait_for("Use it from now on? [y/N]")
         assert "This system does not say which user runs it." in screen.text
         screen.answer("", "Enter")

@@ -88,6 +88,7 @@ def late(newel: Newel, seconds: float) -> None:
     (home / "mcp_config.json").write_text(json.dumps({"mcpServers": {"late": server}}))
 
 
+@pytest.mark.slow  # it is waited for as long as for any server
 def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callable[..., Newel]) -> None:
     newel = with_model(scenario("hi", {"content": "Hello."}))
     late(newel, 600)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.context.shortening import shorten
+from tests.properties import examples
 
 TEXT = st.text(st.sampled_from("a\u0301\n\r👩\u200d💻🏽\ud83d\ude00é\u2028 "), min_size=300, max_size=3_000)
 
@@ -28,6 +29,7 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_says_how_much_is_missi
     )  # a line end before the note counts as the head's
 
 
+@settings(max_examples=examples(25))
 @given(st.lists(st.sampled_from(CHARACTERS), min_size=300), st.integers(100, 250))
 def test_no_character_is_cut_in_two(characters: list[str], most: int) -> None:
     head, _, tail = parts(shorten("".join(characters), most, "x"))

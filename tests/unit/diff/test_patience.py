@@ -93,7 +93,7 @@ def test_lists_and_tuples_of_lines_compare_alike() -> None:
     assert diff(a, b) == diff(a, list(b)) == diff(tuple(a), b)
 
 
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
 def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -105,7 +105,7 @@ def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -
     ) - len(a)
 
 
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
 def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -117,7 +117,7 @@ def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]
         assert a[one.a1 : other.a0] == b[one.b1 : other.b0]
 
 
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
 def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
@@ -131,7 +131,7 @@ def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[s
     assert spans[-1].a1 <= len(a) - tail
 
 
-@settings(max_examples=examples(250), deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
 def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
     """The shortest script, unless a line that stands once on both sides was to hold its place; then something is kept."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newel.terminal.jexida.protocol import SCHEMA, AnswerReply, Reply, ShellReply, read, render
+from tests.properties import examples
 
 SHELL = '{"type": "shell", "command": "ls -la", "reason": "To look."}'
 ANSWER = '{"type": "answer", "text": "Blue."}'
@@ -183,7 +184,7 @@ BITS = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))  # each is cut at each of its characters
 @given(
     st.fixed_dictionaries(
         {"type": st.just("shell"), "command": (VALID | BITS).map(lambda text: "x" + text.replace("\0", ""))},

@@ -169,7 +169,7 @@ def disk(world: World) -> list[tuple[bytes, int] | None]:
     return [(file.read_bytes(), file.stat().st_mode & 0o777) if file.exists() else None for file in files]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(HISTORY)
 def test_the_disk_is_what_the_ledger_says_after_every_step(history: Any) -> None:
     async def check(world: World) -> None:
@@ -178,7 +178,7 @@ def test_the_disk_is_what_the_ledger_says_after_every_step(history: Any) -> None
     in_a_world(history, check)
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(HISTORY, st.lists(STEP, max_size=8))
 def test_a_hard_rollback_brings_back_what_was_and_its_rollback_what_was_before_it(
     history: Any, later: list[Any]

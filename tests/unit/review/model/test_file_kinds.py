@@ -148,7 +148,7 @@ async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspac
     recorders.close()
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(begin=STEPS, commands=st.lists(STEPS, min_size=1, max_size=3))
 def test_whatever_commands_make_of_a_tree_is_undone_and_redone_exactly(
     begin: Steps, commands: list[Steps]
