@@ -55,7 +55,7 @@ def run(command: Sequence[str]) -> int:
     """Become the command."""
     name, *words = command
     if name not in COMMANDS:
-        os.execvp(name, command)  # noqa: S606 — as the test says it
+        os.execvp(name, [name, *words])  # noqa: S606 — as the test says it
     sys.argv = [shutil.which(name) or name, *words]
     return COMMANDS[name].load()()
 

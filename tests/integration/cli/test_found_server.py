@@ -52,13 +52,19 @@ class Machine:
         return [*here, "1234", str(owner), str(self._requests), *words]
 
     def run(self, *words: str, owner: int = 0, **environ: str) -> Any:
-        with self.start(*words, owner=owner, **environ) as process:
+        with self.start(*words, owner=owner, environ=environ) as process:
             said = process.communicate(timeout=25)
             return subprocess.CompletedProcess(process.args, process.wait(), *said)
 
-    def start(self, *words: str, owner: int = 0, stdin: int = subprocess.DEVNULL, **environ: str) -> Process:
+    def start(
+        self,
+        *words: str,
+        owner: int = 0,
+        stdin: int = subprocess.DEVNULL,
+        environ: dict[str, str] | None = None,
+    ) -> Process:
         command = self.command(*words, owner=owner)
-        return start(command, cwd=self.project, env=self.environ | environ, stdin=stdin)
+        return start(command, cwd=self.project, env=self.environ | (environ or {}), stdin=stdin)
 
     def on_screen(self, command: Sequence[str], folder: Path | None = None) -> Tmux:
         return Tmux(command, folder or self.project, self.environ | {"PYTHONPATH": str(ROOT)}, columns=120)
