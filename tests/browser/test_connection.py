@@ -91,7 +91,7 @@ def test_what_is_decided_and_typed_while_the_server_is_gone_is_made_once_when_it
     were_refused(bench)
 
 
-@pytest.mark.parametrize("how", ["reload", "another window"])
+@pytest.mark.parametrize("how", ["reload", pytest.param("another window", marks=pytest.mark.slow)])
 def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window_worked_on(
     workbench: Make, how: str
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
     bench.complaints.clear()
 
 
+@pytest.mark.slow  # three thousand hunks
 def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
     each, files = 1_000, 3
     bench = workbench(proposing())

@@ -25,7 +25,8 @@ def test_programs_that_tests_start_hear_signals() -> None:
     assert done.stdout.split() == ["[False,", "False,", "False,", "False]"]
 
 
-@pytest.mark.timeout(120)  # tests within a test
+@pytest.mark.slow  # tests within a test
+@pytest.mark.timeout(120)
 def test_so_they_do_where_the_tests_run_in_the_background() -> None:
     this = f"{Path(__file__)}::{test_programs_that_tests_start_hear_signals.__name__}"
     subprocess.run(  # in one of xdist's workers, which inherit what the process before them ignores

@@ -89,7 +89,16 @@ FRONT_ENDS = {
 }
 
 
-@pytest.mark.parametrize("front", FRONT_ENDS)
+@pytest.mark.parametrize(
+    "front",
+    [
+        pytest.param("rich", marks=pytest.mark.slow),  # it asks as the console does
+        "console",
+        "conversation",
+        "plain conversation",
+        "simple",
+    ],
+)
 def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
     terminal, newel = opened(*FRONT_ENDS[front], tools=("book",))
     enter = "\r" if front == "conversation" else "\n"

@@ -61,6 +61,7 @@ def states(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path.relative_to(folder)): (path.stat().st_mode & 0o777, path.read_bytes()) for path in found}
 
 
+@pytest.mark.slow  # many commands over SSH; see test_remote.py
 def test_what_an_agent_did_on_a_host_is_seen_and_taken_back_to_the_byte(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:
@@ -181,6 +182,7 @@ REVIEWED = [
 ]
 
 
+@pytest.mark.slow  # a dozen commands over SSH; the page and the ledger have their own tests of it
 def test_what_an_agent_does_on_a_host_under_review_waits_there_to_be_kept_hunk_by_hunk(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:

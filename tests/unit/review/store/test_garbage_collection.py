@@ -165,7 +165,7 @@ async def done(folder: Path, ledger: Ledger, checkpoint: str) -> list[Any]:
     return made
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(steps=STEPS, keep=st.integers(0, 3))
 def test_what_a_kept_checkpoint_promises_is_the_same_after_a_purge(
     steps: list[tuple[str, str, int, bool]], keep: int
