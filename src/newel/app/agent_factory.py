@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from newel.context.compaction import Compactor
     from newel.context.instructions import Instructions
     from newel.context.prompt_templates import Template
-    from newel.mcp.elicitation import Elicit
+    from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from newel.permissions.approval import Ask
-    from newel.providers.openai.compat import ServerCompat
+    from newel.providers.openai.encoder import ServerCompat
     from newel.session.coding_agent import CodingAgent
 
 MAX_OUTPUT: Final = 4096
@@ -74,7 +74,7 @@ def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
 
     from newel.agent.ports import Model, ModelRequest
     from newel.providers.errors import EndpointDescription, error_from_response
-    from newel.providers.openai.compat import ServerCompat
+    from newel.providers.openai.encoder import ServerCompat
 
     request = ModelRequest(Model(payload["model"], max_output=MAX_OUTPUT), "", [])
     asked = (url, payload["model"])

@@ -15,8 +15,8 @@ from newel.text.sanitize import sanitize
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
     from newel.agent.ports import Model, Provider
-    from newel.mcp.elicitation import Elicit, Sample, SampleRequest
     from newel.mcp.manager import McpManager
+    from newel.mcp.types import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
 
 START_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ def tool_servers(
     manager = McpManager(
         configs,
         trust=trust,
-        roots=[settings.cwd],
+        root=settings.cwd,
         environ=os.environ,
         on_change=on_change,
         sample=sample,

@@ -20,8 +20,8 @@ from newel.app.agent_factory import AgentContext, build_agent
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model
 from newel.config.settings import Settings
-from newel.mcp.elicitation import Elicit, ElicitAnswer, ElicitRequest
 from newel.mcp.manager import McpManager
+from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest
 from newel.permissions.nested import enter
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.model_server import connect

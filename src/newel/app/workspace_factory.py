@@ -48,7 +48,7 @@ class WorkspaceFactory(msgspec.Struct, frozen=True):
         for each in self.attending:
             each.attend(agent)
         if self.recording is not None:
-            agent.news = self.recording.undo_notice
+            agent.undo_notice = self.recording.undo_notice
 
 
 async def open_workspaces(

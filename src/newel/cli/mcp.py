@@ -19,8 +19,7 @@ from newel.config.settings import newel_home
 from newel.mcp import FILE
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import ServerConfig, load_servers, parse_entry
-from newel.mcp.tool_pins import Pinned, Pins, differences
-from newel.mcp.trust import Trust
+from newel.mcp.trust import Pinned, Pins, Trust, differences
 from newel.mcp.types import ServerStatus
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.disk.state_file import rewrite
@@ -148,8 +147,7 @@ def _test(given: argparse.Namespace) -> int:
 
 
 async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
-    roots = [Path.cwd()]
-    async with McpManager(servers, trust=Trust(_home()), roots=roots, environ=os.environ) as manager:
+    async with McpManager(servers, trust=Trust(_home()), root=Path.cwd(), environ=os.environ) as manager:
         await manager.wait_started(START_TIMEOUT_S)
         return manager.statuses()
 

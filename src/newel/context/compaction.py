@@ -17,7 +17,10 @@ from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
     CustomMessage,
+    ImageContent,
     Message,
+    TextContent,
+    ThinkingContent,
     ToolResultMessage,
     Usage,
     UserMessage,
@@ -25,7 +28,45 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, Provider
 from newel.agent.transform import COMPACTION, Transformer
-from newel.context import compaction_summary, token_estimate
+from newel.context import compaction_summary
+
+IMAGE = 1_200
+MESSAGE = 4
+"""Tokens of a message in addition to its content."""
+
+
+def estimate_text(text: str) -> int:
+    """Four bytes a token: right for English and code, and close for other scripts."""
+    return (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // 4
+
+
+def estimate_message(message: AppMessage) -> int:
+    match message:
+        case UserMessage():
+            parts = [TextContent(message.content)] if isinstance(message.content, str) else message.content
+            tokens = sum(
+                IMAGE if isinstance(part, ImageContent) else estimate_text(part.text) for part in parts
+            )
+            for attachment in message.attachments:
+                tokens += (
+                    IMAGE if attachment.type == "image" else estimate_text(attachment.extracted_text or "")
+                )
+        case AssistantMessage():
+            tokens = 0
+            for part in message.content:
+                match part:
+                    case TextContent():
+                        tokens += estimate_text(part.text)
+                    case ThinkingContent():
+                        tokens += estimate_text(part.thinking)
+                    case _:
+                        tokens += estimate_text(part.name) + estimate_text(repr(part.arguments)) + MESSAGE
+        case ToolResultMessage():
+            tokens = estimate_text(message.output) + IMAGE * len(message.images)
+        case CustomMessage():
+            return 0
+    return tokens + MESSAGE
+
 
 Reason = Literal["full", "overflow", "asked"]
 FindWindow = Callable[[str], Awaitable[int | None]]
@@ -128,8 +169,8 @@ class Compactor:
                 return message.usage.total + since
             if isinstance(message, CustomMessage) and message.name == COMPACTION:
                 view = _HistoryView(messages)
-                return self._overhead_tokens + token_estimate.estimate_text(view.summary) + sum(view.sizes)
-            since += token_estimate.estimate_message(message)
+                return self._overhead_tokens + estimate_text(view.summary) + sum(view.sizes)
+            since += estimate_message(message)
         return self._overhead_tokens + since
 
     async def _compact(
@@ -187,7 +228,7 @@ class _HistoryView:
                 self.account = str(source.data.get("account", self.summary))
             else:
                 self.messages.append(source)
-        self.sizes = [token_estimate.estimate_message(message) for message in self.messages]
+        self.sizes = [estimate_message(message) for message in self.messages]
 
     def cut(self, keep: int, *, at_most: int) -> int:
         """The index of the first message to keep: the latest ``keep`` tokens, or at least the last turn if it has at most

@@ -7,7 +7,7 @@ reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,8 +24,8 @@ from newel.agent.messages import (
     TextContent,
     UserMessage,
 )
-from newel.mcp.elicitation import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
 from newel.mcp.elicitation_form import with_defaults
+from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
 
 if TYPE_CHECKING:
     from mcp import types
@@ -77,11 +77,11 @@ CURRENT: ContextVar[Call | None] = ContextVar("newel_mcp_call", default=None)
 class ClientHandlers:
     """The handlers of one server; ``calls`` are its active calls, the latest last."""
 
-    def __init__(self, server: str, *, sample: Sample | None, roots: Callable[[], Sequence[Path]]) -> None:
+    def __init__(self, server: str, *, sample: Sample | None, root: Path) -> None:
         self.calls: list[Call] = []
         self._server = server
         self._sample = sample
-        self._roots = roots
+        self._root = root
         self._open = 0
 
     @property
@@ -94,7 +94,7 @@ class ClientHandlers:
         from pydantic import FileUrl
 
         return types.ListRootsResult(
-            roots=[types.Root(uri=FileUrl(root.as_uri()), name=root.name) for root in self._roots()]
+            roots=[types.Root(uri=FileUrl(self._root.as_uri()), name=self._root.name)]
         )
 
     async def elicit(

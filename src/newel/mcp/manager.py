@@ -11,22 +11,20 @@ import anyio
 
 from newel.agent.errors import ConfigError
 from newel.concurrency import background_tasks
-from newel.mcp.elicitation import Elicit, Sample
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.server_connection import PAUSES, Server, ServerContext
-from newel.mcp.tool import McpTool
+from newel.mcp.server_connection import PAUSES, McpTool, Server, ServerContext
 from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
-from newel.mcp.types import ServerStatus
+from newel.mcp.types import Elicit, Sample, ServerStatus
 
 
 class McpManager(anyio.AsyncContextManagerMixin):
     """The servers as a context manager: entering starts them and returns at once; leaving stops them all in bounded
     time.
 
-    ``roots`` are the folders that servers may know, the first one is their working folder. ``environ`` provides
+    ``root`` is the servers' working folder. ``environ`` provides
     the variables in configurations; a few of them are passed on. ``on_change`` is called when a status changes,
-    and must not raise. With ``sample``, servers may ask the model. ``graces`` are the timeouts of a shutdown,
+    and must not raise. With ``sample``, servers may ask the model. ``shutdown`` has the timeouts of stopping them,
     ``pauses`` the seconds before each restart of a lost server.
     """
 
@@ -35,11 +33,11 @@ class McpManager(anyio.AsyncContextManagerMixin):
         configs: Sequence[ServerConfig],
         *,
         trust: Trust,
-        roots: Sequence[Path],
+        root: Path,
         environ: Mapping[str, str],
         on_change: Callable[[], None] = lambda: None,
         sample: Sample | None = None,
-        graces: ShutdownTimeouts | None = None,
+        shutdown: ShutdownTimeouts | None = None,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._on_change = on_change
@@ -47,10 +45,10 @@ class McpManager(anyio.AsyncContextManagerMixin):
         self._around = ServerContext(
             trust=trust,
             environ=environ,
-            roots=list(roots),
+            root=root,
             changed=self._tell,
             sample=sample,
-            graces=graces or ShutdownTimeouts(),
+            shutdown=shutdown or ShutdownTimeouts(),
             pauses=pauses,
         )
         self._servers = {config.name: Server(config, self._around) for config in configs}
@@ -65,7 +63,7 @@ class McpManager(anyio.AsyncContextManagerMixin):
         self._changed = anyio.Event()
         self._on_change()
 
-    # -- what there is ------------------------------------------------------------------------------
+    # -- servers and tools ------------------------------------------------------------------------------
 
     def statuses(self) -> list[ServerStatus]:
         return [server.status() for server in self._servers.values()]
@@ -94,7 +92,7 @@ class McpManager(anyio.AsyncContextManagerMixin):
             while any(server.state == "starting" for server in self._servers.values()):
                 await self._changed.wait()
 
-    # -- what a person decides ------------------------------------------------------------------------
+    # -- the user's decisions ------------------------------------------------------------------------
     # All raise ``ConfigError``: for an unknown name, and if the decision cannot be saved.
 
     async def restart(self, name: str) -> None:
@@ -115,12 +113,6 @@ class McpManager(anyio.AsyncContextManagerMixin):
         await anyio.to_thread.run_sync(self._around.trust.set_tool, server.config, tool, enabled)
         server.tools_off = self._around.trust.tools_off(server.config)
         self._tell()
-
-    async def set_roots(self, roots: Sequence[Path]) -> None:
-        """Replace the roots and notify the servers; their working folder changes at the next start."""
-        self._around.roots[:] = roots
-        for server in self._servers.values():
-            await server.roots_changed()
 
     def _server(self, name: str) -> Server:
         if name not in self._servers:

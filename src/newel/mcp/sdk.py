@@ -26,7 +26,8 @@ MAX_DESCRIPTION: Final = 8_000
 """Characters; a tool's description costs tokens with every request."""
 MAX_SCHEMA: Final = 64 * 1024
 """Bytes; a tool with a larger schema is omitted."""
-MAX_WORDS: Final = 500
+MAX_ERROR: Final = 500
+"""Characters of an error message."""
 
 
 async def load() -> None:
@@ -70,11 +71,11 @@ async def client(
         mode="legacy" if legacy else "auto",
     ) as connected:
         # The SDK would validate results with the server's schema, whose patterns could block everything for hours.
-        connected.session.validate_tool_result = _believe
+        connected.session.validate_tool_result = _skip_validation
         yield connected
 
 
-async def _believe(name: str, result: types.CallToolResult) -> None:
+async def _skip_validation(name: str, result: types.CallToolResult) -> None:
     pass
 
 
@@ -87,8 +88,8 @@ async def listen(client: Client, tools_changed: Callable[[], None]) -> None:
     if tools is None or not tools.list_changed:
         return
     try:
-        async with client.listen(tools_list_changed=True) as news:
-            async for _ in news:
+        async with client.listen(tools_list_changed=True) as changes:
+            async for _ in changes:
                 tools_changed()
     except (ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
         return
@@ -98,22 +99,22 @@ async def list_tools(client: Client) -> list[ToolInfo]:
     """All tools that can be offered, without duplicate names."""
     if client.server_capabilities.tools is None:
         return []
-    found: dict[str, ToolInfo] = {}
+    tools: dict[str, ToolInfo] = {}
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)
         for tool in page.tools:
-            facts = _facts(tool)
-            small = len(tool.name) <= MAX_NAME and len(msgspec.json.encode(facts.parameters)) <= MAX_SCHEMA
-            if small and len(found) < MAX_TOOLS:
-                found.setdefault(tool.name, facts)
+            info = _tool_info(tool)
+            is_small = len(tool.name) <= MAX_NAME and len(msgspec.json.encode(info.parameters)) <= MAX_SCHEMA
+            if is_small and len(tools) < MAX_TOOLS:
+                tools.setdefault(tool.name, info)
         cursor = page.next_cursor
         if cursor is None:
             break
-    return list(found.values())
+    return list(tools.values())
 
 
-def _facts(tool: types.Tool) -> ToolInfo:
+def _tool_info(tool: types.Tool) -> ToolInfo:
     return ToolInfo(
         name=tool.name,
         description=(tool.description or tool.title or "")[:MAX_DESCRIPTION],
@@ -122,19 +123,10 @@ def _facts(tool: types.Tool) -> ToolInfo:
     )
 
 
-async def tell_roots_changed(client: Client) -> None:
-    """Notify a server of changed roots, if its protocol supports that."""
-    from mcp import types
-    from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-
-    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        await client.session.send_notification(types.RootsListChangedNotification())
-
-
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The message of an error; of a group, that of the first."""
     error = first_error(error)
     if isinstance(error, NewelError):
         return str(error)
-    words = str(error) or type(error).__name__
-    return f"{words[:MAX_WORDS].rstrip('.')}."
+    message = str(error) or type(error).__name__
+    return f"{message[:MAX_ERROR].rstrip('.')}."

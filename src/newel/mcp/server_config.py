@@ -71,6 +71,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return url if self.level == "project" else redact_url(url)
 
     @property
+    def key(self) -> str:
+        """Identifies the server in the files of the user's decisions."""
+        return server_key(self.origin, self.name)
+
+    @property
     def given(self) -> list[str]:
         """The names of the variables that it gets in addition to those of every server: those that ``env`` sets, and
         those of Newel's environment that any part of its configuration refers to.
@@ -92,6 +97,10 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.command is None:
             return ""
         return str(root / (self.cwd or "").replace(f"${{{WORKSPACE}}}", str(root)))
+
+
+def server_key(origin: Path, name: str) -> str:
+    return f"{origin}#{name}"
 
 
 class _ServerEntry(msgspec.Struct, forbid_unknown_fields=False):

@@ -7,29 +7,31 @@ untrusted, disabled ──► starting ──► active ──► broken ──�
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
 import msgspec
 
-from newel.agent.errors import ToolError
-from newel.agent.ports import OnOutput, ToolResult
+from newel.agent.errors import InvalidArguments, ToolError
+from newel.agent.formatting import escape_newlines
+from newel.agent.ports import OnOutput, Planned, ToolResult, ToolSpec
 from newel.concurrency import background_tasks
 from newel.mcp import sdk
 from newel.mcp.client_handlers import ClientHandlers
-from newel.mcp.elicitation import Elicit, Sample
 from newel.mcp.framing import StderrTail
 from newel.mcp.server_config import ServerConfig, expand
 from newel.mcp.tool_call import call_tool
 from newel.mcp.transport_http import HttpTransport
 from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
 from newel.mcp.trust import Trust
-from newel.mcp.types import ServerState, ServerStatus, ToolInfo, ToolStatus
+from newel.mcp.types import Elicit, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
 
 if TYPE_CHECKING:
     from mcp.client import Client
+
 
 START_TIMEOUT: Final = 30.0
 """Seconds that a server may take to start and to list its tools."""
@@ -42,16 +44,16 @@ SETTLE: Final = 0.3
 
 
 class ServerContext(msgspec.Struct, kw_only=True):
-    """The shared context of all servers. ``changed`` is called with every new state; ``roots`` are the folders that
-    a server may know, the first one is its working folder. ``pauses`` is like ``PAUSES``.
+    """The shared context of all servers. ``changed`` is called with every new state; ``root`` is their working folder;
+    ``pauses`` is as ``PAUSES``.
     """
 
     trust: Trust
     environ: Mapping[str, str]
-    roots: list[Path]
+    root: Path
     changed: Callable[[], None]
     sample: Sample | None
-    graces: ShutdownTimeouts
+    shutdown: ShutdownTimeouts
     pauses: Sequence[float]
 
 
@@ -79,7 +81,7 @@ class Server:
         self._around = around
         self._tail = StderrTail()
         self._client: Client | None = None
-        self._callbacks = ClientHandlers(config.name, sample=around.sample, roots=lambda: around.roots)
+        self._callbacks = ClientHandlers(config.name, sample=around.sample, root=around.root)
         self._attempt = anyio.CancelScope()
         self._down = anyio.Event()
         self._stale = anyio.Event()
@@ -90,7 +92,7 @@ class Server:
             state=self.state,
             origin=str(self.config.origin),
             target=self.config.target,
-            folder=self.config.folder(self._around.roots[0]),
+            folder=self.config.folder(self._around.root),
             env=self.config.given,
             reason=self.reason,
             stderr=self._tail.text,
@@ -108,10 +110,6 @@ class Server:
             self._set("starting")  # now, so that a task that waits for the start from here on does wait
         self._down.set()
         self._attempt.cancel()
-
-    async def roots_changed(self) -> None:
-        if self._client is not None:
-            await sdk.tell_roots_changed(self._client)
 
     async def call(
         self, tool: str, arguments: dict[str, Any], on_output: OnOutput, elicit: Elicit | None
@@ -183,56 +181,56 @@ class Server:
         """
         self._set("starting")
         self._down = anyio.Event()
-        began = 0.0
-        words = ""
+        started_at = 0.0
+        reason = ""
         exited = False
         with anyio.move_on_after(START_TIMEOUT) as starting:
             try:
-                link = await self._link()
-                self._tail = link.tail
+                transport = await self._transport()
+                self._tail = transport.tail
                 try:
                     async with sdk.client(
-                        link.streams(), self._callbacks, self._listed_anew, legacy=legacy
+                        transport.streams(), self._callbacks, self._mark_stale, legacy=legacy
                     ) as client:
                         await self._offer(await sdk.list_tools(client))
                         starting.deadline = float("inf")
-                        began = anyio.current_time()
+                        started_at = anyio.current_time()
                         self._client = client
                         self._set("active", self._withholding())
-                        await self._stay(client, link)
+                        await self._stay(client, transport)
                 finally:
                     self._client = None
-                    words, exited = link.reason, link.exited
+                    reason, exited = transport.reason, transport.exited
             except Exception as error:  # noqa: BLE001 — whatever a server does, it costs itself only
-                words = words or sdk.in_words(error)
+                reason = reason or sdk.describe_error(error)
         if starting.cancelled_caught:
-            words = f"It did not answer within {START_TIMEOUT:g} seconds."
-        self._lose(words)
-        return (anyio.current_time() - began if began else 0.0), exited
+            reason = f"It did not answer within {START_TIMEOUT:g} seconds."
+        self._lose(reason)
+        return (anyio.current_time() - started_at if started_at else 0.0), exited
 
-    async def _link(self) -> Transport:
+    async def _transport(self) -> Transport:
         """The transport to it. Raises ``ConfigError`` if a variable is missing."""
         around = self._around
-        folder = around.roots[0]
+        folder = around.root
         config = expand(self.config, around.environ, folder)
         await sdk.load()
         if config.url is not None:
             return HttpTransport(config)
-        return StdioTransport(config, folder=str(folder), environ=around.environ, graces=around.graces)
+        return StdioTransport(config, folder=str(folder), environ=around.environ, timeouts=around.shutdown)
 
-    async def _stay(self, client: Client, link: Transport) -> None:
+    async def _stay(self, client: Client, transport: Transport) -> None:
         async with background_tasks() as tasks:
-            tasks.start_soon(sdk.listen, client, self._listed_anew)
+            tasks.start_soon(sdk.listen, client, self._mark_stale)
             tasks.start_soon(self._keep_list, client)
-            await link.ended.wait()
-            self._lose(link.reason)  # shown at once; closing it may take seconds
+            await transport.ended.wait()
+            self._lose(transport.reason)  # shown at once; closing it may take seconds
 
     def _lose(self, reason: str) -> None:
         self._client = None
         self._set("broken", reason or "It closed the connection.")
         self._down.set()
 
-    def _listed_anew(self) -> None:
+    def _mark_stale(self) -> None:
         self._stale.set()
 
     async def _keep_list(self, client: Client) -> None:
@@ -246,7 +244,7 @@ class Server:
                     await self._offer(await sdk.list_tools(client))
                 self.reason = self._withholding()
             except Exception as error:  # noqa: BLE001 — as above
-                self.reason = f"Its list of tools could not be refreshed: {sdk.in_words(error)}"
+                self.reason = f"Its list of tools could not be refreshed: {sdk.describe_error(error)}"
             self._around.changed()
 
     async def _offer(self, listed: list[ToolInfo]) -> None:
@@ -270,3 +268,63 @@ class Server:
             self.tools, self.withheld = [], []
         self.state, self.reason = state, reason
         self._around.changed()
+
+
+class McpTool:
+    """Implements ``newel.agent.ports.Tool``. A claim to be read-only, which avoids approval, counts only for servers
+    that the user trusts in this.
+    """
+
+    def __init__(self, server: Server, facts: ToolInfo, elicit: Elicit | None) -> None:
+        self._server = server
+        self._facts = facts
+        self._elicit = elicit
+        self._spec = ToolSpec(
+            name=offered_name(server.config.name, facts.name),
+            description=facts.description,
+            parameters=facts.parameters,
+        )
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    @property
+    def label(self) -> str:
+        return f"{self._server.config.name}: {self._facts.name}"
+
+    @property
+    def read_only(self) -> bool:
+        return self._facts.reads and self._server.config.trust_read_only
+
+    def parse(self, arguments: dict[str, Any], /) -> dict[str, Any]:
+        """The arguments unchanged. The server validates them: a schema may contain patterns that take hours, so only
+        required arguments are checked here.
+        """
+        required: Any = self._facts.parameters.get("required")
+        names = cast("list[Any]", required) if isinstance(required, list) else []
+        missing = ", ".join(f"`{name}`" for name in names if name not in arguments)
+        if missing:
+            raise InvalidArguments(f"{self._spec.name}: missing required {missing}.")
+        try:
+            msgspec.json.encode(arguments)
+        except UnicodeEncodeError:
+            words = "a text holds half of a surrogate pair, which is no character"
+            raise InvalidArguments(f"{self._spec.name}: {words}.") from None
+        return arguments
+
+    async def serial_key(self, _: dict[str, Any], /) -> str | None:
+        """Calls of one server run in order, except read-only ones."""
+        return None if self._facts.reads else f"mcp {self._server.config.name}"
+
+    async def plan(self, arguments: dict[str, Any], /) -> Planned:
+        """Only the server knows which files it opens."""
+        return Planned(partial(self._preview, arguments), partial(self._execute, arguments))
+
+    async def _preview(self, arguments: dict[str, Any]) -> str:
+        shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+        about = f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})"
+        return f"{escape_newlines(about)}\n{shown}"
+
+    async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
+        return await self._server.call(self._facts.name, arguments, on_output, self._elicit)

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import anyio
 import msgspec
@@ -23,11 +23,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from newel.agent.errors import ConfigError
 from newel.concurrency import task_group
 from newel.mcp.framing import JsonLineFramer, StderrTail, TooMuchError, parse
-from newel.mcp.process import ProcessPipes
 from newel.mcp.server_config import ServerConfig
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.process_mark import MARK
 from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.process.runner import exit_descriptor
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -35,6 +35,71 @@ if TYPE_CHECKING:
     Streams = tuple[
         MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
     ]
+
+BLOCK: Final = 65_536
+
+
+class ProcessPipes:
+    """A process with its three pipes; ``ended`` is set once it was waited for."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None  # noqa: S101 — who starts it asks for all three
+        assert process.stdout is not None  # noqa: S101 — likewise
+        assert process.stderr is not None  # noqa: S101 — likewise
+        self.ended = anyio.Event()
+        self.process = process
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self._exit = exit_descriptor(process)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(pipe.fileno(), False)
+
+    async def wait(self) -> int:
+        """Wait for the process to end; returns its exit code, like ``subprocess``."""
+        await anyio.wait_readable(self._exit)
+        code = self.process.wait()
+        self.ended.set()
+        return code
+
+    async def read(self, pipe: IO[bytes], take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Pass all output to ``take``, until the end.
+
+        After each chunk it pauses for as long as that took, so that a flood costs other tasks at most half of the
+        time.
+        """
+        while not pipe.closed:
+            try:
+                await anyio.wait_readable(pipe)
+                chunk = os.read(pipe.fileno(), BLOCK)
+            except BlockingIOError:
+                continue
+            except (OSError, ValueError, anyio.ClosedResourceError):
+                return  # closed by another task
+            if not chunk:
+                return
+            began = anyio.current_time()
+            await take(chunk)
+            await anyio.sleep(anyio.current_time() - began)
+
+    async def write(self, data: bytes) -> None:
+        """Write all of it. Raises ``OSError`` if the reader is gone."""
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[os.write(self.stdin.fileno(), rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self.stdin)
+
+    def close(self, pipe: IO[bytes]) -> None:
+        if not pipe.closed:
+            anyio.notify_closing(pipe)
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+    def close_all(self) -> None:
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            self.close(pipe)
+        os.close(self._exit)
+
 
 MAX_UNSENT: Final = 256
 """Messages queued for a server that does not read its input."""
@@ -76,7 +141,7 @@ class StdioTransport:
     """
 
     def __init__(
-        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], graces: ShutdownTimeouts
+        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], timeouts: ShutdownTimeouts
     ) -> None:
         self.ended = anyio.Event()
         self.exited = False
@@ -84,7 +149,7 @@ class StdioTransport:
         self.tail = StderrTail()
         self._server = server
         self._folder = folder
-        self._graces = graces
+        self._timeouts = timeouts
         self._all = ProcessTree(environment(server, environ, folder))
         self._stopping = False
 
@@ -115,7 +180,7 @@ class StdioTransport:
                     with anyio.CancelScope(shield=True):
                         incoming.close()
                         outgoing.close()
-                        with anyio.move_on_after(self._graces.flush):
+                        with anyio.move_on_after(self._timeouts.flush):
                             await written.wait()
                         pipes.close(pipes.stdin)
                         await self._stop(pipes)
@@ -155,11 +220,11 @@ class StdioTransport:
 
     async def _stop(self, pipes: ProcessPipes) -> None:
         """Wait for the process to exit, then end it with all its processes."""
-        with anyio.move_on_after(self._graces.exit):
+        with anyio.move_on_after(self._timeouts.exit):
             await pipes.ended.wait()
         for number, grace in (
-            (signal.SIGTERM, self._graces.term),
-            (signal.SIGKILL, self._graces.kill),
+            (signal.SIGTERM, self._timeouts.term),
+            (signal.SIGKILL, self._timeouts.kill),
         ):
             until = anyio.current_time() + grace
             while not pipes.ended.is_set() or self._all.is_running():

@@ -94,8 +94,8 @@ class CodingAgent(Agent):
         """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
-        self.news: Callable[[], Awaitable[UserMessage | None]] | None = None
-        """Returns a message for the model to insert before the next prompt, if any."""
+        self.undo_notice: Callable[[], Awaitable[UserMessage | None]] | None = None
+        """Returns a message to insert before the next prompt, about changes that the user has undone since the last one."""
         self._open_session = open_session
         self._journal = journal
         super().__init__(transport, config, messages=session.get_messages(), record=self._save_event)
@@ -113,7 +113,7 @@ class CodingAgent(Agent):
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None
     ) -> AgentEnd:
-        if prompts and self.news is not None and (message := await self.news()):
+        if prompts and self.undo_notice is not None and (message := await self.undo_notice()):
             await self.append_message(message)
         return await super().answer(prompts, transport=transport)
 

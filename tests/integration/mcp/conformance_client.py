@@ -18,11 +18,10 @@ import msgspec
 from newel.agent.ports import ToolResult
 from newel.mcp import sdk
 from newel.mcp.client_handlers import ClientHandlers
-from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.tool_call import call_tool
 from newel.mcp.transport_http import HttpTransport
-from newel.mcp.types import ToolInfo
+from newel.mcp.types import ElicitAnswer, ElicitRequest, ToolInfo
 
 if TYPE_CHECKING:
     import httpx2
@@ -53,7 +52,7 @@ def main(url: str) -> int:
     try:
         anyio.run(_play, url, scenario, context)
     except Exception as error:  # noqa: BLE001 — the suite wants an exit code and reads the words
-        sys.stderr.write(f"{scenario}: {sdk.in_words(error)}\n")
+        sys.stderr.write(f"{scenario}: {sdk.describe_error(error)}\n")
         return 1
     return 0
 
@@ -63,7 +62,7 @@ async def _play(url: str, scenario: str, context: ConformanceContext) -> None:
     auth = await _auth(url, scenario, context) if scenario.startswith("auth/") else None
     config = ServerConfig(name="suite", origin=Path("suite"), level="user", url=url, timeout=20)
     link = HttpTransport(config, auth=auth)
-    callbacks = ClientHandlers("suite", sample=None, roots=lambda: [Path.cwd()])
+    callbacks = ClientHandlers("suite", sample=None, root=Path.cwd())
     async with sdk.client(link.streams(), callbacks, lambda: None, legacy=False) as client:
         for tool in await sdk.list_tools(client):
             result = await _call(client, callbacks, tool)

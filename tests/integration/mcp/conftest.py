@@ -29,7 +29,7 @@ def started(tmp_path: Path) -> Started:
         *configs: ServerConfig, environ: Mapping[str, str] = os.environ, wait: float = 25, **given: Any
     ) -> AsyncGenerator[McpManager]:
         trust = Trust(tmp_path / "newel")
-        around: dict[str, Any] = {"trust": trust, "roots": [tmp_path], "environ": environ, "graces": QUICK}
+        around: dict[str, Any] = {"trust": trust, "root": tmp_path, "environ": environ, "shutdown": QUICK}
         async with McpManager(configs, **around | given) as manager:
             await manager.wait_started(wait)
             yield manager

@@ -15,7 +15,7 @@ import pytest
 
 from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
-from newel.mcp.elicitation import ElicitAnswer, ElicitRequest, SampleRequest
+from newel.mcp.types import ElicitAnswer, ElicitRequest, SampleRequest
 from tests.integration.mcp.rogues import ROGUE, SOON, Started, call, rogue, status, until
 from tests.processes import lives
 
@@ -293,7 +293,7 @@ async def main():
         name="rogue", origin=here, level="user",
         command=sys.executable, args=("-IS", sys.argv[2], "family"), env={"NOTES": str(here / "notes")},
     )
-    async with McpManager([config], trust=Trust(here), roots=[here], environ={}) as manager:
+    async with McpManager([config], trust=Trust(here), root=here, environ={}) as manager:
         await manager.wait_started(20)
         os.write(1, b"up\\n")
         await anyio.sleep_forever()

@@ -28,7 +28,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
-from newel.context import compaction_summary, token_estimate
+from newel.context import compaction, compaction_summary
 from newel.context.compaction import Compactor
 
 pytestmark = pytest.mark.anyio
@@ -302,22 +302,20 @@ async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
 
 async def test_images_and_reasoning_count_and_other_scripts_are_not_taken_for_english() -> None:
     picture = ImageContent("A" * 100_000, "image/png")
-    assert 1_200 <= token_estimate.estimate_message(UserMessage([TextContent("hi"), picture])) < 1_300
+    assert 1_200 <= compaction.estimate_message(UserMessage([TextContent("hi"), picture])) < 1_300
     assert (
         1_200
-        <= token_estimate.estimate_message(
-            ToolResultMessage("1", "read", "", is_error=False, images=[picture])
-        )
+        <= compaction.estimate_message(ToolResultMessage("1", "read", "", is_error=False, images=[picture]))
         < 1_300
     )
     attachments = [
         Attachment("image", "a.png", "image/png", 1, "A" * 100_000),
         Attachment("document", "b.txt", "text/plain", 1, "A" * 100_000, extracted_text="b" * 4_000),
     ]
-    assert 2_200 <= token_estimate.estimate_message(UserMessage("", attachments=attachments)) < 2_300
-    assert token_estimate.estimate_message(AssistantMessage([ThinkingContent("t" * 4_000)])) > 1_000
-    assert token_estimate.estimate_text("漢字" * 100) == 150
-    assert token_estimate.estimate_message(CustomMessage("note", {"text": "x" * 4_000})) == 0
+    assert 2_200 <= compaction.estimate_message(UserMessage("", attachments=attachments)) < 2_300
+    assert compaction.estimate_message(AssistantMessage([ThinkingContent("t" * 4_000)])) > 1_000
+    assert compaction.estimate_text("漢字" * 100) == 150
+    assert compaction.estimate_message(CustomMessage("note", {"text": "x" * 4_000})) == 0
 
 
 def calls_and_results(sizes: list[int]) -> list[AppMessage]:

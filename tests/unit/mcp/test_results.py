@@ -9,9 +9,9 @@ import pytest
 from mcp import types
 
 from newel.agent.ports import ToolResult
-from newel.mcp import results
+from newel.mcp import tool_call
 from newel.mcp.client_handlers import to_request
-from newel.mcp.results import to_result
+from newel.mcp.tool_call import to_result
 
 PNG = base64.b64encode(b"\x89PNG").decode()
 
@@ -45,7 +45,7 @@ def test_structured_content_is_the_text_where_there_is_none_and_is_kept_for_scre
 
 
 def test_structured_content_that_is_huge_does_not_go_to_the_journal_twice() -> None:
-    result = made(structuredContent={"a": "x" * results.MAX_STRUCTURED})
+    result = made(structuredContent={"a": "x" * tool_call.MAX_STRUCTURED})
     assert "structured" not in result.details
     assert "xxx" in result.output
 
@@ -61,7 +61,7 @@ def test_an_image_is_an_image_and_no_text() -> None:
     [
         (image(PNG, "image/tiff"), "image left out: image/tiff, 4 bytes"),
         (image("no base64!"), "not base64"),
-        (image("A" * (results.MAX_IMAGE // 3 * 4 + 8)), "more than 10 MiB"),
+        (image("A" * (tool_call.MAX_IMAGE // 3 * 4 + 8)), "more than 10 MiB"),
         ({"type": "audio", "data": PNG, "mimeType": "audio/wav"}, "audio left out: audio/wav, 4 bytes"),
         ({"type": "resource_link", "uri": "a://b", "name": "n", "description": "d"}, "resource n, a://b: d"),
         ({"type": "resource", "resource": {"uri": "a://b", "text": "inside"}}, "inside"),
@@ -84,17 +84,17 @@ def test_an_image_in_a_resource_is_seen() -> None:
 
 
 def test_no_more_images_than_a_request_may_have() -> None:
-    result = made(*[image(PNG)] * (results.MAX_IMAGES + 1))
-    assert len(result.images) == results.MAX_IMAGES
+    result = made(*[image(PNG)] * (tool_call.MAX_IMAGES + 1))
+    assert len(result.images) == tool_call.MAX_IMAGES
     assert "more than 20 images" in result.output
 
 
 def test_of_a_very_long_text_the_head_and_the_tail_stay() -> None:
-    result = made(text("head" + "é" * results.MAX_TEXT + "tail"))
+    result = made(text("head" + "é" * tool_call.MAX_TEXT + "tail"))
     assert result.output.startswith("head")
     assert result.output.endswith("tail")
     assert "bytes omitted" in result.output
-    assert len(result.output.encode()) < results.MAX_TEXT + 300
+    assert len(result.output.encode()) < tool_call.MAX_TEXT + 300
 
 
 def test_a_tool_that_says_nothing_is_not_mistaken_for_one_that_failed() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.tool_pins import Pins
+from newel.mcp.trust import Pins
 from newel.mcp.types import ToolInfo
 
 SERVER = ServerConfig(name="s", origin=Path("/p/.mcp.json"), level="user", command="run")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from newel.agent.errors import NewelError, ToolError, WorkspaceError
-from newel.tools.line_pager import Page
+from newel.tools.read import Page
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench

@@ -24,8 +24,7 @@ from newel.providers.errors import (
 )
 from newel.providers.http.client import HttpClient, HttpResponse, collect
 from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
-from newel.providers.openai.compat import ServerCompat
-from newel.providers.openai.encoder import Encoder
+from newel.providers.openai.encoder import Encoder, ServerCompat
 from newel.text.json import as_dict, as_list, as_str, is_cut, parse
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from newel.providers.parsing.json_repair import ToolIndex
+from newel.providers.parsing.tool_calls import ToolIndex
 from newel.text.json import as_dict, as_list, as_str, decode_at, regex, repair
 
 MARKS = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 import anyio
 
-from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
+from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.sanitize import escape_invisible, escape_line

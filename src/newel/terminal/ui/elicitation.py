@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from newel.agent.formatting import pluralize
-from newel.mcp.elicitation import ElicitAnswer, ElicitRequest
 from newel.mcp.elicitation_form import Answer, BadForm, Field, fields
+from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.terminal.ui.prompt_line import AskLine
 from newel.text.sanitize import escape_invisible, escape_line
 

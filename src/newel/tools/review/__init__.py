@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from newel.agent.ports import Tool
-from newel.tools.review.base import ProjectLimits
-from newel.tools.review.canonical import CanonicalCall, CanonicalResult, canonical_call, canonical_result
+from newel.tools.review.base import (
+    CanonicalCall,
+    CanonicalResult,
+    ProjectLimits,
+    canonical_call,
+    canonical_result,
+)
 from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
 from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
 from newel.tools.review.read_file import ReadFileTool

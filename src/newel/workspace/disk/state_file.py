@@ -30,7 +30,9 @@ def load_state(path: Path, kind: type[T], *, most: int | None = MOST) -> T:
         return kind()
 
 
-def update_state(path: Path, kind: type[T], change: Callable[[T], None], *, most: int | None = MOST) -> None:
+def update_state(
+    path: Path, kind: type[T], change: Callable[[T], object], *, most: int | None = MOST
+) -> None:
     """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
 
     def changed(before: bytes) -> bytes:

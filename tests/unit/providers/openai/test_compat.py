@@ -6,7 +6,7 @@ import pytest
 
 from newel.agent.errors import ContextOverflow, ProviderError, RateLimited, RequestRejected
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.openai.compat import ServerCompat
+from newel.providers.openai.encoder import ServerCompat
 
 REQUEST = ModelRequest(Model("m", max_output=100), "", [], thinking="low")
 PLAIN = ModelRequest(Model("m"), "", [])

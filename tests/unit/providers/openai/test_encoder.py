@@ -20,8 +20,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Model, ModelRequest, ToolSpec
-from newel.providers.openai.compat import ServerCompat
-from newel.providers.openai.encoder import Encoder
+from newel.providers.openai.encoder import Encoder, ServerCompat
 
 IMAGE = ImageContent("aGk=", "image/png")
 TOOL = ToolSpec("read", "Read a file.", {"type": "object"}, aliases=("cat",))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
-from newel.providers.parsing.json_repair import ToolIndex, read_arguments
+from newel.providers.parsing.tool_calls import ToolIndex, read_arguments
 from newel.text.json import MAX_REPAIR, to_json
 
 WRITE = ToolSpec("write", "Write a file.", {"type": "object"}, aliases=("write_file", "Write"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolSpec
-from newel.providers.parsing.json_repair import ToolIndex
 from newel.providers.parsing.text_protocol import describe_tools, format_prompt
 from newel.providers.parsing.text_tool_calls import find_calls
+from newel.providers.parsing.tool_calls import ToolIndex
 
 BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"type": "string"}}})
 TAGS = [

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
-from newel.providers.parsing.json_repair import ToolIndex
 from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
+from newel.providers.parsing.tool_calls import ToolIndex
 
 READ = ToolSpec(
     "read",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.providers.parsing.think_tags import ThinkSplitter
+from newel.providers.openai.stream import ThinkSplitter
 
 PIECES = st.sampled_from(
     ["<think>", "</think>", "<thinking>", "</thinking>", "<", "th", ">", "`", "```", " ", "\n", "hi"]
