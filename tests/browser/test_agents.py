@@ -1,4 +1,4 @@
-"""Agents on contracts as a person sees them."""
+"""If these fail, a user cannot start, stop, follow or change an agent on a contract in the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a question of a review's agent is lost from the page, and its job waits for ever."""
+"""If these fail, the page loses a question of a review's agent, and its job waits forever."""
 
 from __future__ import annotations
 

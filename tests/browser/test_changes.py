@@ -1,4 +1,4 @@
-"""If these fail, a double click undoes itself, or what becomes of a file is seen too late or taken for something else."""
+"""If these fail, a double click undoes itself, or the page shows a change of a file late or mislabelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats as a person sees them."""
+"""If these fail, a user cannot hold, stop, edit or resume a chat in the page."""
 
 from __future__ import annotations
 

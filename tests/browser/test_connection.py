@@ -1,4 +1,4 @@
-"""The connection goes: what is decided and typed meanwhile is kept, shown as waiting, and made when it is back."""
+"""If these fail, decisions and typing are lost, or applied twice, when the connection drops."""
 
 from __future__ import annotations
 

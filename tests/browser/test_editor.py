@@ -1,4 +1,4 @@
-"""A file in a tab: what is typed, decided, undone and saved in it, up to the bytes on the disk."""
+"""If these fail, typing, decisions, undo and saving in a file's tab corrupt or lose bytes on the disk."""
 
 from __future__ import annotations
 

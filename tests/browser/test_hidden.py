@@ -1,4 +1,4 @@
-"""If these fail, a user decides on something whose name or text hides a part of itself."""
+"""If these fail, a user decides on a name or text that hides a part of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The workbench on a host: where it is, what is done there, and what is seen when the way there breaks."""
+"""If these fail, the page misleads a user who works on a host, or loses their typing when the host is
+gone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text from models, tools, servers and files is text: nothing in it runs, nothing in it is fetched."""
+"""If these fail, text from models, tools, servers or files runs or loads something in the page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Chats, agents and reviews land in one list. If these fail, somebody decides on changes without knowing whose they are, or
-does not hear of them.
-"""
+"""If these fail, users miss changes that wait for them, or decide on changes without knowing their origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lasts: reloads, a killed server, a second window, a page that is read while it grows."""
+"""If these fail, a reload, a killed server or a second window loses or repeats part of a chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold on every screen: everybody can use it, it fits."""
+"""If these fail, some screen of the page is inaccessible or does not fit."""
 
 from __future__ import annotations
 

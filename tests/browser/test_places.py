@@ -1,4 +1,4 @@
-"""If these fail, a file is taken for another one of the same name, or what is larger than its pane cannot be reached."""
+"""If these fail, users confuse two files of the same name, or cannot scroll to all of a large one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that wait for a person, and the tool servers."""
+"""If these fail, a call or a tool server runs without consent, or a pending question is lost."""
 
 from __future__ import annotations
 

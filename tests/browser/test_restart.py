@@ -1,4 +1,4 @@
-"""If these fail, a restart of the server takes an open page, and what was written in it, away from its user."""
+"""If these fail, restarting the server closes an open page or loses the text in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's side of a review, on the real server: what a user sees of a job, and decides in the list."""
+"""If these fail, a user cannot follow a review job in the sidebar, or decides on the wrong hunks."""
 
 from __future__ import annotations
 

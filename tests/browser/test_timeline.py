@@ -1,4 +1,4 @@
-"""What ran, what it changed, and the way back; and everything that waits, in one place."""
+"""If these fail, users cannot see what a run changed, undo it, or find what is pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a chat shows what was said in another order than the model had it, or loses what waits and how it ended."""
+"""If these fail, a chat shows messages in another order than the model saw, or loses pending ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The project's files beside the page: to be looked through, and with what waits in them."""
+"""If these fail, users cannot browse the project's files beside the page, or see which have pending
+changes.
+"""
 
 from __future__ import annotations
 
