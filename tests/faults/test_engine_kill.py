@@ -1,4 +1,4 @@
-"""What the engine acknowledged survives the death of its process and a full disk."""
+"""If these fail, a killed process or a full disk loses jobs that the engine acknowledged."""
 
 from __future__ import annotations
 

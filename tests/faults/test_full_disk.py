@@ -1,4 +1,4 @@
-"""If these fail, a disk that is full, the project's or the ledger's, leaves files half changed or stops an agent's work."""
+"""If these fail, a full disk leaves files half written or stops an agent's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newel is killed with a command under way: nothing of the command is left, whoever had started it."""
+"""If these fail, commands keep running after Newel is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a crash while links and folders are made or undone leaves a tree that no undo brings in order."""
+"""If these fail, a crash while links and folders change leaves a tree that no undo can repair."""
 
 from __future__ import annotations
 

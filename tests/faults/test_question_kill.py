@@ -1,4 +1,4 @@
-"""The server is killed while a question waits for a person: the question is there again, and is asked truthfully."""
+"""If these fail, a server that is killed during a question loses it, or asks it with wrong facts."""
 
 from __future__ import annotations
 

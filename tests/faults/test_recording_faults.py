@@ -1,4 +1,4 @@
-"""If these fail, one short failure of the disk under the ledger leaves a run that cannot be taken back as it was."""
+"""If these fail, one short disk failure under the ledger makes a run impossible to undo exactly."""
 
 from __future__ import annotations
 

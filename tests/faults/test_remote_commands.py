@@ -1,4 +1,4 @@
-"""What becomes of commands on a real host when the connection, its programs here, or all of Newel goes."""
+"""If these fail, commands on a host outlive the connection or Newel, or their outcome is reported wrongly."""
 
 from __future__ import annotations
 

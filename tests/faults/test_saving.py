@@ -1,4 +1,4 @@
-"""Processes that die in the midst of a save, disks that fill, folders that refuse: files and ledger agree afterwards."""
+"""If these fail, a crash or a full disk during a save makes files and ledger disagree."""
 
 from __future__ import annotations
 

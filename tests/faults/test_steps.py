@@ -1,4 +1,4 @@
-"""If these fail, a crash or a disk that fails, at one certain step, leaves files and ledger apart or loses what was said."""
+"""If these fail, a crash or a disk error at some step makes files and ledger disagree, or loses messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a file that was swapped between review and apply leads a change to where nobody reviewed it."""
+"""If these fail, swapping a file between review and apply redirects a change to a file nobody reviewed."""
 
 from __future__ import annotations
 

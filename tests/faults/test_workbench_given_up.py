@@ -1,4 +1,4 @@
-"""A run in whose midst the server dies again and again is given up in words, and its tab can be used again."""
+"""If these fail, a run that crashes the server every time is retried forever, or its tab becomes unusable."""
 
 from __future__ import annotations
 

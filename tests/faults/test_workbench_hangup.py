@@ -1,4 +1,4 @@
-"""The terminal that a workbench was started in is closed: the server ends as it would for Ctrl+C."""
+"""If these fail, closing the terminal does not shut the workbench's server down cleanly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workbench's server is killed at any moment: what it acknowledged is there afterwards, and nothing ran twice."""
+"""If these fail, killing the workbench's server loses acknowledged work, or runs something twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was acknowledged survives the death of the process, and the dead hold no locks."""
+"""If these fail, a killed process loses acknowledged messages, or leaves a session locked."""
 
 from __future__ import annotations
 

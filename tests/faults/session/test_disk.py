@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or taken away costs at most the message that did not fit."""
+"""If these fail, a full, read-only or missing disk costs more than the message that did not fit."""
 
 from __future__ import annotations
 

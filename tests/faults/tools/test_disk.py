@@ -1,4 +1,4 @@
-"""Disks that fill, folders that refuse, processes that die in the middle: no file is ever half written."""
+"""If these fail, a full disk, a read-only folder or a crash leaves a file half written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that will not end, and what they leave behind: nothing."""
+"""If these fail, commands survive their timeout or leave processes behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newel's watchdog: what it ends when Newel is killed, what it spares, and what it survives itself."""
+"""If these fail, the watchdog leaves commands running after Newel is killed, or ends unrelated ones."""
 
 from __future__ import annotations
 
