@@ -1,4 +1,4 @@
-"""If these fail, an agent that works without a screen does not do what the contract and its flags say."""
+"""If these fail, an agent without a screen ignores its contract or its flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, an agent on a contract does on a host what it would not do here: to the project itself, or unseen."""
+"""If these fail, an agent on a host changes the project itself, or works unseen, unlike a local one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a script that captures the answer gets something else with it, or pays for a word that was no prompt."""
+"""If these fail, a script captures more than the answer, or the user pays for a word that was no prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input gets one clear message, and nothing is lost or touched that is not ours."""
+"""If these fail, bad input causes confusing messages, lost data or changes to foreign files."""
 
 from __future__ import annotations
 

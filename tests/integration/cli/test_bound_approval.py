@@ -1,4 +1,4 @@
-"""If these fail, a yes to one change makes another: what is done is not what was shown."""
+"""If these fail, approving one change makes a different one."""
 
 from __future__ import annotations
 

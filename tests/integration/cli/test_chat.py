@@ -1,4 +1,4 @@
-"""``newel.chat``: one question from a program, as plain as can be."""
+"""If these fail, a program cannot ask one question with ``newel.chat``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A limit of cost that limits nothing is worse than none: somebody relies on it."""
+"""If these fail, a run exceeds the cost limit that its user relies on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a person at a terminal cannot say what of an agent's proposals reaches their files."""
+"""If these fail, a user at a terminal cannot choose which of an agent's proposals reach their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, what a person types while Newel starts is lost, is not sent, or stands above the header."""
+"""If these fail, input typed while Newel starts is lost, not sent, or shown above the header."""
 
 from __future__ import annotations
 

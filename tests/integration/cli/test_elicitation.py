@@ -1,4 +1,4 @@
-"""If these fail, a tool server asks in vain, gets what nobody agreed to, or speaks in Newel's name."""
+"""If these fail, a tool server's question goes unanswered, gets an unapproved answer, or poses as Newel's."""
 
 from __future__ import annotations
 

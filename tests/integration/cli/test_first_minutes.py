@@ -1,4 +1,4 @@
-"""If these fail, a newcomer without a model reads a message and does not know what to type next."""
+"""If these fail, a newcomer without a model does not learn what to type next."""
 
 from __future__ import annotations
 

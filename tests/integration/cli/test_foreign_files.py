@@ -1,4 +1,4 @@
-"""If these fail, Newel appends a conversation to a file that is somebody else's, and breaks what reads it."""
+"""If these fail, Newel appends a conversation to a foreign file and corrupts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, Newel hands a conversation, and the machine, to whatever program happens to listen on a port."""
+"""If these fail, Newel gives a conversation, and the machine, to any program that listens on a port."""
 
 from __future__ import annotations
 

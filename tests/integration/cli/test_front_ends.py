@@ -1,4 +1,4 @@
-"""Each way to talk with Newel, as the installed commands compose it: a terminal, a pipe, JSON lines."""
+"""If these fail, a terminal, a pipe or JSON lines cannot talk with the installed Newel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, one damaged file of Newel's own ends a command with a traceback, hangs it, or costs the user what else is there."""
+"""If these fail, one damaged file of Newel's makes a command crash, hang or lose other data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a person keeps, undoes, approves or trusts something that the screen did not show them."""
+"""If these fail, users keep, undo, approve or trust text that the screen did not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a user on a host has another model than they were told, or none, or does not hear why."""
+"""If these fail, a user on a host gets another model than announced, or none without a reason."""
 
 from __future__ import annotations
 

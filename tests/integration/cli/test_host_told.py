@@ -1,4 +1,4 @@
-"""If these fail, a user who works on a host is not told, or told wrongly, what is there and what is here."""
+"""If these fail, a user on a host does not know what is local and what is remote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a user cannot work on a host as they do here, or is not told why not."""
+"""If these fail, a user cannot work on a host as they do locally, or does not learn why."""
 
 from __future__ import annotations
 

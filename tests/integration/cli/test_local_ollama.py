@@ -1,4 +1,4 @@
-"""If these fail, a local model forgets the beginning of a conversation, or a user cannot tell which API it is asked by."""
+"""If these fail, a local model forgets the start of a conversation, or its API stays unknown to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result of a million characters fills a model's window and costs dollars; the model gets its ends, and a file."""
+"""If these fail, a huge result fills the model's window and costs dollars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a server of tools frees itself of approval, or slips new words to the model after it was accepted."""
+"""If these fail, a tool server escapes approval, or changes its descriptions after the user accepted them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is kept from must stay so if it starts Newel itself: nobody's changes are kept but by a person."""
+"""If these fail, an agent escapes its restrictions by starting Newel, and keeps changes without its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``newel PROMPT``: from a prompt to files and an exit code."""
+"""If these fail, ``newel PROMPT`` changes the wrong files or returns the wrong exit code."""
 
 from __future__ import annotations
 

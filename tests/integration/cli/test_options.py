@@ -1,4 +1,4 @@
-"""What the command line and the settings say reaches the model, the folder and the screen."""
+"""If these fail, options and settings do not reach the model, the folder or the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's `python`, `pip` and `pytest` are the user's: in Newel's own environment a project's tests fail for no reason."""
+"""If these fail, commands use Newel's own Python, and the project's tests fail for no reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An overloaded server is waited for as long as its user wishes, and whoever waits is told."""
+"""If these fail, Newel gives up on an overloaded server too early, or waits without a notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, what Newel keeps or hands out shows somebody else the user's keys, or what they said."""
+"""If these fail, Newel's files or exports reveal the user's keys or conversations to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a person cannot see what an agent did to their files, or loses work by taking it back."""
+"""If these fail, a user cannot see what an agent did to their files, or loses work by undoing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, `--approve review` changes a user's files before they have said yes, or what an agent did is lost."""
+"""If these fail, `--approve review` changes files before the user agrees, or loses an agent's work."""
 
 from __future__ import annotations
 

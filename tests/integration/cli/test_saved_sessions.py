@@ -1,4 +1,4 @@
-"""What is done with conversations outside of them: listed, exported, imported, held by one process at a time."""
+"""If these fail, saved conversations cannot be listed, exported or imported, or two processes write one."""
 
 from __future__ import annotations
 

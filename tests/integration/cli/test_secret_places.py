@@ -1,4 +1,4 @@
-"""If these fail, a model is sent files that the user never meant to give away: keys, tokens, what lies outside the project."""
+"""If these fail, a model receives keys, tokens or files outside the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands are written by a model and their output goes back to it: none may find the user's keys in Newel's processes."""
+"""If these fail, a command that a model wrote finds the user's keys in Newel's processes."""
 
 from __future__ import annotations
 

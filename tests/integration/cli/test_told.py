@@ -1,4 +1,4 @@
-"""If these fail, a model builds on lines that a person has taken back, kept or rejected, or hears of it twice."""
+"""If these fail, a model builds on lines that the user undid, kept or rejected, or gets the news twice."""
 
 from __future__ import annotations
 

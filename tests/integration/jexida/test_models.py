@@ -1,4 +1,4 @@
-"""If these fail, another model answers than the one that a person chose, or one is downloaded unasked."""
+"""If these fail, another model answers than the user chose, or one is downloaded without consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, ``jexida`` does not do on a real host what its panels say."""
+"""If these fail, ``jexida`` does something else on a real host than its panels show."""
 
 from __future__ import annotations
 

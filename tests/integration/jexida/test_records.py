@@ -1,4 +1,4 @@
-"""If these fail, what a model's command changed on a host cannot be seen or taken back."""
+"""If these fail, users cannot see or undo what a model's command changed on a host."""
 
 from __future__ import annotations
 

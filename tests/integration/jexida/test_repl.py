@@ -1,4 +1,4 @@
-"""If these fail, a person cannot see, decide or stop what happens on their host."""
+"""If these fail, a user cannot see, approve or stop commands on their host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a routine with variables runs with other values than a person gave it, or runs without one."""
+"""If these fail, a routine runs with other values than the user gave, or with a variable missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, ``jexida`` logs in at a stranger's machine because nobody has told it where to go."""
+"""If these fail, ``jexida`` logs in to a stranger's machine when no host is configured."""
 
 from __future__ import annotations
 

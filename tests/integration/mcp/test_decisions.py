@@ -1,4 +1,4 @@
-"""What a person decides about servers and tools happens at once, and stays."""
+"""If these fail, decisions about tool servers and tools take effect late or do not last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server at an address breaks as quietly as one that is a process."""
+"""If these fail, a broken HTTP server costs more than its own tools."""
 
 from __future__ import annotations
 

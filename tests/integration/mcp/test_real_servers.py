@@ -1,4 +1,4 @@
-"""Servers that people use work, with all that they offer."""
+"""If these fail, popular MCP servers do not work, or only in part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that breaks costs itself, and nobody else: not memory, not time, not a process left behind."""
+"""If these fail, a broken server exhausts memory, blocks the agent or leaves processes behind."""
 
 from __future__ import annotations
 

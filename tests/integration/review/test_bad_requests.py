@@ -1,4 +1,4 @@
-"""If these fail, a request over HTTP that cannot be meant changes something, or its sender is not told what is wrong."""
+"""If these fail, an invalid HTTP request changes something, or its sender does not learn the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, the tree shows what is not there, hides what is, or leads out of the project."""
+"""If these fail, the tree invents or hides files, or leads out of the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, each edit of an agent costs more reads, requests and flushes of the disk than it needs."""
+"""If these fail, each edit costs more reads, requests and disk flushes than it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a file that is no text breaks the window that shows it, or fills the ledger by being looked at."""
+"""If these fail, opening a binary file breaks its window, or viewing it fills the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If it fails, a process that is killed in the midst of a job takes the job, or what it proposed, with it."""
+"""If it fails, killing a process in the middle of a job loses the job or its proposals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, one proposal about a link or a folder keeps a person from deciding on all others in the page."""
+"""If these fail, one proposal about a link or a folder blocks all other decisions in the page."""
 
 from __future__ import annotations
 

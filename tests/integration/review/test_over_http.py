@@ -1,4 +1,4 @@
-"""If these fail, a client of /api/agent misses what happened, cannot end what it began, or is let in without a token."""
+"""If these fail, clients of /api/agent miss events, cannot cancel jobs, or get in without a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""If these fail, the patches that a review hands out are none that ``git apply`` and GNU ``patch`` make the same files of."""
+"""If these fail, ``git apply`` or GNU ``patch`` make other files of a review's patches than the review
+does.
+"""
 
 from __future__ import annotations
 

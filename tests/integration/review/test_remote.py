@@ -1,4 +1,4 @@
-"""If these fail, what an agent did to files on a host cannot be taken back, or taking it back loses what was there."""
+"""If these fail, an agent's changes on a host cannot be undone, or undoing them loses other content."""
 
 from __future__ import annotations
 

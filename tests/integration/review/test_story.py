@@ -1,4 +1,4 @@
-"""A whole review, from the instruction to a rollback of a rollback. If it fails, a user's decision or file is lost."""
+"""If it fails, a decision or a file is lost between an instruction and the rollback of its rollback."""
 
 from __future__ import annotations
 

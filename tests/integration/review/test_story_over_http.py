@@ -1,4 +1,4 @@
-"""The story of docs/review_story.py, told to real servers. If it fails, a review over HTTP loses a decision or a file."""
+"""If these fail, a review over HTTP, as docs/review_story.py tells it, loses a decision or a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a window shows what is no longer true: another window, an agent or another process has decided."""
+"""If these fail, a window shows a stale state after another window, an agent or a process decided."""
 
 from __future__ import annotations
 
