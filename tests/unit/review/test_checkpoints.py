@@ -1,4 +1,4 @@
-"""If these fail, a rollback takes too much, too little, or something that nobody can bring back."""
+"""If these fail, a rollback undoes too much, too little, or cannot be undone itself."""
 
 from __future__ import annotations
 

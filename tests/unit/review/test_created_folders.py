@@ -1,4 +1,4 @@
-"""If these fail, taking a run back leaves empty folders behind, or removes one that was somebody else's."""
+"""If these fail, undoing a run leaves its empty folders behind, or removes somebody else's."""
 
 from __future__ import annotations
 

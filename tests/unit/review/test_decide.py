@@ -1,4 +1,4 @@
-"""If these fail, a name decides on another hunk than a person meant, or a file is not what they decided."""
+"""If these fail, a name selects another hunk than the user meant, or a file differs from their decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random histories on real files: the disk is always what the ledger says, and every rollback is exact, that of a rollback too."""
+"""If these fail, files differ from the ledger after a random history, or a rollback is not exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a run cannot be taken back although its lines stand there as it left them, or somebody else's go with it."""
+"""If these fail, undoing a run removes other people's lines, or refuses although its lines are untouched."""
 
 from __future__ import annotations
 

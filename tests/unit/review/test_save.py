@@ -1,4 +1,4 @@
-"""If these fail, a save writes what nobody kept, loses what somebody else wrote, or reaches out of the project."""
+"""If these fail, a save writes unaccepted changes, overwrites somebody's work, or leaves the project."""
 
 from __future__ import annotations
 

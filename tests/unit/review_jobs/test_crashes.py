@@ -1,4 +1,4 @@
-"""If these fail, a process that dies at the wrong moment loses a decision, proposes twice, or applies by half."""
+"""If these fail, a crash loses a decision, proposes twice, or applies a review by half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a review job is lost, goes wrong silently, or acts without its user."""
+"""If these fail, a review job is lost, fails silently, or acts without its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If it fails, some order of requests, crashes and changes from outside loses, invents or misplaces a change."""
+"""If it fails, some order of requests, crashes and outside changes loses, invents or misplaces a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, what somebody still works with is forgotten, or the journal grows without end."""
+"""If these fail, sessions in use are forgotten, or the journal grows without limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, what the user typed in many places comes out otherwise than if it had been typed one by one."""
+"""If these fail, typing in many places at once has another result than typing in one after the other."""
 
 from __future__ import annotations
 

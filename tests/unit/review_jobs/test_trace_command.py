@@ -1,4 +1,4 @@
-"""If these fail, a person cannot find out afterwards what happened in a job."""
+"""If these fail, a user cannot find out what happened in a job."""
 
 from __future__ import annotations
 

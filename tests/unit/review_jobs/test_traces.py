@@ -1,4 +1,4 @@
-"""If these fail, a trace tells something else than what happened in a job, or a job suffers for its trace."""
+"""If these fail, a trace differs from what happened in a job, or harms the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If it fails, the trace of a job whose process was killed lacks what happened, or tells it twice."""
+"""If it fails, killing a job's process loses or repeats events in its trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a request that cannot be meant changes something, or is answered with no word of what is wrong."""
+"""If these fail, an invalid request changes something, or fails without an explanation."""
 
 from __future__ import annotations
 

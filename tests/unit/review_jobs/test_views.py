@@ -1,4 +1,4 @@
-"""If these fail, the log of changes or a bundle shows something else than what happened to a file."""
+"""If these fail, the change log or a bundle misreports what happened to a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, agents that work side by side spoil each other's files, or somebody's work is deleted."""
+"""If these fail, parallel agents overwrite each other's files, or a worktree's work is deleted."""
 
 from __future__ import annotations
 

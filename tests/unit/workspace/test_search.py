@@ -1,4 +1,4 @@
-"""Searching a workspace: the same answer with ``rg`` and without it, bounded, and never from where it must not."""
+"""If these fail, a search gives other results without ``rg``, runs without bounds, or reads hidden files."""
 
 from __future__ import annotations
 

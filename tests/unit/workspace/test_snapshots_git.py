@@ -1,4 +1,4 @@
-"""Snapshots in a git repository: its rules hold, its store stays as it is, and nothing depends on it."""
+"""If these fail, snapshots ignore a git repository's rules, or change the repository."""
 
 from __future__ import annotations
 

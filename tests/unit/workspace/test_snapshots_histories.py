@@ -1,4 +1,4 @@
-"""Whatever a command does, in whatever order: snapshots tell what a comparison of all files tells."""
+"""If these fail, snapshots miss or invent a change in some history of commands."""
 
 from __future__ import annotations
 

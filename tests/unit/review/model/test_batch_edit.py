@@ -1,4 +1,4 @@
-"""If these fail, a proposal of thousands of hunks says another thing than the same edits made one by one."""
+"""If these fail, a batch of thousands of edits has another result than the same edits one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, the undo of a run leaves a tree that is neither as it was before nor as the run left it."""
+"""If these fail, undoing or redoing a run does not restore the exact tree."""
 
 from __future__ import annotations
 

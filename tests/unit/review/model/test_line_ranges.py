@@ -1,4 +1,4 @@
-"""If these fail, hunks that change the same lines are taken for strangers, and one's edit goes with another's."""
+"""If these fail, overlapping hunks count as independent, and undoing one takes another's edit along."""
 
 from __future__ import annotations
 

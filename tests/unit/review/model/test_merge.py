@@ -1,4 +1,4 @@
-"""If these fail, what an agent did in a copy is proposed as something else, or overwrites what somebody decided meanwhile."""
+"""If these fail, merging an agent's copy proposes other changes, or overwrites newer decisions."""
 
 from __future__ import annotations
 

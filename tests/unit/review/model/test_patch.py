@@ -1,4 +1,4 @@
-"""The patches of a review are those that git and GNU patch take."""
+"""If these fail, git and GNU patch reject the patches of a review."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a model's edit lands on other lines than it meant, or nobody can read the hunk that it makes."""
+"""If these fail, a model's edit lands on the wrong lines, or makes an unreadable hunk."""
 
 from __future__ import annotations
 

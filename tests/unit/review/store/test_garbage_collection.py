@@ -1,4 +1,4 @@
-"""If these fail, a ledger grows for ever, or what was forgotten takes something with it that can still be asked for."""
+"""If these fail, a ledger grows forever, or its purge removes content that is still needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a decision that was acknowledged is lost, or one window decides over what another has changed."""
+"""If these fail, an acknowledged decision is lost, or a window overwrites another's newer change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a window goes on showing what another window, an agent or another process has changed."""
+"""If these fail, a window does not notice changes by other windows, agents or processes."""
 
 from __future__ import annotations
 

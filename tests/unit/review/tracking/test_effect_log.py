@@ -1,4 +1,4 @@
-"""If these fail, what a killed process was doing is not found by the next one, or found although it was recorded."""
+"""If these fail, a killed process's unfinished work is not recovered, or recovered after it was recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, what an agent did is recorded as somebody else's, or not as it was, and taking it back loses work."""
+"""If these fail, an agent's changes are recorded wrongly, and undoing them loses work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files through the workspace: found by any name, read in pieces, replaced whole."""
+"""If these fail, a workspace reads the wrong file, or leaves one half written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, an agent works on something else than the project, or what it does in its copy reaches the user's files."""
+"""If these fail, an agent's copy differs from the project, or changes in it reach the user's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command finds in its environment: no keys, no pager, no question that nobody answers."""
+"""If these fail, commands inherit keys, open a pager or wait at a prompt that nobody answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: whole or honestly cut, never garbled where one piece meets the next."""
+"""If these fail, a command's output is garbled, or cut without a notice."""
 
 from __future__ import annotations
 

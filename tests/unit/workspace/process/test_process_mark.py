@@ -1,4 +1,4 @@
-"""Which processes belong to a command: a mistake here leaves one running, or ends somebody else's."""
+"""If these fail, a process of a command keeps running, or an unrelated one is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: what they print, how they end, and how they are started."""
+"""If these fail, commands start wrongly, or their output and exit codes are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command did to the files: each change known, what was before restorable, nothing of others claimed."""
+"""If these fail, a command's changes go unnoticed, cannot be restored, or include other people's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and contents of any bytes come through every shell that a host may have as its sh."""
+"""If these fail, some remote shell corrupts unusual file names or contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection to a host: what it outlives, what it tells, and that it leaves nothing behind."""
+"""If these fail, a broken connection to a host loses requests, repeats changes or leaves processes behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command on a host ends, with all that it has started, when nobody wants it any more; and what may stay, stays."""
+"""If these fail, a cancelled command on a host keeps running, or its background processes are killed."""
 
 from __future__ import annotations
 

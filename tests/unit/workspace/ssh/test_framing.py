@@ -1,4 +1,4 @@
-"""The frame around what a program on a host prints: none of it is shown, nothing of the output is lost."""
+"""If these fail, framing shows up in the output of a remote program, or output is lost."""
 
 from __future__ import annotations
 

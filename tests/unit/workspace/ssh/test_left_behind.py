@@ -1,4 +1,4 @@
-"""What half written files become: those of this user that were left go, and nothing of anybody who still writes."""
+"""If these fail, half-written files pile up, or a cleanup deletes one that is still being written."""
 
 from __future__ import annotations
 

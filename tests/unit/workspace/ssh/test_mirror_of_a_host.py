@@ -1,4 +1,4 @@
-"""If these fail, the copy that an agent works in on a host is wrong after trouble, slow to make, or left behind there."""
+"""If these fail, an agent's copy on a host is wrong after an error, slow to make, or never removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands on a host: what they print, what they are given, and how they end."""
+"""If these fail, commands on a host lose output or exit codes, or leak keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that cannot be worked on says why and what to do; whatever the user's configuration says, it stays safe."""
+"""If these fail, a failed login hides its reason and remedy, or ssh accepts an unknown host."""
 
 from __future__ import annotations
 

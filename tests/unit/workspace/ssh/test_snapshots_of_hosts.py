@@ -1,4 +1,4 @@
-"""If these fail, a host that is slow, bare or in trouble makes changes there unknown, or files seem to be gone that are not."""
+"""If these fail, changes on a slow or minimal host go unnoticed, or existing files are reported deleted."""
 
 from __future__ import annotations
 

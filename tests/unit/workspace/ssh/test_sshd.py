@@ -1,4 +1,4 @@
-"""The server of the tests itself: what is tried with it must have met a real host, and a real failure."""
+"""If these fail, the test SSH server does not behave like a real host, and tests with it prove nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user writes for a host is understood, or refused before any program sees it."""
+"""If these fail, a host's address is misread, or reaches ssh as an option."""
 
 from __future__ import annotations
 
