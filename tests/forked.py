@@ -65,7 +65,7 @@ IMPORTED: Final = (
     "newel.mcp.manager",
     "newel.providers.openai.chat",
     "newel.providers.pricing",
-    "newel.providers.scripted",
+    "tests.scripted_provider",
     "newel.providers.model_server",
     "newel.review.decide",
     "newel.review.tracking.effect_log",

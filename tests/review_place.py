@@ -15,7 +15,6 @@ from newel.agent.transform import Transformer
 from newel.jobs.engine import Engine
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.jobs.worker import Worker
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.checkpoints import Checkpoints
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
@@ -24,6 +23,7 @@ from newel.review_jobs.schemas import JobView, RunRequest
 from newel.review_jobs.service import ReviewService
 from newel.review_jobs.traces import Traces
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_provider import Answer, ScriptedProvider
 
 SETTLED = {"waiting_for_user", "awaiting_review", "completed", "failed"}
 

@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 
 from newel.agent.errors import NewelError
-from newel.providers.scripted import ScriptedProvider
 from newel.review.project import ProjectReview
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
@@ -23,6 +22,7 @@ from newel.review_jobs.schemas import RollbackRequest
 from newel.workspace.local import LocalWorkspace
 from tests.faults import begun
 from tests.review_place import Place, hunks, proposes, replace, says
+from tests.scripted_provider import ScriptedProvider
 
 Files = dict[str, tuple[bytes, int] | None]
 OLD: Files = {"a.md": (b"one\ntwo\n", 0o640), "b.md": (b"one\r\ntwo\r\n", 0o755), "sub/c.md": None}

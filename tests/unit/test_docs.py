@@ -14,8 +14,8 @@ from newel.agent.agent import Agent, ProviderTransport
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import Model, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import ScriptedProvider
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_provider import ScriptedProvider
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

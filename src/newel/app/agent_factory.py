@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
-    from newel.context.instructions import Instructions
     from newel.context.prompt_templates import Template
+    from newel.context.system_prompt import Instructions
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask
     from newel.permissions.secret_paths import SecretPaths
@@ -147,8 +147,8 @@ async def build_agent(
     from newel.agent.transform import Transformer
     from newel.app.workspace_factory import guarded, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
-    from newel.context.instructions import describe
     from newel.context.shortening import Shortener
+    from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
 
@@ -220,8 +220,8 @@ async def _load_instructions(
 ) -> tuple[list[Instructions], dict[str, Template]]:
     """The instructions and templates of the user, on this machine, and of the project, which may be on a host."""
     from newel.context.file_reader import WorkspaceFolder
-    from newel.context.instructions import find_instructions
     from newel.context.prompt_templates import load_templates
+    from newel.context.system_prompt import find_instructions
     from newel.workspace.local import LocalWorkspace
 
     home = LocalWorkspace("/", environ={})  # Newel's own folder may not exist yet

@@ -119,6 +119,6 @@ def project_secret_paths(
 
 
 def guarded(workspace: Workspace, places: SecretPaths) -> Workspace:
-    from newel.permissions.guarded import GuardedWorkspace
+    from newel.permissions.secret_paths import GuardedWorkspace
 
     return GuardedWorkspace(workspace, places)

@@ -61,7 +61,7 @@ def command_export(arguments: Sequence[str]) -> int:
         if masker.found:
             print(f"newel: {masker.summary()}", file=sys.stderr)
     if given.output:
-        from newel.session.export.formats import export_session
+        from newel.session.export import export_session
 
         target = Path(given.output).expanduser()
         export_session(data, target)

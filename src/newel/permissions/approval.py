@@ -6,7 +6,7 @@
     read-only   calls that may change something never run
 
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
-holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``guarded.py``).
+holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
 **An approval holds for what was shown.** A call is planned and shown, and after a yes planned and described again. It runs only
 if both are equal: real paths, contents and result. If they differ, the user is asked again. The plan fails if a file changes
@@ -22,8 +22,7 @@ from newel.agent.errors import NewelError
 from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, Wire
 from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
-from newel.permissions.guarded import refusal_message
-from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
+from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths, refusal_message
 
 Preset = Literal["auto", "ask", "review", "read-only"]
 

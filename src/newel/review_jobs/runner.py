@@ -27,7 +27,7 @@ from newel.agent.messages import (
 from newel.agent.ports import AllowAll, Limits, RunConfig
 from newel.concurrency import background_tasks
 from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
-from newel.permissions.guarded import GuardedWorkspace
+from newel.permissions.secret_paths import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
 from newel.review.serialize import bundle
 from newel.review_jobs.dependencies import ReviewDependencies

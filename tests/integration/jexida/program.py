@@ -17,7 +17,6 @@ import anyio
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import AssistantMessage, TextContent, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
-from newel.providers.scripted import deltas
 from newel.session.manager import SessionManager
 from newel.terminal.jexida.agent import JexidaAgent
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
@@ -26,6 +25,7 @@ from newel.terminal.jexida.routines import Routine
 from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Completed, OnOutput
+from tests.scripted_provider import deltas
 
 
 class Here:

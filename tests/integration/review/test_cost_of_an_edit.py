@@ -16,7 +16,6 @@ import pytest
 from newel.agent.agent import ProviderTransport
 from newel.agent.ports import AllowAll, Model, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import ScriptedProvider
 from newel.review.store import database
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
@@ -30,6 +29,7 @@ from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
 from tests.review_place import calls, says
+from tests.scripted_provider import ScriptedProvider
 
 __all__ = ["anyio_backend", "connection"]
 

@@ -9,9 +9,9 @@ import anyio
 import pytest
 from anyio.streams.text import TextReceiveStream
 
-from newel.providers.scripted import ScriptedProvider
 from newel.review_jobs.dependencies import ReviewLimits
 from tests.review_place import Place, hunks, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 
 from newel.review_jobs.dependencies import ReviewLimits
-from newel.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 from tests.review_place import Place, calls, proposes, replace
 
 

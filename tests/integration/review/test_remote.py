@@ -16,7 +16,6 @@ from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AllowAll, Model, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import ScriptedProvider
 from newel.review.project import recent_runs
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
@@ -27,6 +26,7 @@ from newel.workspace.ssh.connection import SLOW_AFTER
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
 from tests.review_place import calls, says
+from tests.scripted_provider import ScriptedProvider
 from tests.sshd import SECONDS, Sshd
 from tests.tcp_relay import relayed
 

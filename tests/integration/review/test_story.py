@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from newel.providers.scripted import ScriptedProvider
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.schemas import (
@@ -23,6 +22,7 @@ from newel.review_jobs.schemas import (
 )
 from newel.review_jobs.service import ReviewService
 from tests.review_place import Place, calls, hunks, proposes, replace, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

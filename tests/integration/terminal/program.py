@@ -29,7 +29,6 @@ from newel.agent.transform import Transformer
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.permissions.approval import approval_policy
-from newel.providers.scripted import deltas
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
@@ -43,6 +42,7 @@ from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_provider import deltas
 
 ESSAY = """\
 # A plan

@@ -19,7 +19,6 @@ from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
-from newel.providers.scripted import deltas
 from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, ModelStatus
@@ -36,6 +35,7 @@ from newel.workbench.tab_log import TabLog
 from newel.workbench.workbench import TabChange, Workbench
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_provider import deltas
 
 TOKEN = "the-token-of-all-these-tests-0123456789"
 ABOUT = ServerInfo(newel="0.1.0", project="/home/me/shop", approve="auto", ephemeral=True)

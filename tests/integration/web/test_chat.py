@@ -11,9 +11,9 @@ import pytest
 
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import ToolCall
-from newel.providers.scripted import ScriptedProvider
 from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.house import Echo, House, house, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

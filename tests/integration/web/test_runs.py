@@ -14,8 +14,8 @@ import pytest
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.scripted import ScriptedProvider
 from tests.integration.web.house import Echo, House, house, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

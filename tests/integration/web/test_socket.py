@@ -20,12 +20,12 @@ from newel.agent.errors import RequestRejected
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.scripted import ScriptedProvider
 from newel.web.protocol import ClientMessage, FromServer, SocketRequest
 from newel.workbench.tab_reader import take_snapshot
 from tests.integration.web.house import TOKEN, Echo, house, says
 from tests.integration.web.page import page
 from tests.properties import examples
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,10 @@ from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, 
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
 from newel.providers.proxy import AppTransport, ModelProxy
-from newel.providers.scripted import ScriptedProvider
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from tests.integration.web.house import TOKEN, Echo, house, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

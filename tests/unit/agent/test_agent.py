@@ -19,7 +19,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
-from newel.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 
 
 def says(text: str) -> AssistantMessage:

@@ -50,7 +50,7 @@ from newel.agent.ports import (
     Verdict,
 )
 from newel.agent.transform import COMPACTION, Transformer
-from newel.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 
 E = TypeVar("E")
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.instructions import MAX_BYTES, Instructions, describe, find_instructions
-from newel.context.system_prompt import system_prompt
+from newel.context.system_prompt import MAX_BYTES, Instructions, describe, find_instructions, system_prompt
 from newel.workspace.local import LocalWorkspace
 
 

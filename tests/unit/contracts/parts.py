@@ -15,13 +15,13 @@ from newel.agent.ports import Limits, Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.contracts.run_log import RunLog
 from newel.contracts.runner import run_contract
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.runs.models import Contract
 from newel.runs.run_events import ContractState, RunEvent, decode, encode, is_lasting
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
+from tests.scripted_provider import Answer, ScriptedProvider
 
 MODEL = Model("worker")
 SMALL = Model("small")

@@ -15,9 +15,9 @@ from newel.agent.messages import AssistantMessage, Usage, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.contracts.judge import NO_VERDICT
 from newel.contracts.progress import MAX_IDLE, MAX_NO_VERDICT, MAX_REPEATED, MAX_SAME_FAILURE
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.runs.models import Contract
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, RunEvent
+from tests.scripted_provider import Answer, ScriptedProvider
 from tests.unit.contracts.parts import (
     MODEL,
     SMALL,

@@ -14,9 +14,9 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import Model, ModelRequest
-from newel.providers.scripted import ScriptedProvider
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from newel.terminal.jexida.reply_provider import AnswerOrShell
+from tests.scripted_provider import ScriptedProvider
 
 HISTORY = [
     UserMessage(content="How full is the disk?"),

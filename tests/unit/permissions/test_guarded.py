@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import StaleFile, WorkspaceError
-from newel.permissions.guarded import GuardedWorkspace
-from newel.permissions.secret_paths import SecretPaths
+from newel.permissions.secret_paths import GuardedWorkspace, SecretPaths
 from newel.tools.review import project_tools
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace

@@ -79,7 +79,7 @@ def test_importing_the_providers_loads_nothing_heavy() -> None:
     """Else every start of the program would pay for what a run may never need."""
     code = (
         "import sys, newel.providers.openai.chat, newel.providers.retry, newel.providers.pricing,"
-        "newel.providers.proxy, newel.providers.scripted, newel.providers.discovery;"
+        "newel.providers.proxy, tests.scripted_provider, newel.providers.discovery;"
         "print(sorted({'httpx2', 'genai_prices', 'json_repair', 'ssl', 'email'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from newel.agent.events import Delta, Retry, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.agent.ports import Model, ModelRequest
 from newel.providers.retry import Retrying, RetryLimits, retry_delay
-from newel.providers.scripted import Answer, ScriptedProvider
+from tests.scripted_provider import Answer, ScriptedProvider
 
 REQUEST = ModelRequest(Model("m"), "", [])
 ANSWER = AssistantMessage([TextContent("Hello")])

@@ -12,7 +12,6 @@ import pytest
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest
 from newel.jobs.engine import JobOutcome
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.model.file_lines import lines_of, text_hash
 from newel.review.model.file_review import Conflict
 from newel.review.model.proposal import propose
@@ -22,6 +21,7 @@ from newel.review_jobs.journal import JobJournal, event
 from newel.review_jobs.schemas import RunRequest
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, proposes, replace, said_to, says
+from tests.scripted_provider import Answer, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

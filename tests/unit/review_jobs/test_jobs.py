@@ -9,7 +9,6 @@ import pytest
 from newel.agent.events import MessageEnd, ToolExecutionStart
 from newel.agent.messages import AssistantMessage, ToolResultMessage
 from newel.agent.ports import ModelRequest
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import QuestionClosed, WrongState
@@ -20,6 +19,7 @@ from newel.review_jobs.propose import Proposer
 from newel.review_jobs.schemas import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
+from tests.scripted_provider import Answer, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest
-from newel.providers.scripted import ScriptedProvider
 from newel.review.model.file_lines import content_of, text_hash
 from newel.review.model.file_review import FileReview, ReviewError, StaleRevision, buffer, render
 from newel.review.model.history import patched
@@ -39,6 +38,7 @@ from newel.review_jobs.schemas import (
 )
 from tests.properties import examples
 from tests.review_place import Place, calls, proposes, said_to, says
+from tests.scripted_provider import ScriptedProvider
 
 T = TypeVar("T")
 Data = st.DataObject

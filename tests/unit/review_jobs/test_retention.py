@@ -8,11 +8,11 @@ import pytest
 
 from newel.jobs.engine import JobOutcome, LeaseLost
 from newel.jobs.sqlite import SqliteEngine, open_engine
-from newel.providers.scripted import ScriptedProvider
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob, NoSuchSession, TooMany
 from newel.review_jobs.schemas import RunRequest
 from tests.review_place import Place, place, proposes, replace, says
+from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
 

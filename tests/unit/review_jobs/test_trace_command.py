@@ -16,12 +16,12 @@ import pytest
 from newel.agent.messages import Usage
 from newel.cli import trace as command
 from newel.cli.trace import command_trace
-from newel.providers.scripted import ScriptedProvider
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.journal import HIDDEN, EventType
 from newel.review_jobs.trace_file import GIVEN_UP, BadTrace
 from newel.text.sanitize import escape_invisible
 from tests.review_place import calls, hunks, proposes, replace, says
+from tests.scripted_provider import ScriptedProvider
 from tests.unit.review_jobs.traced_place import TracedPlace
 
 EVIL = "\x1b]0;title\x07\x1b[2J\u202e"

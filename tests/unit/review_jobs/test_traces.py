@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from newel.agent.messages import AssistantMessage, TextContent, Usage
 from newel.jobs.engine import JobOutcome
-from newel.providers.scripted import Answer, ScriptedProvider
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob
@@ -29,6 +28,7 @@ from newel.review_jobs.traces import MAX_BYTES, MAX_TRACES
 from newel.text.json import to_json
 from tests.properties import examples
 from tests.review_place import calls, hunks, proposes, replace, says
+from tests.scripted_provider import Answer, ScriptedProvider
 from tests.unit.review_jobs.traced_place import TracedPlace
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))

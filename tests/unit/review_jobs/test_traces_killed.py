@@ -11,8 +11,8 @@ import pytest
 
 from newel.jobs.engine import EngineError
 from newel.jobs.sqlite import open_reader
-from newel.providers.scripted import ScriptedProvider
 from tests.review_place import says
+from tests.scripted_provider import ScriptedProvider
 from tests.unit.review_jobs.test_traces import same
 from tests.unit.review_jobs.traced_place import TracedPlace
 
@@ -24,7 +24,7 @@ from pathlib import Path
 import anyio
 
 from newel.review_jobs.schemas import ToolConfig
-from newel.providers.scripted import ScriptedProvider
+from tests.scripted_provider import ScriptedProvider
 from tests.review_place import calls
 from tests.unit.review_jobs.traced_place import TracedPlace
 

@@ -197,7 +197,7 @@ UNMASKED = "--unmasked"
 
 
 async def export(context: CommandContext, target: str) -> None:
-    from newel.session.export.formats import export_session
+    from newel.session.export import export_session
     from newel.session.masking import Masker
 
     data = context.agent.session.get_data()

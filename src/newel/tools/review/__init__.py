@@ -11,9 +11,8 @@ from newel.tools.review.base import (
     canonical_result,
 )
 from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
+from newel.tools.review.project_files import ListTool, ReadFileTool, SearchTool, Staged
 from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
-from newel.tools.review.read_file import ReadFileTool
-from newel.tools.review.search_project import ListTool, SearchTool, Staged
 from newel.workspace.port import Workspace
 
 __all__ = [

@@ -24,7 +24,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.session.export.formats import export_session
+from newel.session.export import export_session
 from newel.session.export.html import to_html
 from newel.session.export.markdown import to_markdown
 from newel.session.format import SessionMetadata
