@@ -8,6 +8,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.local_source import LocalSnapshotSource
 from newel.workspace.snapshots.port import SnapshotSource
@@ -21,7 +23,8 @@ LOCAL: Final = ("watched", "compared")
 HOSTS: Final = ("host", "busybox")
 """One with GNU's programs, and one with those of busybox."""
 
-SOURCES: Final = (*LOCAL, *HOSTS)
+SOURCES: Final = (*LOCAL, "host", pytest.param("busybox", marks=pytest.mark.slow))
+"""Of these busybox is left to the slow tests; the histories of commands are tried on it each time."""
 
 
 @contextlib.contextmanager

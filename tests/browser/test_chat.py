@@ -225,6 +225,7 @@ def test_a_chat_has_the_model_that_was_chosen(workbench: Make) -> None:
     assert asked[-1]["model"] == "small-model"
 
 
+@pytest.mark.slow  # seventy steps
 def test_the_start_of_a_long_conversation_comes_when_it_is_wanted(workbench: Make) -> None:
     many = answering(
         "go", *[{"content": f"Step {number}.", **bash("true")} for number in range(70)], {"content": "Done."}

@@ -135,6 +135,7 @@ def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window
     were_refused(bench)
 
 
+@pytest.mark.slow  # the page waits long for a server that says nothing
 def test_a_server_that_hangs_takes_no_decision_and_no_letter(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     with hanging(bench):

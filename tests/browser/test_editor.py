@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pytest
 from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, flaws
@@ -124,6 +125,7 @@ def test_undo_takes_typing_and_decisions_back_in_their_order(workbench: Make) ->
     assert content(page).endswith("third one two\n")
 
 
+@pytest.mark.slow  # a story in two windows
 def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     other = bench.page()

@@ -182,6 +182,7 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
     assert (project / "notes.md").read_bytes() == NOTES.encode()
 
 
+@pytest.mark.slow  # a host that is gone is waited for
 def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(
     bench: Workbench, host: Sshd, project: Path
 ) -> None:

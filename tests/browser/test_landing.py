@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Gate, Workbench, flaws, open_agent, open_chat, say
@@ -56,6 +57,7 @@ DRAW = answering(
 )
 
 
+@pytest.mark.slow  # a story; test_changes.py decides what is no text in the list
 def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None:
     bench = workbench(scenarios(DRAW), "--approve", "review")
     project = bench.newel.project

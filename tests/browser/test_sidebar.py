@@ -81,6 +81,7 @@ def test_from_an_instruction_to_saved_files_by_keys_with_a_reload_at_every_step(
     expect(sidebar(page).locator(".job-state")).to_have_text("Reviewed")
 
 
+@pytest.mark.slow  # a story in two windows
 def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -> None:
     bench, first = begun(workbench)
     second = bench.page()

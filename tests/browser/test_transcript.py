@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
@@ -153,6 +154,7 @@ def failing(times: int) -> dict[str, Any]:
     return answering("ping", {"fault": fault, "response": {"content": "pong"}})
 
 
+@pytest.mark.slow  # the pauses between three tries
 def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_at_the_end(
     workbench: Make,
 ) -> None:

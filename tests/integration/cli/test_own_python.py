@@ -79,6 +79,7 @@ def test_with_uv_run_the_commands_have_the_user_s_own_python(newel: Newel, tmp_p
     assert server == "None"
 
 
+@pytest.mark.slow  # as by `uv run`, from another place
 def test_so_they_have_where_uv_keeps_the_environment_of_the_checkout_elsewhere(
     newel: Newel, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def closed_port() -> int:
     return server.port
 
 
+@pytest.mark.slow  # every command
 def test_every_command_of_the_conversation_works_on_a_host(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int
 ) -> None:

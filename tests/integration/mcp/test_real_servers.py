@@ -64,6 +64,7 @@ async def test_text_images_resources_and_structured_results_arrive(
         assert "demo://resource/dynamic/text/1" in result.output
 
 
+@pytest.mark.slow  # see test_rogues.py
 async def test_progress_is_shown_while_a_tool_works(started: Started, everything: ServerConfig) -> None:
     async with started(everything) as manager:
         name = "everything__trigger-long-running-operation"
@@ -131,6 +132,7 @@ async def test_git_and_time_answer(started: Started, tmp_path: Path) -> None:
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
 
+@pytest.mark.slow  # see test_http.py
 async def test_the_same_works_over_http(
     started: Started, everything: ServerConfig, http: Callable[..., str]
 ) -> None:

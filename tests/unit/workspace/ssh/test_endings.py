@@ -230,6 +230,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
     )
 
 
+@pytest.mark.slow  # a command that runs for seconds
 async def test_a_command_may_run_for_longer_than_a_silence_as_long_as_there_is_none(tmp_path: Path) -> None:
     host = client(timing=ProcessTimeouts(beat=0.05, silence=2))
     assert await printed(host, "sleep 2.3; echo well") == "well\n"
