@@ -131,12 +131,16 @@ class Told:
         if found := {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}:
             return found
         try:
-            waits = [each["file_path"] for each in ask(self.page, "GET", "pending")["files"]]
+            pending = ask(self.page, "GET", "pending")["files"]
             said = self._said()
         except Error:
             return {"server": [["killed just now"]]}
-        if here["files"] != waits:
-            found["files"] = [here["files"], waits]
+        if here["files"] != (paths := [file["file_path"] for file in pending]):
+            found["files"] = [here["files"], paths]
+        undecided = sum(file["pending"] for file in pending)  # both lists may lag behind the server alike
+        shown = "".join(here["count"]).partition("\n")[0]
+        if shown not in {str(undecided or ""), "1 question"}:
+            found["count"] = [here["count"], [str(undecided)]]
         if len(here["said"]) != said:
             found["said"] = [here["said"], [f"{said} messages"]]
         return found
