@@ -14,7 +14,7 @@ import pytest
 
 from newel.mcp.server_config import ServerConfig
 from tests.integration.mcp.rogues import SOON, Started, call, status, until
-from tests.integration.mcp.test_rogues import peak
+from tests.integration.mcp.test_faulty_servers import peak
 
 pytestmark = pytest.mark.anyio
 
