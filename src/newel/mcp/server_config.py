@@ -210,23 +210,17 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
     texts = [entry.command, entry.cwd, entry.url, *entry.args, *entry.env, *entry.headers.values()]
     if any("\0" in text for text in texts if text):
         raise ConfigError(f"{where} holds a NUL character.")
-    return ServerConfig(
-        name=name,
-        origin=origin,
-        level=level,
-        command=entry.command,
-        args=tuple(entry.args),
-        env={
-            name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            for name, value in entry.env.items()
+    fields: dict[str, Any] = msgspec.structs.asdict(entry) | {
+        "args": tuple(entry.args),
+        "env": {
+            variable: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            for variable, value in entry.env.items()
         },
-        cwd=entry.cwd,
-        url=entry.url,
-        headers=entry.headers,
-        disabled=entry.disabled,
-        timeout=entry.timeout,
-        trust_read_only=entry.trust_read_only and level == "user",
-    )
+        "trust_read_only": entry.trust_read_only
+        and level == "user",  # no project can grant this to its own server
+    }
+    del fields["type"]
+    return ServerConfig(name=name, origin=origin, level=level, **fields)
 
 
 def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:

@@ -1,4 +1,4 @@
-"""URLs of model servers: taken apart, told apart, and made fit for the wire."""
+"""URLs of model servers: validation, normalization and encoding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import httpcore2
 
 _IN_PATHS = "/:@!$&'()*+,;=%?~-._[]"
-"""What stays as it is in paths and queries: they come from a user who may have encoded them already."""
+"""Characters that are not encoded in paths and queries: the user may have encoded them already."""
 
 HTTP = ("http", "https")
 OLLAMA = {"ollama": "http", "ollama+https": "https"}
-"""How Ollama's own API is named, and by what it is reached."""
+"""The schemes of Ollama's own API, with the schemes of their requests."""
 
 OLLAMA_PORT = 11434
 SOCKS = ("socks5", "socks5h")
@@ -31,12 +31,12 @@ ENCODE = (
 
 
 def split_base_url(base_url: str) -> tuple[str, str]:
-    """The base URL without what people paste too much of, and its query. Raises ``ConfigError`` if it is
-    none, without showing a password.
+    """Return the base URL without a pasted ``/chat/completions``, and its query. Raises ``ConfigError``, without showing a password,
+    if it is invalid.
     """
     url, question, query = base_url.strip().partition("?")
     url = url.rstrip("/").removesuffix("/chat/completions")
-    if not (_is_whole(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
+    if not (_is_valid(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
         raise ConfigError(_refusal(base_url, "base URL", "https://host/v1"))
     if "#" in base_url:
         raise ConfigError(
@@ -46,15 +46,15 @@ def split_base_url(base_url: str) -> tuple[str, str]:
 
 
 def ollama_http_url(base_url: str) -> str | None:
-    """The HTTP address of a server that is named as one of Ollama's own API, ``ollama://host``; None for any other.
-    Raises ``ConfigError`` if nothing can be reached there, without showing a password.
+    """Return the HTTP address for ``ollama://host``, a server of Ollama's own API; None for other schemes. Raises ``ConfigError``,
+    without showing a password, if it is invalid.
     """
     scheme, _, rest = base_url.strip().partition("://")
     if (http := OLLAMA.get(scheme.lower())) is None:
         return None
     place, mark, query = rest.partition("?")
     url = f"{http}://{place.rstrip('/').removesuffix('/v1').removesuffix('/api')}"
-    if not (_is_whole(url, HTTP) and is_clear(base_url.strip())):
+    if not (_is_valid(url, HTTP) and is_clear(base_url.strip())):
         raise ConfigError(_refusal(base_url, "address", "ollama://host:11434"))
     parts = urlsplit(url)
     if http == "http" and parts.port is None:
@@ -63,7 +63,7 @@ def ollama_http_url(base_url: str) -> str | None:
 
 
 def chat_completions_url(base_url: str) -> str:
-    """The address before ``/chat/completions``, which Ollama has too, beside its own API."""
+    """Return the base URL of chat completions, which Ollama serves beside its own API."""
     ollama = ollama_http_url(base_url)
     if ollama is None:
         return base_url
@@ -72,8 +72,8 @@ def chat_completions_url(base_url: str) -> str:
 
 
 def server_address(base_url: str) -> str:
-    """The server that a base URL names, in the one spelling in which a user decides on it: ASCII throughout, the host as
-    DNS has it, without credentials and query. Raises ``ConfigError`` if it names none, without showing a password.
+    """Return a server's canonical address, to which the user's decisions are bound: ASCII, with the host as in DNS, without
+    credentials and query. Raises ``ConfigError``, without showing a password, if the URL is invalid.
     """
     ollama = ollama_http_url(base_url)
     parts = urlsplit(ollama or split_base_url(base_url)[0])
@@ -86,12 +86,12 @@ def server_address(base_url: str) -> str:
 
 
 def server_name(base_url: str) -> str:
-    """A server by its host, as sessions name it."""
+    """Return the name of a server in sessions: its host."""
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 
 def request_url(url: str) -> httpcore2.URL:
-    """The URL as the connections take it; what is not ASCII is encoded, credentials are left out."""
+    """Return the URL for a request: encoded as ASCII, without credentials."""
     import httpcore2
 
     parts = urlsplit(url)
@@ -107,16 +107,16 @@ def request_url(url: str) -> httpcore2.URL:
 
 
 def ascii_host(host: str) -> str:
-    """A host's name as it stands on the wire. Raises ``ValueError`` for one that cannot be."""
+    """Return a host name as sent in requests. Raises ``ValueError`` for an invalid one."""
     if host.isascii() and "xn--" not in host:
         return host
     name = host.encode("idna")
-    name.decode("idna")  # what looks encoded and is not would pass until the connection is made
+    name.decode("idna")  # an invalid encoding would fail only when connecting
     return name.decode("ascii")
 
 
 def url_credentials(url: str) -> tuple[bytes, bytes] | None:
-    """The name and the password that stand in a URL."""
+    """Return the user name and password in a URL."""
     parts = urlsplit(url)
     if parts.username is None:
         return None
@@ -124,8 +124,8 @@ def url_credentials(url: str) -> tuple[bytes, bytes] | None:
 
 
 def proxy_url(url: str) -> str | None:
-    """The proxy that the environment (or the system) names for a URL. Raises ``ConfigError`` for one that
-    cannot be used, without showing it: it may hold a password.
+    """Return the environment's (or the system's) proxy for a URL. Raises ``ConfigError`` if it cannot be used, without showing it,
+    because it may contain a password.
     """
     from importlib.util import find_spec
     from urllib.request import getproxies, proxy_bypass
@@ -137,7 +137,7 @@ def proxy_url(url: str) -> str | None:
         return None
     proxy = named if "://" in named else f"http://{named}"
     where = f"{parts.scheme.upper()}_PROXY or ALL_PROXY"
-    if not _is_whole(proxy, (*HTTP, *SOCKS)):
+    if not _is_valid(proxy, (*HTTP, *SOCKS)):
         raise ConfigError(f"The proxy in {where} is not a valid URL. Use one like http://host:3128.")
     if urlsplit(proxy).scheme in SOCKS and find_spec("socksio") is None:
         raise ConfigError(
@@ -157,7 +157,7 @@ def is_loopback(url: str) -> bool:
 
 
 def is_private(url: str) -> bool:
-    """Whether the URL's host is this machine or one of its own network."""
+    """Whether the URL's host is this machine, or in its local network."""
     host = _host(url)
     address = _address(host)
     if address is not None:
@@ -177,8 +177,8 @@ def _refusal(url: str, what: str, example: str) -> str:
     return f"'{redact_url(url.strip())}' is not a valid {what}. Use one like {example}.{hint}"
 
 
-def _is_whole(url: str, schemes: Collection[str]) -> bool:
-    """Whether one can connect to what the URL names."""
+def _is_valid(url: str, schemes: Collection[str]) -> bool:
+    """Whether the URL is complete enough to connect to."""
     try:
         parts = urlsplit(url)
         return parts.scheme in schemes and bool(ascii_host(parts.hostname or "")) and (parts.port or 1) > 0

@@ -1,8 +1,7 @@
-"""Request bodies, built from messages that are encoded once.
+"""Encodes request bodies; each message is encoded once.
 
-A conversation grows at its end, so the bytes of all but its newest messages are those of the request
-before. The encoder keeps them and encodes what is new; a history that has changed elsewhere is encoded
-afresh.
+A conversation grows at its end, so the bytes of all but its newest messages are those of the previous request. The encoder
+keeps them and encodes only new messages; after any other change of the history it encodes everything again.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ _UNRELATED_STATUSES = (401, 403, 429)
 
 
 class ServerCompat(msgspec.Struct, frozen=True):
-    """What may be in a request."""
+    """The features of the protocol that a server supports for a model, learned from its rejections."""
 
     stream: bool = True
     stream_options: bool = True
     reasoning_effort: bool = True
     limit: str | None = "max_tokens"
-    """The name for the most tokens to write: every server knows this one but the newest models."""
+    """The name of the output limit. All servers know this one; only the newest models reject it."""
     reasoning_back: str | None = None
     """The field in which the model's earlier reasoning is sent back. Most servers want none, and some
     reject it, so it is sent only to one that has asked for it."""
 
     def adapted_to(self, error: ProviderError, request: ModelRequest) -> tuple[ServerCompat, str] | None:
-        """The dialect to try next and why, in words; None if the refusal is about something else."""
+        """Return the features to try next and a description; None if the rejection has another reason."""
         message = str(error)
         if error.status is None or error.status in _UNRELATED_STATUSES:
             return None
@@ -81,7 +80,7 @@ MAX_TYPE_LENGTH = 40
 
 
 class Encoder:
-    """Makes the bodies of one client's requests, one conversation at a time."""
+    """Encodes the requests of one client, one conversation at a time."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
@@ -91,7 +90,7 @@ class Encoder:
         self._encoded_tools = b""
 
     def body(self, request: ModelRequest, compat: ServerCompat) -> bytes:
-        """The JSON of a chat completions request."""
+        """Return the JSON of a chat completions request."""
         self._extend(request.messages, compat.reasoning_back)
         options: dict[str, Any] = {"model": request.model.id}
         if compat.stream:
@@ -111,7 +110,7 @@ class Encoder:
         return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, self._encoded, b"]}"))
 
     def _extend(self, messages: list[Message], reasoning_back: str | None) -> None:
-        """Bring the encoded messages up to these."""
+        """Encode the messages that are not encoded yet."""
         count = len(self._messages)
         if (
             reasoning_back != self._reasoning_back
@@ -134,15 +133,17 @@ class Encoder:
         return self._encoded_tools
 
 
-def _splits_results(count: Sequence[Message], following: Message) -> bool:
-    """Whether what is known ends among the results of one message, whose images come behind the last."""
+def _splits_results(encoded: Sequence[Message], following: Message) -> bool:
+    """Whether the encoded messages end between results of one message, whose images follow the last result."""
     return (
-        bool(count) and isinstance(count[-1], ToolResultMessage) and isinstance(following, ToolResultMessage)
+        bool(encoded)
+        and isinstance(encoded[-1], ToolResultMessage)
+        and isinstance(following, ToolResultMessage)
     )
 
 
 def _encode_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
-    """The messages as the protocol has them."""
+    """Convert messages to the protocol's format."""
     wire: list[dict[str, Any]] = []
     for message in move_result_images(messages):
         match message:
@@ -159,8 +160,8 @@ def _encode_messages(messages: Sequence[Message], reasoning_back: str | None) ->
 
 
 def move_result_images(messages: Sequence[Message]) -> Iterator[Message]:
-    """The same messages for protocols whose results of tools carry text only, and between which nothing may stand:
-    the images of results follow the last of them in a message of the user's.
+    """Move the images of tool results into a user message after the last result, for protocols whose results are text only
+    and must not be separated by other messages.
     """
     images: list[ImageContent] = []
     for message in messages:
@@ -214,7 +215,7 @@ def _encode_image(image: ImageContent) -> dict[str, Any]:
 
 
 def image_placeholder(image: ImageContent) -> str:
-    """Words in place of an image that servers refuse, which would spoil every request from then on."""
+    """Return a text in place of an image that servers reject; it would fail every later request of the conversation."""
     if image.mime_type not in IMAGE_TYPES:
         kind = image.mime_type[:MAX_TYPE_LENGTH]
         return f"[Image omitted: its type '{kind}' is not {_LISTED}.]"
@@ -229,7 +230,7 @@ def _is_base64(data: str) -> bool:
 
 
 def encode_tool(tool: ToolSpec) -> dict[str, Any]:
-    """A tool as servers are told of it."""
+    """Convert a tool to the protocol's format."""
     return {
         "type": "function",
         "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},

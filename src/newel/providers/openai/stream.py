@@ -1,7 +1,8 @@
-"""Folding the chunks of an answer into deltas, and in the end into a message.
+"""Accumulates the chunks of a response into deltas, and finally into a message.
 
-``ResponseAccumulator`` takes ``chat.completion.chunk`` objects, and whole ``chat.completion`` objects too, as decoded
-from JSON and not checked by anyone. It knows nothing of HTTP.
+``ResponseAccumulator`` accepts unvalidated ``chat.completion.chunk`` objects, and whole ``chat.completion`` objects. Reasoning may
+be in fields of its own, or in the text between ``<think>`` or ``<thinking>`` tags. A tag counts unless it is quoted: after a
+backtick or a quotation mark, or in a fenced block. An unclosed block lasts to the end of the message.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _TICKS = r"`+"
 
 
 def held_back(text: str, marks: tuple[str, ...]) -> int:
-    """How many characters at the end of ``text`` may be the beginning of one of ``marks``."""
+    """Return how many characters at the end of ``text`` may be the start of one of ``marks``."""
     at = text.rfind("<")
     return len(text) - at if at >= 0 and any(mark.startswith(text[at:]) for mark in marks) else 0
 
 
 class ThinkSplitter:
-    """Feed it the text as it comes, take ``(is_thinking, piece)`` pairs; no piece is empty.
+    """Splits text into ``(is_thinking, piece)`` pairs as it arrives; no piece is empty.
 
     White space around a block that opens the message belongs to neither.
     """
@@ -55,7 +56,7 @@ class ThinkSplitter:
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         if not self._pending and not self._closer and self._said and "<" not in text:
-            self._note(text)  # the usual case, once the answer has begun
+            self._track_quotes(text)  # the usual case, once the answer has begun
             return [(False, text)]
         self._pending += text
         pieces: list[tuple[bool, str]] = []
@@ -64,44 +65,44 @@ class ThinkSplitter:
         return pieces
 
     def close(self) -> list[tuple[bool, str]]:
-        """What was held back because it might have become a tag."""
+        """Return the text that was held back because it might have become a tag."""
         pieces: list[tuple[bool, str]] = []
-        self._give(pieces, self._pending, thinking=bool(self._closer))
+        self._emit(pieces, self._pending, thinking=bool(self._closer))
         self._pending = ""
         return pieces
 
     def _step(self, pieces: list[tuple[bool, str]]) -> bool:
-        """Take the text up to the next tag; False when there is none in what has come."""
+        """Consume the text up to the next tag; False if none has arrived."""
         marks = (self._closer,) if self._closer else OPENERS
         found = [(at, mark) for mark in marks if (at := self._pending.find(mark)) >= 0]
         if not found:
             keep = len(self._pending) - held_back(self._pending, marks)
-            self._give(pieces, self._pending[:keep], thinking=bool(self._closer))
+            self._emit(pieces, self._pending[:keep], thinking=bool(self._closer))
             self._pending = self._pending[keep:]
             return False
         at, mark = min(found)
-        self._give(pieces, self._pending[:at], thinking=bool(self._closer))
+        self._emit(pieces, self._pending[:at], thinking=bool(self._closer))
         self._pending = self._pending[at + len(mark) :]
         if self._closer:
             self._closer = ""
         elif self._in_fence or (self._last and self._last in QUOTES):
-            self._give(pieces, mark, thinking=False)
+            self._emit(pieces, mark, thinking=False)
         else:
             self._closer = CLOSERS[mark]
         return True
 
-    def _give(self, pieces: list[tuple[bool, str]], text: str, *, thinking: bool) -> None:
+    def _emit(self, pieces: list[tuple[bool, str]], text: str, *, thinking: bool) -> None:
         if not thinking and not self._said:
             text = text.lstrip()
         if not text:
             return
         if not thinking:
             self._said = True
-            self._note(text)
+            self._track_quotes(text)
         pieces.append((thinking, text))
 
-    def _note(self, text: str) -> None:
-        """Remember what the next tag would stand behind."""
+    def _track_quotes(self, text: str) -> None:
+        """Remember what precedes the next tag."""
         for run in regex(_TICKS).finditer(text):
             before = self._ticks if run.start() == 0 else 0
             length = before + len(run[0])
@@ -113,10 +114,10 @@ class ThinkSplitter:
 
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
-"""Where servers put reasoning. The first that holds text counts: some send it in two of them."""
+"""Fields in which servers send reasoning. Only the first with text counts, because some servers send it in two of them."""
 
 FAILED = {"error", "insufficient_system_resource"}
-"""Reasons for an end that are failures of the server."""
+"""Finish reasons that mean a failure of the server."""
 
 LENGTH = "length"
 LENGTHS = {LENGTH, "max_tokens", "max_output_tokens", "model_length"}
@@ -125,27 +126,27 @@ TEXT = "text"
 
 
 class ResponseAccumulator:
-    """Feed it chunks, pass on the deltas, take the message. ``tools`` are those that were offered."""
+    """Feed it chunks, pass on the deltas, then get the message. ``tools`` are the offered ones."""
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
-        self._toolbox = ToolIndex(tools)
+        self._tools = ToolIndex(tools)
         self._splitter = ThinkSplitter()
-        self._gate = ToolCallTextFilter(self._toolbox)
-        self._pieces = ToolCallAssembler(self._toolbox)
+        self._call_filter = ToolCallTextFilter(self._tools)
+        self._assembler = ToolCallAssembler(self._tools)
         self._parts: list[tuple[str, list[str]]] = []
-        self._written: list[ToolCall] = []
+        self._text_calls: list[ToolCall] = []
         self._usage = Usage()
         self._finish = ""
         self.started = False
-        """Whether anything of an answer has come."""
+        """Whether any part of a response has arrived."""
 
     @property
     def finished(self) -> bool:
-        """Whether the server has said that the answer is whole."""
+        """Whether the server has declared the response complete."""
         return bool(self._finish)
 
     def feed(self, chunk: dict[str, Any]) -> list[Delta]:
-        """Take one chunk. Raises ``ServerFailed`` where the server gave up on the answer."""
+        """Accumulate one chunk. Raises ``ServerFailed`` if the server gave up on the response."""
         if usage := chunk.get("usage"):
             self._usage = read_usage(as_dict(usage))
         choices = as_list(chunk.get("choices"))
@@ -158,39 +159,39 @@ class ResponseAccumulator:
         if usage := choice.get("usage"):
             self._usage = read_usage(as_dict(usage))
         delta = as_dict(choice.get("delta"))
-        if not delta and not (self._parts or self._pieces):
+        if not delta and not (self._parts or self._assembler):
             delta = as_dict(choice.get("message"))
-        deltas = self._take(delta) if delta else []
+        deltas = self._feed_delta(delta) if delta else []
         if finish := as_str(choice.get("finish_reason")):
-            self._end(finish)
+            self._set_finish(finish)
         return deltas
 
     def done(self) -> None:
-        """The server sent ``[DONE]``: the answer is whole, whatever it forgot to say."""
+        """Handle ``[DONE]``: the response is complete, even without a finish reason."""
         self._finish = self._finish or "stop"
 
     def close(self) -> list[Delta]:
-        """The deltas that were kept back, after the last chunk."""
+        """Return the deltas that were held back, after the last chunk."""
         deltas: list[Delta] = []
         for thinking, text in self._splitter.close():
             self._text(deltas, text, thinking=thinking)
-        kept = self._gate.close()
-        if kept and not self._pieces:
-            kept, found = find_calls(kept, self._toolbox)
+        held = self._call_filter.close()
+        if held and not self._assembler:
+            held, found = find_calls(held, self._tools)
             for index, call in enumerate(found):
                 cut = self._finish == LENGTH and index == len(found) - 1
-                made = self._toolbox.call(fresh_id(), call.name, call.arguments, mended=call.mended, cut=cut)
-                self._written.append(made)
+                made = self._tools.call(fresh_id(), call.name, call.arguments, mended=call.mended, cut=cut)
+                self._text_calls.append(made)
                 deltas.append(ToolCallDelta(index=index, name=made.name))
-        if kept:
-            deltas.insert(0, self._say(TEXT, kept))
+        if held:
+            deltas.insert(0, self._append(TEXT, held))
         return deltas
 
     def message(self, *, model: str, provider: str) -> AssistantMessage:
-        """The whole message. Raises ``BadResponse`` if there was none."""
+        """Return the message. Raises ``BadResponse`` if nothing arrived."""
         if not self.started:
             raise BadResponse("The server sent an empty response.")
-        calls = bounded(self._written or self._pieces.finish(cut=self._finish == LENGTH))
+        calls = bounded(self._text_calls or self._assembler.finish(cut=self._finish == LENGTH))
         content: list[TextContent | ThinkingContent | ToolCall] = []
         for kind, pieces in self._parts:
             text = "".join(pieces)
@@ -211,18 +212,18 @@ class ResponseAccumulator:
             return "length"
         return "toolUse" if calls else "stop"
 
-    def _end(self, finish: str) -> None:
+    def _set_finish(self, finish: str) -> None:
         if self._finish:
             return
         if finish in FAILED:
             raise ServerFailed("The server failed in the middle of its response.")
         self._finish = LENGTH if finish.lower() in LENGTHS else finish
 
-    def _take(self, delta: dict[str, Any]) -> list[Delta]:
+    def _feed_delta(self, delta: dict[str, Any]) -> list[Delta]:
         deltas: list[Delta] = []
         for field in REASONING_FIELDS:
             if text := as_str(delta.get(field)):
-                deltas.append(self._say(field, text))
+                deltas.append(self._append(field, text))
                 break
         content = delta.get("content")
         if isinstance(content, str):
@@ -233,18 +234,18 @@ class ResponseAccumulator:
         if refusal := as_str(delta.get("refusal")):
             self._content(deltas, refusal)
         if pieces := delta.get("tool_calls"):
-            deltas += self._pieces.feed(pieces)
+            deltas += self._assembler.feed(pieces)
         if call := as_dict(delta.get("function_call")):
-            deltas += self._pieces.feed(call)
+            deltas += self._assembler.feed(call)
         return deltas
 
     def _part(self, deltas: list[Delta], part: dict[str, Any]) -> None:
-        """A block of content, where a server sends blocks in place of text."""
+        """Handle a content block, which some servers send instead of text."""
         thinking = part.get("thinking")
         if isinstance(thinking, str):
-            deltas.append(self._say("", thinking))
+            deltas.append(self._append("", thinking))
         texts = [as_str(as_dict(inner).get("text")) for inner in as_list(thinking)]
-        deltas += [self._say("", text) for text in texts if text]
+        deltas += [self._append("", text) for text in texts if text]
         self._content(deltas, as_str(part.get("text")))
 
     def _content(self, deltas: list[Delta], text: str) -> None:
@@ -254,12 +255,12 @@ class ResponseAccumulator:
 
     def _text(self, deltas: list[Delta], text: str, *, thinking: bool) -> None:
         if thinking:
-            deltas.append(self._say("", text))
-        elif passed := self._gate.feed(text):
-            deltas.append(self._say(TEXT, passed))
+            deltas.append(self._append("", text))
+        elif passed := self._call_filter.feed(text):
+            deltas.append(self._append(TEXT, passed))
 
-    def _say(self, kind: str, text: str) -> TextDelta | ThinkingDelta:
-        """Add to the message. ``kind`` is ``text``, or the field of reasoning: empty for that in tags."""
+    def _append(self, kind: str, text: str) -> TextDelta | ThinkingDelta:
+        """Append to the message. ``kind`` is ``text``, or the field of reasoning, empty for reasoning in tags."""
         if not self._parts or self._parts[-1][0] != kind:
             self._parts.append((kind, []))
         self._parts[-1][1].append(text)
@@ -267,7 +268,7 @@ class ResponseAccumulator:
 
 
 def read_usage(usage: dict[str, Any]) -> Usage:
-    """Tokens as servers count them; what is not told is 0."""
+    """Return the server's token counts; missing ones are 0."""
     details = as_dict(usage.get("prompt_tokens_details"))
     return Usage(
         input=as_count(usage.get("prompt_tokens")),

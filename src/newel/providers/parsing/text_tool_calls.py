@@ -99,8 +99,8 @@ class _Block(NamedTuple):
 class ToolCallTextFilter:
     """Feed it text; it returns the text that is certainly not a call. ``close`` returns the text held back."""
 
-    def __init__(self, toolbox: ToolIndex) -> None:
-        self._toolbox = toolbox
+    def __init__(self, tools: ToolIndex) -> None:
+        self._tools = tools
         self._pending = ""
         self._held: list[str] = []
         self._before = "\n"
@@ -109,7 +109,7 @@ class ToolCallTextFilter:
         if self._held:
             self._held.append(text)
             return ""
-        if not self._toolbox:
+        if not self._tools:
             return text
         text = self._pending + text
         keep = len(text)
@@ -150,7 +150,7 @@ class ToolCallTextFilter:
             if text.startswith(MARKS, at):
                 return True
         found = regex(_JSON).match(text, at)
-        return found is not None and (not found["name"] or self._toolbox.find(found["name"]) is not None)
+        return found is not None and (not found["name"] or self._tools.find(found["name"]) is not None)
 
 
 def _may_open(start: str, *, starts_line: bool) -> bool:
@@ -168,12 +168,12 @@ def _may_open(start: str, *, starts_line: bool) -> bool:
     return any(mark.startswith(body) for mark in MARKS) or regex(_JSON_PART).fullmatch(body) is not None
 
 
-def find_calls(text: str, toolbox: ToolIndex) -> tuple[str, list[ParsedToolCall]]:
+def find_calls(text: str, tools: ToolIndex) -> tuple[str, list[ParsedToolCall]]:
     """The text without its calls, and the calls in order."""
     prose: list[str] = []
     calls: list[ParsedToolCall] = []
     done = 0
-    for block in _blocks(text, toolbox):
+    for block in _blocks(text, tools):
         prose.append(text[done : block.start])
         calls += block.calls
         done = block.end
@@ -184,12 +184,12 @@ def find_calls(text: str, toolbox: ToolIndex) -> tuple[str, list[ParsedToolCall]
     return "\n\n".join(piece for piece in cleaned if piece), calls
 
 
-def _blocks(text: str, toolbox: ToolIndex) -> Iterator[_Block]:
+def _blocks(text: str, tools: ToolIndex) -> Iterator[_Block]:
     """The parts of the text that are calls, in order."""
     readers = [_read_opened, _read_element, _read_bare]
     at = 0
     for _ in range(MAX_BLOCKS):
-        found = [(block, reader) for reader in readers if (block := reader(text, at, toolbox))]
+        found = [(block, reader) for reader in readers if (block := reader(text, at, tools))]
         if not found:
             return
         readers = [reader for _, reader in found]  # no match here means none further on
@@ -198,46 +198,46 @@ def _blocks(text: str, toolbox: ToolIndex) -> Iterator[_Block]:
         at = nearest.end
 
 
-def _read_opened(text: str, at: int, toolbox: ToolIndex) -> _Block | None:
+def _read_opened(text: str, at: int, tools: ToolIndex) -> _Block | None:
     """What stands behind an opening tag or fence. Exact JSON says itself where it ends: a fence inside one
     of its strings is not the end.
     """
     for opener in islice(regex(_OPENER).finditer(text, at), MAX_BLOCKS):
-        calls, end = _exact_calls(text, opener.end(), toolbox)
+        calls, end = _exact_calls(text, opener.end(), tools)
         if calls:
             ends = regex(_ENDS).match(text, end)
             return _Block(opener.start(), ends.end() if ends else end, calls)
         closer = _MISTRAL_END if opener["mistral"] else _FENCE_END if opener["fence"] else _END
         closed = regex(closer).search(text, opener.end())
         stop, end = closed.span() if closed else (len(text), len(text))
-        if calls := _calls_in(text[opener.end() : stop], toolbox):
+        if calls := _calls_in(text[opener.end() : stop], tools):
             return _Block(opener.start(), end, calls)
     return None
 
 
-def _read_element(text: str, at: int, toolbox: ToolIndex) -> _Block | None:
+def _read_element(text: str, at: int, tools: ToolIndex) -> _Block | None:
     for match in islice(regex(_ELEMENT).finditer(text, at), MAX_BLOCKS):
-        if call := _element_call(match, toolbox):
+        if call := _element_call(match, tools):
             return _Block(match.start(), match.end(), [call])
     return None
 
 
-def _read_bare(text: str, at: int, toolbox: ToolIndex) -> _Block | None:
+def _read_bare(text: str, at: int, tools: ToolIndex) -> _Block | None:
     """JSON that begins a line: exact, or broken to the end of the text."""
     for match in islice(regex(_LINE_START).finditer(text, at), MAX_BLOCKS):
         start = match.end()
         if not regex(_JSON).match(text, start):
             continue
-        calls, end = _exact_calls(text, start, toolbox)
+        calls, end = _exact_calls(text, start, tools)
         if calls:
             return _Block(start, end, calls)
         if end == start:
-            calls = _calls_of(repair(text[start:]), toolbox, mended=True)
+            calls = _calls_of(repair(text[start:]), tools, mended=True)
             return _Block(start, len(text), calls) if calls else None
     return None
 
 
-def _exact_calls(text: str, at: int, toolbox: ToolIndex) -> tuple[list[ParsedToolCall], int]:
+def _exact_calls(text: str, at: int, tools: ToolIndex) -> tuple[list[ParsedToolCall], int]:
     """The calls in the JSON values that begin at ``at``, and where the last value read ends."""
     calls: list[ParsedToolCall] = []
     end = at
@@ -245,7 +245,7 @@ def _exact_calls(text: str, at: int, toolbox: ToolIndex) -> tuple[list[ParsedToo
         value, after = decode_at(text, start.end())
         if not after:
             break
-        found = _calls_of(value, toolbox)
+        found = _calls_of(value, tools)
         if not found:
             return calls, end if calls else after
         calls += found
@@ -253,51 +253,49 @@ def _exact_calls(text: str, at: int, toolbox: ToolIndex) -> tuple[list[ParsedToo
     return calls, end
 
 
-def _calls_in(body: str, toolbox: ToolIndex) -> list[ParsedToolCall]:
+def _calls_in(body: str, tools: ToolIndex) -> list[ParsedToolCall]:
     """The calls in what stands between two tags or fences, where it is not exact JSON."""
     if tagged := regex(_OPENER).search(body):
-        exact, _ = _exact_calls(body, tagged.end(), toolbox)
+        exact, _ = _exact_calls(body, tagged.end(), tools)
         if exact:
             return exact
         body = body[tagged.end() :]
     elements = [
         call
         for match in islice(regex(_ELEMENT).finditer(body), MAX_BLOCKS)
-        if (call := _element_call(match, toolbox))
+        if (call := _element_call(match, tools))
     ]
     if elements:
         return elements
     if pairs := regex(_PAIR).findall(body):
-        return _typed_call(body.partition("<arg_key>")[0].strip(), pairs, toolbox)
-    if (named := regex(_NAMED).match(body)) and toolbox.find(named["name"]):
+        return _typed_call(body.partition("<arg_key>")[0].strip(), pairs, tools)
+    if (named := regex(_NAMED).match(body)) and tools.find(named["name"]):
         return [ParsedToolCall(named["name"], body[named.end() :].strip())]
     if body.lstrip().startswith(("{", "[")):
-        return _calls_of(repair(body), toolbox, mended=True)
+        return _calls_of(repair(body), tools, mended=True)
     return []
 
 
-def _calls_of(value: Any, toolbox: ToolIndex, *, mended: bool = False) -> list[ParsedToolCall]:
+def _calls_of(value: Any, tools: ToolIndex, *, mended: bool = False) -> list[ParsedToolCall]:
     """The calls that a JSON value describes; none if any part of it is something else."""
     items = as_list(value) or [value]
     calls: list[ParsedToolCall] = []
     for item in items:
         fields = as_dict(item)
         inner = next((fields[key] for key in LISTS if as_list(fields.get(key))), None)
-        found = (
-            _calls_of(inner, toolbox, mended=mended) if inner else _call_of(fields, toolbox, mended=mended)
-        )
+        found = _calls_of(inner, tools, mended=mended) if inner else _call_of(fields, tools, mended=mended)
         if not found:
             return []
         calls += found
     return calls
 
 
-def _call_of(fields: dict[str, Any], toolbox: ToolIndex, *, mended: bool) -> list[ParsedToolCall]:
+def _call_of(fields: dict[str, Any], tools: ToolIndex, *, mended: bool) -> list[ParsedToolCall]:
     for wrapper in WRAPPERS:
         if inner := as_dict(fields.get(wrapper)):
-            return _call_of(inner, toolbox, mended=mended)
+            return _call_of(inner, tools, mended=mended)
     name = next((name for key in NAME_KEYS if (name := as_str(fields.get(key)))), "")
-    tool = toolbox.find(name)
+    tool = tools.find(name)
     if tool is None:
         return []
     for key in ARGUMENT_KEYS:
@@ -314,22 +312,22 @@ def _is_schema(arguments: object) -> bool:
     return fields.get("type") == "object" and isinstance(fields.get("properties"), dict)
 
 
-def _element_call(match: re.Match[str], toolbox: ToolIndex) -> ParsedToolCall | None:
+def _element_call(match: re.Match[str], tools: ToolIndex) -> ParsedToolCall | None:
     name = (match["function"] or match["invoke"]).strip().strip("\"'")
     body = (match["body"] or match["content"] or "").strip()
-    if toolbox.find(name) is None:
+    if tools.find(name) is None:
         return None
     pairs = [
         ((part["key"] or part["name"]).strip(), part["value"]) for part in regex(_PARAMETER).finditer(body)
     ]
     if pairs or not body:
-        return _typed_call(name, pairs, toolbox)[0]
+        return _typed_call(name, pairs, tools)[0]
     return ParsedToolCall(name, body)
 
 
-def _typed_call(name: str, pairs: list[tuple[str, str]], toolbox: ToolIndex) -> list[ParsedToolCall]:
+def _typed_call(name: str, pairs: list[tuple[str, str]], tools: ToolIndex) -> list[ParsedToolCall]:
     """A call from named texts: what the schema does not want as a string is read as JSON."""
-    tool = toolbox.find(name)
+    tool = tools.find(name)
     if tool is None:
         return []
     properties = as_dict(tool.parameters.get("properties"))

@@ -1,8 +1,12 @@
-"""Tool calls put together from the pieces that servers send.
+"""Assembles tool calls from the pieces that servers send, and parses their arguments.
 
-The protocol gives each piece an ``index``, and the first one an ``id`` and a ``name``. Servers leave out
-any of them, repeat the name, give every call the same index or every piece a new id, and send arguments
-as text, as text twice over, or as an object. What belongs together is decided here, once.
+The protocol gives each piece an ``index``, and the first one an ``id`` and a ``name``. Servers omit any of them, repeat the
+name, give every call the same index or every piece a new id, and send arguments as text, as text encoded twice, or as an
+object.
+
+Arguments are parsed exactly if possible, and repaired if that is harmless. Strict JSON is tried first; strings with raw line
+breaks are accepted too, because their meaning is clear. Otherwise ``json_repair`` guesses. A guess may be used for a read-only
+tool; a call of another tool is not run, and the model has to repeat it.
 """
 
 from __future__ import annotations
@@ -108,13 +112,13 @@ def where(error: ValueError) -> str:
 
 
 MAX_RUN = 256
-"""Calls of one message that are run; each one more is answered with why it is not."""
+"""Calls of one message that are run; each further one gets an error result."""
 
 MAX_CALLS = 8192
-"""Calls of one message; an answer with more is refused."""
+"""Calls of one message; a response with more is rejected."""
 
 MAX_COMPARED = 64 * 1024
-"""Characters of arguments that are looked at again when another piece comes."""
+"""Characters of arguments up to which each further piece is compared with the whole call."""
 
 
 class _PartialCall:
@@ -135,7 +139,7 @@ class _PartialCall:
         self.size += len(text)
 
     def is_whole(self) -> bool:
-        """Whether the arguments are complete, so that a further piece can only begin another call."""
+        """Whether the arguments are complete, so that a further piece starts another call."""
         if not self.size or self.size > MAX_COMPARED or not self._arguments[-1].rstrip().endswith("}"):
             return False
         try:
@@ -145,15 +149,15 @@ class _PartialCall:
         return True
 
     def repeats(self, text: str) -> bool:
-        """Whether a piece is the whole call once more, as some servers send it in their last chunk."""
+        """Whether a piece repeats the whole call, as some servers do in their last chunk."""
         return len(text) == self.size and self.is_whole() and text == self.text
 
 
 class ToolCallAssembler:
-    """Feed it the ``tool_calls`` of each chunk; ``finish`` makes the calls."""
+    """Feed it the ``tool_calls`` of each chunk; ``finish`` returns the calls."""
 
-    def __init__(self, toolbox: ToolIndex) -> None:
-        self._toolbox = toolbox
+    def __init__(self, tools: ToolIndex) -> None:
+        self._tools = tools
         self._calls: list[_PartialCall] = []
         self._by_index: dict[int, _PartialCall] = {}
         self._by_id: dict[str, _PartialCall] = {}
@@ -162,19 +166,19 @@ class ToolCallAssembler:
         return bool(self._calls)
 
     def feed(self, pieces: object) -> list[ToolCallDelta]:
-        """Take ``delta.tool_calls``: a list, or one object where a server forgot the list. Raises
+        """Accept ``delta.tool_calls``: a list, or one object without the list. Raises
         ``BadResponse`` for too many calls.
         """
         deltas: list[ToolCallDelta] = []
         for piece in as_list(pieces) or [pieces]:
             fields = as_dict(piece)
-            if fields and (delta := self._take(fields)):
+            if fields and (delta := self._add_piece(fields)):
                 deltas.append(delta)
         return deltas
 
     def finish(self, *, cut: bool) -> list[ToolCall]:
-        """The calls in their order. ``cut``: the output limit ended the message, within the last call or
-        right behind it, so that one is not to be run.
+        """Return the calls in order. ``cut`` means that the output limit ended the message, within the last call or right after
+        it, so that the last call must not be run.
         """
         made: list[ToolCall] = []
         used: set[str] = set()
@@ -182,10 +186,10 @@ class ToolCallAssembler:
         for call in calls:
             call_id = call.id if call.id and call.id not in used else fresh_id()
             used.add(call_id)
-            made.append(self._toolbox.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
+            made.append(self._tools.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
         return made
 
-    def _take(self, fields: dict[str, Any]) -> ToolCallDelta | None:
+    def _add_piece(self, fields: dict[str, Any]) -> ToolCallDelta | None:
         function = as_dict(fields.get("function")) or fields
         name = as_str(function.get("name"))
         arguments = function.get("arguments")
@@ -193,17 +197,17 @@ class ToolCallAssembler:
             arguments = json.dumps(arguments, ensure_ascii=False)
         text = as_str(arguments)
         call = self._find(fields, name)
-        fresh_name = self._name(call, name)
+        new_name = self._name(call, name)
         if call.repeats(text):
             text = ""
         if text:
             call.add(text)
-        if not text and not fresh_name:
+        if not text and not new_name:
             return None
-        return ToolCallDelta(index=call.position, name=fresh_name, delta=text)
+        return ToolCallDelta(index=call.position, name=new_name, delta=text)
 
     def _find(self, fields: dict[str, Any], name: str) -> _PartialCall:
-        """The call that a piece belongs to, a new one if need be."""
+        """Return the call that a piece belongs to, or a new one."""
         index, call_id = fields.get("index"), as_str(fields.get("id"))
         if isinstance(index, bool) or not isinstance(index, int):
             index = None
@@ -229,7 +233,7 @@ class ToolCallAssembler:
         return call
 
     def _is_another(self, call: _PartialCall, call_id: str, name: str, *, has_index: bool) -> bool:
-        """Whether a named piece that seems to belong to ``call`` begins another one."""
+        """Whether a piece with a name, which seems to belong to ``call``, starts another call."""
         if call_id and call_id == call.id:
             return False
         if has_index and not (call_id and call.id):
@@ -239,19 +243,19 @@ class ToolCallAssembler:
         return call.is_whole() or name != call.name
 
     def _name(self, call: _PartialCall, name: str) -> str | None:
-        """Add to the call's name; returns it if it is news. Names are repeated, grown or sent in pieces."""
-        if not name or name == call.name or self._toolbox.find(call.name):
+        """Extend the call's name; returns it if it changed. Servers repeat names, extend them, or send them in pieces."""
+        if not name or name == call.name or self._tools.find(call.name):
             return None
         call.name = name if name.startswith(call.name) else call.name + name
         return call.name
 
 
 def bounded(calls: list[ToolCall]) -> list[ToolCall]:
-    """The same calls; those beyond ``MAX_RUN`` must not run, and say so."""
+    """Return the calls; those beyond ``MAX_RUN`` have a ``problem``, so that they do not run."""
     problem = f"there were too many calls in one message; {MAX_RUN} are run. Send it again."
     return calls[:MAX_RUN] + [msgspec.structs.replace(call, problem=problem) for call in calls[MAX_RUN:]]
 
 
 def fresh_id() -> str:
-    """An id for a call that came without one; nine characters, since one vendor takes no others back."""
+    """Return an id for a call without one: nine characters, the only length that one vendor accepts."""
     return new_id()[:9]
