@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from importlib import import_module
-
-# Loading creates 30,000 objects and hardly any garbage: at the default of 700, collecting takes a twentieth of the start.
-# Here, as most of them come with the next imports.
-gc.set_threshold(50_000)
 
 MODULES = {
     "demo": "demo",
