@@ -1,8 +1,8 @@
 """Sessions of pi (its file versions 1 to 3) as Newel sessions.
 
-A pi file is a header line and entries that form a tree by ``id`` and ``parentId``; the last entry is where
-the conversation stood. Each entry becomes one message with the entry's id, so branches and references
-survive: what pi's model saw, Newel's model sees; what it did not see becomes a custom message.
+A pi file is a header line and entries that form a tree by ``id`` and ``parentId``; the conversation continues after the last
+entry. Each entry becomes one message with the entry's id, so that branches and references survive. Entries that pi's model did
+not see become custom messages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COMPACTED = "Summary of the conversation so far:"
 
 
 class ImportedSession(msgspec.Struct, frozen=True):
-    """Where an imported session lies, and what of the original could not be read."""
+    """The file of an imported session; ``damage`` describes the lines of the original that could not be read."""
 
     path: Path
     id: str
@@ -53,8 +53,8 @@ class ImportedSession(msgspec.Struct, frozen=True):
 
 
 def import_pi(source: Path, directory: Path) -> ImportedSession:
-    """Make a Newel session, under the sessions' ``directory``, of a pi session file. It keeps pi's id, so a
-    second import is refused. Raises ``SessionError``.
+    """Import a pi session file into the sessions' ``directory``. The session keeps pi's id, so that a second import is refused.
+    Raises ``SessionError``.
     """
     damage = Damage()
     try:
@@ -63,13 +63,13 @@ def import_pi(source: Path, directory: Path) -> ImportedSession:
     except OSError as error:
         raise SessionError(f"{source} cannot be read: {error.strerror}.") from error
     if not entries or entries[0].get("type") != "session":
-        raise SessionError(f"{source} is not a session file of pi: its first line is no session header.")
+        raise SessionError(f"{source} is not a session file of pi: its first line is not a session header.")
     header = entries.pop(0)
     if _version(header) < 2:
         _link(entries)
     lines = list(_lines(entries, damage))
     if not any(isinstance(line, MessageLine) for line in lines):
-        raise SessionError(f"There is nothing to import in {source}: it holds no messages.")
+        raise SessionError(f"There is nothing to import in {source}: it has no messages.")
     metadata = _metadata(header, entries, source)
     path = project_folder(directory, metadata.cwd) / paths.file_name(metadata)
     _write(path, [metadata, *lines])
@@ -103,7 +103,7 @@ def _version(header: Entry) -> int:
 
 
 def _link(entries: list[Entry]) -> None:
-    """Version 1 is a plain sequence; give its entries the ids that the later versions have."""
+    """Link the entries of version 1, a plain sequence, by ids as in later versions."""
     for number, entry in enumerate(entries, 1):
         entry["id"] = f"entry-{number}"
         entry["parentId"] = f"entry-{number - 1}" if number > 1 else None

@@ -121,8 +121,8 @@ class StoredSession:
             try:
                 if size > len(raw):
                     raise ValueError(f"longer than {MAX_LINE:,} bytes")
-                line, mended = read_line(raw, number=number, timestamp=self.metadata.timestamp)
-                if mended:
+                line, repaired = read_line(raw, number=number, timestamp=self.metadata.timestamp)
+                if repaired:
                     self._report(number, "invalid characters were replaced")
                 self._apply(number, line)
             except UNREADABLE as error:

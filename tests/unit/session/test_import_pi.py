@@ -277,7 +277,7 @@ def test_a_second_import_and_foreign_files_are_refused(tmp_path: Path) -> None:
     for content, reason in (
         ({"type": "metadata"}, "is not a session file of pi"),
         ({**HEADER, "version": 4}, "version 4"),
-        (HEADER, "holds no messages"),
+        (HEADER, "has no messages"),
         (b"\0" * 100, "is not a session file of pi"),
     ):
         with pytest.raises(SessionError, match=reason):

@@ -180,7 +180,9 @@ class ResponseAccumulator:
             held, found = find_calls(held, self._tools)
             for index, call in enumerate(found):
                 cut = self._finish == LENGTH and index == len(found) - 1
-                made = self._tools.call(fresh_id(), call.name, call.arguments, mended=call.mended, cut=cut)
+                made = self._tools.call(
+                    fresh_id(), call.name, call.arguments, repaired=call.repaired, cut=cut
+                )
                 self._text_calls.append(made)
                 deltas.append(ToolCallDelta(index=index, name=made.name))
         if held:

@@ -81,11 +81,11 @@ _LINE_START = r"(?m)^[ \t]*(?=[\[{])"
 
 
 class ParsedToolCall(NamedTuple):
-    """A call found in text; ``mended`` if its JSON was repaired."""
+    """A call found in text; ``repaired`` if its JSON was repaired."""
 
     name: str
     arguments: object
-    mended: bool = False
+    repaired: bool = False
 
 
 class _Block(NamedTuple):
@@ -232,7 +232,7 @@ def _read_bare(text: str, at: int, tools: ToolIndex) -> _Block | None:
         if calls:
             return _Block(start, end, calls)
         if end == start:
-            calls = _calls_of(repair(text[start:]), tools, mended=True)
+            calls = _calls_of(repair(text[start:]), tools, repaired=True)
             return _Block(start, len(text), calls) if calls else None
     return None
 
@@ -272,38 +272,42 @@ def _calls_in(body: str, tools: ToolIndex) -> list[ParsedToolCall]:
     if (named := regex(_NAMED).match(body)) and tools.find(named["name"]):
         return [ParsedToolCall(named["name"], body[named.end() :].strip())]
     if body.lstrip().startswith(("{", "[")):
-        return _calls_of(repair(body), tools, mended=True)
+        return _calls_of(repair(body), tools, repaired=True)
     return []
 
 
-def _calls_of(value: Any, tools: ToolIndex, *, mended: bool = False) -> list[ParsedToolCall]:
+def _calls_of(value: Any, tools: ToolIndex, *, repaired: bool = False) -> list[ParsedToolCall]:
     """The calls that a JSON value describes; none if any part of it is something else."""
     items = as_list(value) or [value]
     calls: list[ParsedToolCall] = []
     for item in items:
         fields = as_dict(item)
         inner = next((fields[key] for key in LISTS if as_list(fields.get(key))), None)
-        found = _calls_of(inner, tools, mended=mended) if inner else _call_of(fields, tools, mended=mended)
+        found = (
+            _calls_of(inner, tools, repaired=repaired)
+            if inner
+            else _call_of(fields, tools, repaired=repaired)
+        )
         if not found:
             return []
         calls += found
     return calls
 
 
-def _call_of(fields: dict[str, Any], tools: ToolIndex, *, mended: bool) -> list[ParsedToolCall]:
+def _call_of(fields: dict[str, Any], tools: ToolIndex, *, repaired: bool) -> list[ParsedToolCall]:
     for wrapper in WRAPPERS:
         if inner := as_dict(fields.get(wrapper)):
-            return _call_of(inner, tools, mended=mended)
+            return _call_of(inner, tools, repaired=repaired)
     name = next((name for key in NAME_KEYS if (name := as_str(fields.get(key)))), "")
     tool = tools.find(name)
     if tool is None:
         return []
     for key in ARGUMENT_KEYS:
         if key in fields and isinstance(fields[key], dict | str | None):
-            return [] if _is_schema(fields[key]) else [ParsedToolCall(name, fields[key], mended)]
+            return [] if _is_schema(fields[key]) else [ParsedToolCall(name, fields[key], repaired)]
     flat = {key: value for key, value in fields.items() if key not in NEITHER}
     known = as_dict(tool.parameters.get("properties")).keys() | tool.argument_aliases.keys()
-    return [ParsedToolCall(name, flat, mended)] if flat and flat.keys() <= known else []
+    return [ParsedToolCall(name, flat, repaired)] if flat and flat.keys() <= known else []
 
 
 def _is_schema(arguments: object) -> bool:

@@ -23,7 +23,7 @@ from newel.agent.messages import ToolCall, new_id
 from newel.agent.ports import ToolSpec
 from newel.text.json import as_dict, as_list, as_str, parse, repair
 
-NEVER_MEND = frozenset({"write", "edit", "bash"})
+NEVER_REPAIR = frozenset({"write", "edit", "bash"})
 """Tools for which guessed arguments could do harm."""
 
 
@@ -62,23 +62,23 @@ class ToolIndex:
         return self._tools.get(name) or self._tools.get(name.lower())
 
     def call(
-        self, call_id: str, name: str, raw: object, *, mended: bool = False, cut: bool = False
+        self, call_id: str, name: str, raw: object, *, repaired: bool = False, cut: bool = False
     ) -> ToolCall:
-        """Create the call. ``raw``: its arguments as received; ``mended``: they were repaired already; ``cut``: the
+        """Create the call. ``raw``: its arguments as received; ``repaired``: they were repaired already; ``cut``: the
         output limit may have truncated them.
         """
         tool = self.find(name)
         name = tool.name if tool else name.strip()
-        arguments = read_arguments(raw, mend=not cut and name not in NEVER_MEND)
+        arguments = read_arguments(raw, may_repair=not cut and name not in NEVER_REPAIR)
         problem = arguments.problem
-        if mended and name in NEVER_MEND:
+        if repaired and name in NEVER_REPAIR:
             problem = "its JSON was broken. Send the call again with valid JSON."
         if cut:
             problem = TRUNCATED
         return ToolCall(id=call_id, name=name, arguments=arguments.values, problem=problem)
 
 
-def read_arguments(raw: object, *, mend: bool) -> Arguments:
+def read_arguments(raw: object, *, may_repair: bool) -> Arguments:
     """Parse a call's arguments: an object, its JSON text, or JSON text within JSON text."""
     value: Any = raw
     for _ in range(NESTED):
@@ -89,7 +89,7 @@ def read_arguments(raw: object, *, mend: bool) -> Arguments:
         try:
             value = parse(value, strict=False)
         except ValueError as error:
-            return _mended(value, error, mend=mend)
+            return _repair_arguments(value, error, may_repair=may_repair)
     if value is None:
         return Arguments({})
     if isinstance(value, dict):
@@ -97,14 +97,16 @@ def read_arguments(raw: object, *, mend: bool) -> Arguments:
     return Arguments({}, "its arguments are JSON, but not an object. Send the call again with an object.")
 
 
-def _mended(text: str, error: ValueError, *, mend: bool) -> Arguments:
-    guess = as_dict(repair(text)) if mend else {}
+def _repair_arguments(text: str, error: ValueError, *, may_repair: bool) -> Arguments:
+    guess = as_dict(repair(text)) if may_repair else {}
     if guess:
         return Arguments(guess)
-    return Arguments({}, f"its arguments are not valid JSON ({where(error)}). Send the call again.")
+    return Arguments(
+        {}, f"its arguments are not valid JSON ({describe_position(error)}). Send the call again."
+    )
 
 
-def where(error: ValueError) -> str:
+def describe_position(error: ValueError) -> str:
     """The position of a JSON error in a text, for a message."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}: {error.msg}"

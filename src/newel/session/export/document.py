@@ -1,4 +1,4 @@
-"""A session as a document: what is shown of it, whatever the format."""
+"""A session as a document: the parts that all export formats show."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _SUMMARY = 100
 
 
 class ProseBlock(Wire, frozen=True):
-    """What a person or a model said, in Markdown."""
+    """Text of the user or the model, in Markdown."""
 
     text: str
 
 
 class Section(Wire, frozen=True):
-    """Text to be shown as it is; ``info`` is its language."""
+    """Preformatted text; ``info`` is its language."""
 
     label: str
     text: str
     info: str = ""
 
 
-class Folded(Wire, frozen=True):
-    """What is of interest only on demand. ``mark`` is empty, or what went wrong in a word or two."""
+class DetailsBlock(Wire, frozen=True):
+    """A block that is collapsed at first. ``mark`` is empty, or a problem in a word or two."""
 
     summary: str
     sections: list[Section]
     mark: str = ""
 
 
-Part = ProseBlock | Folded | ImageContent
+Part = ProseBlock | DetailsBlock | ImageContent
 
 
 class Turn(Wire, frozen=True):
@@ -60,7 +60,7 @@ class Turn(Wire, frozen=True):
 
 
 def title(data: SessionData) -> str:
-    """The session's name, or else the first thing that was said, on one line."""
+    """The session's name, or else the user's first message, on one line."""
     said = (message.text for message in data.messages if isinstance(message, UserMessage))
     return data.name or plain_line(next(said, "")) or "Session"
 
@@ -89,7 +89,7 @@ def turns(messages: Sequence[AppMessage]) -> Iterator[Turn]:
                 yield Turn("assistant", message.timestamp, list(_parts(message, answers)), message.model)
             case ToolResultMessage():
                 if not _has_call(messages, place, message.tool_call_id):
-                    parts = [Folded(message.tool_name, _output(message)), *message.images]
+                    parts = [DetailsBlock(message.tool_name, _output(message)), *message.images]
                     yield Turn("note", message.timestamp, parts)
             case CustomMessage():
                 yield Turn("note", message.timestamp, [_note(message)])
@@ -127,7 +127,7 @@ def _user_parts(message: UserMessage) -> Iterator[Part]:
             yield ImageContent(attachment.content, attachment.mime_type)
         else:
             sections = [Section("Text", attachment.extracted_text)] if attachment.extracted_text else []
-            yield Folded(f"{attachment.file_name} ({attachment.size:,} bytes)", sections)
+            yield DetailsBlock(f"{attachment.file_name} ({attachment.size:,} bytes)", sections)
 
 
 def _parts(message: AssistantMessage, answers: dict[str, ToolResultMessage]) -> Iterator[Part]:
@@ -136,11 +136,11 @@ def _parts(message: AssistantMessage, answers: dict[str, ToolResultMessage]) -> 
             case TextContent():
                 yield ProseBlock(piece.text)
             case ThinkingContent():
-                yield Folded("Thinking", [Section("", piece.thinking)])
+                yield DetailsBlock("Thinking", [Section("", piece.thinking)])
             case ToolCall():
                 yield from _call(piece, answers.get(piece.id))
     if message.error_message:
-        yield Folded("Error", [Section("", message.error_message)], mark=message.stop_reason)
+        yield DetailsBlock("Error", [Section("", message.error_message)], mark=message.stop_reason)
 
 
 def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
@@ -149,7 +149,7 @@ def _call(call: ToolCall, answer: ToolResultMessage | None) -> Iterator[Part]:
     mark = "no result" if answer is None else "failed" if answer.is_error else ""
     if answer is not None:
         sections += _output(answer)
-    yield Folded(plain_line(f"{call.name} {first}", _SUMMARY), sections, mark)
+    yield DetailsBlock(plain_line(f"{call.name} {first}", _SUMMARY), sections, mark)
     if answer is not None:
         yield from answer.images
 
@@ -160,11 +160,11 @@ def _output(result: ToolResultMessage) -> list[Section]:
     return [*sections, Section("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
 
 
-def _note(message: CustomMessage) -> Folded:
+def _note(message: CustomMessage) -> DetailsBlock:
     summary: Any = message.data.get("summary")
     if isinstance(summary, str):
-        return Folded(message.name, [Section("Summary", summary)])
-    return Folded(message.name, [Section("Data", _json(message.data), "json")])
+        return DetailsBlock(message.name, [Section("Summary", summary)])
+    return DetailsBlock(message.name, [Section("Data", _json(message.data), "json")])
 
 
 def _json(value: object) -> str:
@@ -176,7 +176,7 @@ _FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})[ \t]*([\w+#.-]*).*")
 
 
 class MarkdownBlock(Wire, frozen=True):
-    """A piece of a text: prose, or what stood in a code fence; ``info`` is the language behind the fence."""
+    """A block of a text: prose, or the content of a code fence; ``info`` is the language after the fence."""
 
     text: str
     code: bool = False
@@ -184,7 +184,7 @@ class MarkdownBlock(Wire, frozen=True):
 
 
 def split_blocks(text: str) -> Iterator[MarkdownBlock]:
-    """Cut Markdown at its code fences, indented ones too, so that no line of prose looks like a fence."""
+    """Split Markdown at its code fences, including indented ones, so that no line of prose looks like a fence."""
     held: list[str] = []
     indent, fence, info = "", "", ""
     for line in _LINE_END.split(text):

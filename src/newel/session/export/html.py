@@ -1,4 +1,4 @@
-"""A session as one page that opens anywhere: no script, nothing loaded, everything escaped."""
+"""A session as one self-contained HTML page: no script, no external resources, everything escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ import html
 import re
 
 from newel.agent.messages import ImageContent
-from newel.session.export.document import Folded, Part, ProseBlock, Section, facts, split_blocks, title, turns
+from newel.session.export.document import (
+    DetailsBlock,
+    Part,
+    ProseBlock,
+    Section,
+    facts,
+    split_blocks,
+    title,
+    turns,
+)
 from newel.session.reader import SessionData
 from newel.text.sanitize import plain_line, plain_text
 
@@ -100,13 +109,13 @@ def _part(part: Part) -> str:
                 for block in split_blocks(plain_text(part.text))
                 if block.text.strip()
             )
-        case Folded():
-            return _folded(part)
+        case DetailsBlock():
+            return _details(part)
         case ImageContent():
             return _image(part)
 
 
-def _folded(part: Folded) -> str:
+def _details(part: DetailsBlock) -> str:
     mark = f' <span class="mark">{html.escape(part.mark)}</span>' if part.mark else ""
     sections = "\n".join(_section(section) for section in part.sections)
     return (

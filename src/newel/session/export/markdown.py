@@ -1,8 +1,7 @@
 """A session as Markdown that stays inert in every viewer: no tag, no script link, no remote image.
 
-Code goes into fences of our own, longer than any run inside, at the beginning of a line; in prose every
-``<`` and every entity is escaped. So however a viewer understands the prose, nothing in it can open a tag
-or keep one of our fences from opening.
+Code is put into fences that start a line and are longer than any run of backticks inside; in prose, each ``<`` and each entity
+is escaped. So however a viewer parses the prose, nothing in it can open a tag, or prevent a fence from opening.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import html
 import re
 
 from newel.agent.messages import ImageContent
-from newel.session.export.document import Folded, Part, ProseBlock, facts, split_blocks, title, turns
+from newel.session.export.document import DetailsBlock, Part, ProseBlock, facts, split_blocks, title, turns
 from newel.session.reader import SessionData
 from newel.text.sanitize import plain_line, plain_text
 
@@ -34,13 +33,13 @@ def _part(part: Part) -> str:
     match part:
         case ProseBlock():
             return _prose(plain_text(part.text))
-        case Folded():
-            return _folded(part)
+        case DetailsBlock():
+            return _details(part)
         case ImageContent():
             return f"*Image, {_inline(part.mime_type)}, {len(part.data) * 3 // 4:,} bytes*"
 
 
-def _folded(part: Folded) -> str:
+def _details(part: DetailsBlock) -> str:
     mark = f" · {part.mark}" if part.mark else ""
     pieces = [f"<details><summary>{_in_html(plain_line(part.summary + mark))}</summary>"]
     for section in part.sections:

@@ -27,21 +27,21 @@ JSON = st.recursive(
 def test_what_is_json_is_taken_exactly(arguments: dict[str, Any]) -> None:
     """Else a file would be written with other bytes than the model gave."""
     text = to_json(arguments).decode()
-    expected = read_arguments(text, mend=False)
+    expected = read_arguments(text, may_repair=False)
     assert expected.problem is None
-    assert read_arguments(to_json(text).decode(), mend=False) == expected
+    assert read_arguments(to_json(text).decode(), may_repair=False) == expected
     assert to_json(expected.values).decode() == text
 
 
 @pytest.mark.parametrize("raw", [None, "", "  ", "null", "{}", {}, '"{}"', '"\\"{}\\""'])
 def test_no_arguments_are_an_empty_object(raw: object) -> None:
     """Else a tool without arguments could not be called on half of the servers."""
-    assert read_arguments(raw, mend=False) == ({}, None)
+    assert read_arguments(raw, may_repair=False) == ({}, None)
 
 
 def test_raw_line_breaks_in_strings_are_read_as_they_stand() -> None:
     """Else the usual slip of small models would cost a request each time, though it means one thing only."""
-    assert read_arguments('{"content": "a\n\tb"}', mend=False) == ({"content": "a\n\tb"}, None)
+    assert read_arguments('{"content": "a\n\tb"}', may_repair=False) == ({"content": "a\n\tb"}, None)
 
 
 def test_broken_json_is_guessed_only_where_that_is_harmless() -> None:
@@ -59,7 +59,7 @@ def test_broken_json_is_guessed_only_where_that_is_harmless() -> None:
 @pytest.mark.parametrize("name", ["write", "Write", "write_file", " functions.write "])
 def test_a_written_guess_for_a_tool_that_changes_things_does_not_run(name: str) -> None:
     """Else an alias would lead around the rule."""
-    call = TOOLS.call("1", name, {"content": "x"}, mended=True)
+    call = TOOLS.call("1", name, {"content": "x"}, repaired=True)
     assert call.name == "write"
     assert call.problem == "its JSON was broken. Send the call again with valid JSON."
 
@@ -73,8 +73,8 @@ def test_a_call_that_was_cut_off_never_runs() -> None:
 
 @pytest.mark.parametrize("raw", ["[1]", "7", '"text"', [1], 7, True])
 def test_what_is_no_object_is_sent_back(raw: object) -> None:
-    """Else the tool would fail with words that the model cannot mend the call by."""
-    assert read_arguments(raw, mend=False).problem
+    """Else the tool would fail with words that the model cannot may_repair the call by."""
+    assert read_arguments(raw, may_repair=False).problem
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_what_is_no_object_is_sent_back(raw: object) -> None:
 )
 def test_junk_is_refused_and_not_followed(junk: str) -> None:
     """Else a hostile server could hang the agent or end it."""
-    assert read_arguments(junk, mend=True).problem
+    assert read_arguments(junk, may_repair=True).problem

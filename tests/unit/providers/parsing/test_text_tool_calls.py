@@ -120,7 +120,7 @@ def test_values_are_typed_by_the_schema() -> None:
 def test_broken_json_is_marked_as_guessed() -> None:
     """Else a guess at a command would be run as if the model had said it."""
     _, found = find_calls('{"name": "bash", "arguments": {"command": "echo "hi""}}', TOOLS)
-    assert [(call.name, call.mended) for call in found] == [("bash", True)]
+    assert [(call.name, call.repaired) for call in found] == [("bash", True)]
 
 
 def test_text_flows_while_no_call_is_near() -> None:
