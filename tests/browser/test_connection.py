@@ -59,7 +59,7 @@ def hanging(bench: Workbench) -> Generator[None]:
         bench.process.send_signal(signal.SIGCONT)
 
 
-def test_what_is_decided_and_typed_while_the_server_is_gone_is_made_once_when_it_is_back(
+def test_decisions_and_typing_without_the_server_are_applied_once_when_it_returns(
     workbench: Make,
 ) -> None:
     bench, page, _, text = proposed(workbench)
@@ -136,7 +136,7 @@ def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window
 
 
 @pytest.mark.slow  # the page waits long for a server that says nothing
-def test_a_server_that_hangs_takes_no_decision_and_no_letter(workbench: Make) -> None:
+def test_a_hanging_server_loses_no_decision_and_no_letter(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     with hanging(bench):
         page.get_by_role("button", name="Accept hunk 1").click()

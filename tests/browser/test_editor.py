@@ -234,7 +234,7 @@ def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbenc
     becomes(page, NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND"))
 
 
-def test_all_is_done_with_keys_and_heard(workbench: Make) -> None:
+def test_the_editor_works_by_keyboard_and_with_a_screen_reader(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
     page.locator(".file-editor").focus()
     page.keyboard.press("j")

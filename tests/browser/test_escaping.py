@@ -77,7 +77,7 @@ def test_what_models_tools_and_servers_write_is_text(workbench: Make) -> None:
     assert is_inert(page)
 
 
-def test_no_mark_in_an_answer_turns_what_follows_round(workbench: Make) -> None:
+def test_bidirectional_marks_in_an_answer_do_not_reverse_later_text(workbench: Make) -> None:
     """Else what somebody reads, and copies into a shell, is not what stands there."""
     turned = "rm \u202efdp.live\u202c -r"
     content = f"Run this: {turned} now.\n\n```\n{turned}\n{'word ' * 20}{turned}\n```"

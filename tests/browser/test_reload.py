@@ -31,7 +31,7 @@ def test_a_reload_in_the_middle_of_an_answer_loses_nothing_of_it(workbench: Make
     expect(answers(page)).to_have_count(1)
 
 
-def test_a_killed_server_comes_back_with_all_that_was_said_and_goes_on(workbench: Make) -> None:
+def test_a_killed_server_restores_the_conversation_and_continues_it(workbench: Make) -> None:
     bench = workbench(scenarios(answering("count", bash("echo ran >> count; sleep 0.3"), WHOLE_STEP)))
     page = bench.page()
     open_chat(page)
@@ -156,7 +156,7 @@ def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Mak
     expect(tab).not_to_contain_text("unread")
 
 
-def test_the_page_follows_the_end_only_for_who_is_there(workbench: Make) -> None:
+def test_the_page_follows_new_output_only_when_scrolled_to_the_end(workbench: Make) -> None:
     lines = {
         "token_delay_ms": 10,
         "response": {"content": "\n\n".join(f"Line {number}." for number in range(80))},

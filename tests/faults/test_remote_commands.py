@@ -177,9 +177,7 @@ def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
             forget(project)
 
 
-def test_who_suspends_newel_for_too_long_is_told_that_the_command_was_ended(
-    sshd: Sshd, project: Path
-) -> None:
+def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project: Path) -> None:
     """As with Ctrl+Z and fg, however the command took its end: a good one would be believed."""
     command = "trap 'exit 0' TERM; echo begun; echo $$ > shell; sleep 1000 & wait"
     words = [sys.executable, "-c", SUSPENDED, str(project), str(sshd.config), command]

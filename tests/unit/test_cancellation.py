@@ -1,4 +1,4 @@
-"""Stopping in the middle of a tool: what was not yet done does not happen, what was done stays whole."""
+"""If these fail, stopping in the middle of a tool leaves work half done, or lets the rest happen."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The tables of the documentation say what the program has: no option, setting, event or field is missing
-from them or invented by them.
-"""
+"""If these fail, the documentation's tables miss or invent options, settings, events or fields."""
 
 from __future__ import annotations
 

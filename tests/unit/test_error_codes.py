@@ -1,4 +1,4 @@
-"""If this fails, programs that act on the code of an error no longer recognize it."""
+"""If this fails, programs no longer recognize the error codes they act on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, tests of Ctrl+C and of closed terminals fail for whoever runs them by ``nohup`` or in the background."""
+"""If these fail, tests of Ctrl+C and closed terminals fail under ``nohup`` or in the background."""
 
 from __future__ import annotations
 

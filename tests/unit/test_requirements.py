@@ -1,4 +1,4 @@
-"""If this fails, whoever runs the tests on a bare machine sees that many were skipped, and not what to install."""
+"""If this fails, a test run on a bare machine skips tests without naming the missing programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers over a real connection: whole, cut up, compressed, in other forms, and broken."""
+"""If these fail, answers that arrive in pieces, compressed or broken lose content over a real connection."""
 
 from __future__ import annotations
 

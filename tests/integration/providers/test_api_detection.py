@@ -1,4 +1,4 @@
-"""An address decides by which API a server is asked: without that, a local model loses what does not fit a small context."""
+"""If these fail, a server is asked over the wrong API, and a local model loses part of the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hostile server can make the agent hold is bounded."""
+"""If these fail, a hostile model server exhausts the agent's memory."""
 
 from __future__ import annotations
 

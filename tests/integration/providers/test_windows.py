@@ -1,4 +1,4 @@
-"""Without the size of a model's context, a long conversation loses its beginning unseen."""
+"""If these fail, a long conversation silently loses its beginning, as its context size is unknown."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ NO_FILE = {"folder": "not_a_file", "pipe": "not_a_file", "x" * 300: "workspace_e
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-def test_a_path_that_is_none_of_the_project_is_refused_by_every_endpoint(case: Case, path: str) -> None:
+def test_every_endpoint_refuses_an_invalid_path(case: Case, path: str) -> None:
     row = {"id": "c", "file_path": path}
     for method, endpoint, body, query in (
         ("GET", "/file", None, {"file_path": path}),
@@ -136,7 +136,7 @@ def splice(start: Any, size: Any, text: Any = "x\n") -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_an_edit_that_cannot_be_meant_changes_nothing(
+def test_an_invalid_edit_changes_nothing(
     case: Case, splices: list[dict[str, Any]], refusal: tuple[int, str]
 ) -> None:
     body = json.dumps({"file_path": "a.md", "rev": case.rev, "splices": splices}).encode()
@@ -262,7 +262,7 @@ BODIES: dict[str, tuple[bytes, tuple[int, str]]] = {
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("path", ["/run", "/edit", "/apply", "/save", CHECKPOINT, "/jobs/<job>/clarify"])
-def test_a_body_that_is_none_is_refused_before_anything_is_done(case: Case, path: str, body: str) -> None:
+def test_an_invalid_body_is_refused_before_any_work(case: Case, path: str, body: str) -> None:
     data, refusal = BODIES[body]
     found = case.refused("POST", case.filled(path), data)
     # A struct may refuse a field by its name before it comes to what is wrong behind it.

@@ -108,7 +108,7 @@ def test_a_folder_with_very_many_files_is_cut_and_says_so(tmp_path: Path) -> Non
         assert at.get("/tree", folder="folder", limit=20)["more"] is False
 
 
-def test_what_is_no_folder_of_the_project_is_refused_in_words(tmp_path: Path) -> None:
+def test_an_invalid_folder_is_refused_with_a_message(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         for folder in ("..", "/etc", "link", "link/..", ".git", "folder/../..", "a\0b", "a.md", "nowhere"):
             status, answer = at.ask("GET", "/tree", params={"folder": folder})

@@ -155,7 +155,7 @@ def test_a_stream_that_is_followed_tells_all_to_the_end(tmp_path: Path) -> None:
         assert found[-1][0] == "end"
 
 
-def test_who_waits_for_the_next_event_is_given_it_with_the_status_that_it_makes(tmp_path: Path) -> None:
+def test_long_polling_returns_the_next_event_with_the_resulting_status(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Ask me"))
         answer: dict[str, Any] = {"question_id": job["question"]["question_id"], "answer": "Yes"}

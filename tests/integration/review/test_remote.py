@@ -169,7 +169,7 @@ async def test_what_a_person_wrote_on_the_host_before_the_command_stays(sshd: Ss
     assert (root / "one").exists()
 
 
-async def test_who_stops_a_command_on_a_silent_host_is_free_and_what_it_did_is_recorded_as_its_own(
+async def test_stopping_a_command_on_a_silent_host_returns_and_its_changes_are_recorded(
     sshd: Sshd, tmp_path: Path
 ) -> None:
     root, home, config = filled(tmp_path / "project"), tmp_path / "home", tmp_path / "ssh_config"

@@ -1,4 +1,4 @@
-"""If these fail, an agent in review keeps its own changes with the token that it finds in the user's home."""
+"""If these fail, an agent under review accepts its own changes with the token from the user's home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's events for who has no socket: nothing is missed and nothing comes twice, however one reads."""
+"""If these fail, a client without a socket misses or repeats events of a run."""
 
 from __future__ import annotations
 

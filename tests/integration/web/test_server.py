@@ -1,4 +1,4 @@
-"""The server's life as a process: it says where it is, and it ends when it is asked to, whoever is connected."""
+"""If these fail, the server does not announce its address, or does not shut down when asked to."""
 
 from __future__ import annotations
 

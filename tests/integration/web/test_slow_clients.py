@@ -1,4 +1,4 @@
-"""Clients that take their time to ask: they hold a connection for a while, and nobody else up."""
+"""If these fail, a slow client delays all others."""
 
 from __future__ import annotations
 

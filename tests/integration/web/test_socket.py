@@ -1,4 +1,4 @@
-"""The page's socket: one stream for all tabs, which nothing that a client does can break."""
+"""If these fail, a client can break the socket that serves all tabs of a page."""
 
 from __future__ import annotations
 

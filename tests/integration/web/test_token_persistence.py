@@ -1,4 +1,4 @@
-"""If these fail, a restart locks an open page out, or a token that others may know opens a server that runs commands."""
+"""If these fail, a restart locks an open page out, or a leaked token opens the server."""
 
 from __future__ import annotations
 

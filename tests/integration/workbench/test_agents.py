@@ -1,4 +1,4 @@
-"""Agents on contracts in the workbench: their states, what is seen of them, and that they do not meet."""
+"""If these fail, agents on contracts show wrong states, or interfere with each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chats: what is said is kept, answered once, and seen the same by everybody."""
+"""If these fail, a chat loses messages, answers one twice, or differs between windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``go``, ``lsimons-agent-web`` and ``newel web`` as they are typed: where they answer, and where they work."""
+"""If these fail, ``go``, ``lsimons-agent-web`` or ``newel web`` serve the wrong address or folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong around a conversation is told in it, and the conversation goes on: it costs nobody a chat."""
+"""If these fail, an error around a chat stays hidden, or ends the chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a message that waits is sent although its run was stopped, or is lost, or cannot be taken back."""
+"""If these fail, a queued message is lost, cannot be withdrawn, or is sent although its run was stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two things at once: windows, buttons and programs that get in each other's way."""
+"""If these fail, simultaneous actions of windows and programs interfere with each other."""
 
 from __future__ import annotations
 

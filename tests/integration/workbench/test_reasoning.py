@@ -1,4 +1,4 @@
-"""What a model thinks is told apart from what it says, however its server sends it."""
+"""If these fail, a model's reasoning is shown as its answer."""
 
 from __future__ import annotations
 

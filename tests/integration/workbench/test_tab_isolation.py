@@ -1,4 +1,4 @@
-"""What happens in one tab is nothing to another: neither waits for the other, nor hears what was said there."""
+"""If these fail, one tab waits for another, or receives its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool servers in a chat: what the model is offered is what they offer."""
+"""If these fail, a chat offers its model other tools than the servers provide."""
 
 from __future__ import annotations
 

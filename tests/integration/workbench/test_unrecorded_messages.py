@@ -1,4 +1,4 @@
-"""A message that was acknowledged is not lost because its run could not keep it, or could not even begin."""
+"""If these fail, an acknowledged message is lost when its run cannot start or record it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, whoever reads why a run has ended reads a number that nobody writes so."""
+"""If these fail, the reason for a run's end shows its number in an unusual form."""
 
 from __future__ import annotations
 

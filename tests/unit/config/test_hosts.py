@@ -1,4 +1,4 @@
-"""If these fail, a name leads to another host than the user gave it to, or work on a host goes on unasked."""
+"""If these fail, a name leads to the wrong host, or work on a host runs without approval."""
 
 from __future__ import annotations
 

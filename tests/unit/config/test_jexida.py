@@ -1,4 +1,4 @@
-"""If these fail, a slip in a file of settings leads to the wrong host, or to no start at all."""
+"""If these fail, a mistake in the settings leads to the wrong host, or prevents the start."""
 
 from __future__ import annotations
 

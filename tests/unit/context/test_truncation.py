@@ -1,4 +1,4 @@
-"""What a model gets of a long result: enough to work with, nothing broken, and where the rest is."""
+"""If these fail, a long result reaches the model broken, or without a hint where the rest is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, the verdict of a model that has its own way to write is lost, or invented."""
+"""If these fail, a verdict in an unusual form is lost or invented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a user of jexida takes a void answer for the real one."""
+"""If these fail, a user of jexida mistakes a discarded answer for the real one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine in a folder and in memory: what is submitted is done once, in order, and stays known."""
+"""If these fail, a submitted job runs twice, out of order, or is forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker: each job is carried out once, and the trouble of one is the trouble of no other."""
+"""If these fail, a job runs twice, or one job's error affects another."""
 
 from __future__ import annotations
 

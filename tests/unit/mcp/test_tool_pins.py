@@ -1,4 +1,4 @@
-"""If these fail, a server gives its tools other words after the user accepted them, and nobody hears of it."""
+"""If these fail, a server changes its tools' descriptions unnoticed after the user accepted them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a tool opens a place where secrets lie, or refuses a file of the user's own project."""
+"""If these fail, a tool opens a secret file, or refuses an ordinary one of the project."""
 
 from __future__ import annotations
 

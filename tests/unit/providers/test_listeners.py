@@ -1,4 +1,4 @@
-"""If these fail, whoever has an account on the machine gets the conversations of somebody who set nothing up."""
+"""If these fail, another account on the machine receives the conversations of a user without settings."""
 
 from __future__ import annotations
 

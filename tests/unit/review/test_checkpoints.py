@@ -158,7 +158,7 @@ async def test_only_the_hunks_that_are_named_are_taken_back_wherever_they_are(
     assert path.read_bytes() == b"1\n2\n3!\n4\n5!\n6\n7!\n8\nmine\n"
 
 
-async def test_what_something_newer_stands_on_is_a_conflict_and_stays(
+async def test_a_hunk_under_a_newer_change_is_a_conflict_and_stays(
     project: Project, points: Checkpoints
 ) -> None:
     path = project.file("a", b"1\n2\n3\n4\n5\n6\n7\n8\n9\n")
@@ -216,7 +216,7 @@ async def test_a_hunk_of_a_rollback_can_be_taken_back_by_itself(
     assert path.read_bytes() == b"1!\n2\n3\n4\n5!\n"
 
 
-async def test_a_rollback_of_what_there_is_not_says_so(project: Project, points: Checkpoints) -> None:
+async def test_a_rollback_of_an_unknown_run_or_hunk_is_refused(project: Project, points: Checkpoints) -> None:
     project.file("a", b"1\n")
     point = await begun(points, "a")
     mine = await project.propose("a", 2, 2, b"mine\n", origin="user")

@@ -108,7 +108,7 @@ def test_a_name_means_the_hunk_then_the_file_then_the_beginning_of_an_id() -> No
             names(FOUND, ["h_10", unclear], "keep")
 
 
-def test_what_was_named_twice_is_decided_once_and_nothing_named_is_nothing() -> None:
+def test_naming_a_hunk_twice_decides_it_once_and_naming_none_decides_none() -> None:
     assert names(FOUND, ["h_10", "h_10", "h_1"], "keep") == ["h_10", "h_100"]
     assert names(FOUND, [], "keep") == []
     assert names(FOUND, ["h_5rejected"], "reject") == []
@@ -127,7 +127,7 @@ async def test_a_verdict_on_a_file_that_others_changed_meanwhile_is_refused(tmp_
         assert [hunk.state for hunk in ledger.get("f").hunks] == ["pending"]
 
 
-async def test_a_verdict_that_is_refused_for_one_file_is_put_down_for_none(tmp_path: Path) -> None:
+async def test_a_verdict_refused_for_one_file_is_recorded_for_none(tmp_path: Path) -> None:
     """Else the next `newel decide` writes a part of what a person was told had failed."""
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)

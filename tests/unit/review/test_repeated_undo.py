@@ -52,7 +52,7 @@ def took_back(ledger: Ledger, run: str) -> None:
 @example(
     ["\n", "b\n\nb\n", "\nb\n\n", None]
 )  # lines that may be two of them, until one looks where all is as it was
-def test_runs_can_be_taken_back_one_after_the_other_the_latest_first(texts: list[str | None]) -> None:
+def test_runs_can_be_undone_one_after_another_the_latest_first(texts: list[str | None]) -> None:
     with Ledger.open(None) as ledger:
         for number, text in enumerate(texts):
             wrote(ledger, text, f"r{number}")
@@ -88,7 +88,7 @@ def test_what_others_wrote_beside_it_stays(
         assert ledger.get("f").base == made("".join(kept))
 
 
-def test_a_line_that_may_be_another_one_is_not_taken() -> None:
+def test_undo_of_an_ambiguous_line_is_a_conflict() -> None:
     """Of two lines that are alike one went: it may be this one."""
     with Ledger.open(None) as ledger:
         wrote(ledger, "x\n1\n", "start")
@@ -100,7 +100,7 @@ def test_a_line_that_may_be_another_one_is_not_taken() -> None:
         assert step.after is step.before
 
 
-def test_a_run_over_thousands_of_lines_is_taken_back_and_done_again_in_seconds() -> None:
+def test_undo_and_redo_of_thousands_of_lines_take_seconds() -> None:
     """Indenting a whole file anew, again and again: minutes if each hunk asks for the whole text."""
     old = "".join(f"line {number}\n" for number in range(2_000))
     new = "".join(f"\tline {number}\n" if number % 2 else f"line {number}\n" for number in range(2_000))

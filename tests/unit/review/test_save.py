@@ -93,7 +93,7 @@ async def test_a_change_from_outside_is_a_conflict_and_no_file_of_the_save_is_wr
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
 
 
-async def test_a_save_asked_for_what_is_no_more_changes_nothing(project: Project) -> None:
+async def test_a_save_of_hunks_that_no_longer_exist_changes_nothing(project: Project) -> None:
     path = project.file("a", b"1\n")
     hunk = await project.propose("a", 1, 2, b"eins\n")
     rev = project.ledger.get("a").rev

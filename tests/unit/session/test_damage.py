@@ -1,4 +1,4 @@
-"""A damaged file gives up everything that is whole, says what is not, and can be continued."""
+"""If these fail, a damaged session loses intact messages, hides the damage, or cannot be continued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of sessions tells them apart and shows nothing that a terminal would obey."""
+"""If these fail, users cannot tell sessions apart, or a title sends control codes to the terminal."""
 
 from __future__ import annotations
 

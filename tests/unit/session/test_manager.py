@@ -1,4 +1,4 @@
-"""A conversation can be left, found, resumed, named and branched."""
+"""If these fail, a conversation cannot be found, resumed, named or branched."""
 
 from __future__ import annotations
 

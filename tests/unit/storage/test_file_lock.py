@@ -1,4 +1,4 @@
-"""Locks end with their holder, and a refusal names it."""
+"""If these fail, locks outlive their holder, or a refusal does not name it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""If these fail, a command runs of which the transcript shows no trace."""
+"""If these fail, a command runs without a trace in the transcript."""
 
 from __future__ import annotations
 

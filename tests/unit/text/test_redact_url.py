@@ -1,4 +1,4 @@
-"""If these fail, a password in an address stands on a screen, in a log, or in an error that somebody pastes elsewhere."""
+"""If these fail, a password in a URL appears on a screen, in a log or in an error."""
 
 from __future__ import annotations
 

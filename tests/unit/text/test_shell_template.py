@@ -1,4 +1,4 @@
-"""If these fail, a value in a command of one's own runs as a command, or a routine does something else than it says."""
+"""If these fail, a value in a command template runs as a command, or a routine does the wrong thing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``edit``: the quoted text changes, every other byte stays as it was."""
+"""If these fail, ``edit`` changes bytes outside the quoted text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``read``: every line can be reached, every cut is announced with the way on."""
+"""If these fail, ``read`` cannot reach some lines, or truncates without a notice."""
 
 from __future__ import annotations
 

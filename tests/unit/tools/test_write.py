@@ -1,4 +1,4 @@
-"""``write``: what was asked for stands in the file, and nobody's unseen work is lost."""
+"""If these fail, ``write`` writes the wrong content, or overwrites work that the model has not seen."""
 
 from __future__ import annotations
 

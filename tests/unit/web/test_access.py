@@ -1,4 +1,4 @@
-"""Who may listen where, and with which token."""
+"""If these fail, the server listens where it must not, or accepts the wrong token."""
 
 from __future__ import annotations
 

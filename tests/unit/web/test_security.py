@@ -1,4 +1,4 @@
-"""The gate: nobody gets at a server that runs commands but its owner and the page it served."""
+"""If these fail, somebody other than the owner controls a server that runs commands."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ Rounds = list[tuple[list[Step], list[Step], bool]]
 @pytest.mark.parametrize("where", LOCAL)
 @settings(max_examples=examples(20), deadline=None)
 @given(begin=steps, rounds=rounds)
-def test_no_history_of_commands_hides_a_change_or_invents_one(
+def test_snapshots_report_exactly_the_changes_of_local_commands(
     *, where: str, begin: list[Step], rounds: Rounds
 ) -> None:
     check_history(where, begin, rounds)
@@ -147,7 +147,9 @@ def test_no_history_of_commands_hides_a_change_or_invents_one(
 @pytest.mark.parametrize("where", HOSTS)
 @settings(max_examples=examples(6), deadline=None)
 @given(begin=steps, rounds=rounds)
-def test_nor_does_one_of_commands_on_a_host(*, where: str, begin: list[Step], rounds: Rounds) -> None:
+def test_snapshots_report_exactly_the_changes_of_commands_on_a_host(
+    *, where: str, begin: list[Step], rounds: Rounds
+) -> None:
     check_history(where, begin, rounds)
 
 

@@ -167,7 +167,7 @@ async def done(folder: Path, ledger: Ledger, checkpoint: str) -> list[Any]:
 
 @settings(max_examples=examples(15), deadline=None)
 @given(steps=STEPS, keep=st.integers(0, 3))
-def test_what_a_kept_checkpoint_promises_is_the_same_after_a_purge(
+def test_a_purge_does_not_change_a_kept_checkpoint(
     steps: list[tuple[str, str, int, bool]], keep: int
 ) -> None:
     async def check(folder: Path) -> None:
@@ -245,7 +245,7 @@ def test_runs_of_this_month_stay_and_so_do_the_latest_however_old(tmp_path: Path
         assert [has(ledger, blob) for blob in blobs] == [False] * 10 + [True] * 200
 
 
-def test_what_was_forgotten_takes_no_room(tmp_path: Path) -> None:
+def test_purged_content_frees_its_space(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         for number in range(60):
             a_run(ledger, number, path=f"f{number % 3}")
@@ -313,7 +313,7 @@ def _use(folder: Path, is_open: Event, is_over: Event) -> None:
         is_over.wait(30)
 
 
-def test_nothing_is_taken_from_another_process(tmp_path: Path) -> None:
+def test_a_purge_removes_nothing_that_another_process_uses(tmp_path: Path) -> None:
     """It may rely on contents that it has put there and named nowhere yet."""
     context = multiprocessing.get_context("spawn")
     is_open, is_over = context.Event(), context.Event()

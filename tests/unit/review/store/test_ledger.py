@@ -39,7 +39,7 @@ def begun(ledger: Ledger, path: str = "f") -> FileReview:
     return ledger.change(path, "propose", proposed, run="r").review
 
 
-def test_what_was_decided_is_there_for_the_next_process(tmp_path: Path) -> None:
+def test_decisions_are_visible_to_the_next_process(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         review = begun(ledger)
         after = ledger.change(
@@ -52,7 +52,7 @@ def test_what_was_decided_is_there_for_the_next_process(tmp_path: Path) -> None:
         assert ledger.paths() == ["f"]
 
 
-def test_a_decision_on_what_has_changed_since_is_refused(tmp_path: Path) -> None:
+def test_a_decision_on_a_stale_state_is_refused(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         review = begun(mine)
         hunk = review.hunks[0].id
@@ -141,7 +141,7 @@ def test_changes_in_a_batch_are_there_all_or_none(tmp_path: Path) -> None:
         assert mine.undo("f").review.hunks == before.hunks  # what was given up is not in the journal either
 
 
-def test_what_another_process_has_saved_since_is_what_is_read(tmp_path: Path) -> None:
+def test_a_read_returns_what_another_process_saved_last(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         begun(mine)
         yours.change("f", "rebase", lambda now: rebased(now, (*TEXT, "four\n")))

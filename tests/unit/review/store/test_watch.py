@@ -111,7 +111,7 @@ def test_what_was_taken_back_is_not_told(tmp_path: Path) -> None:
         watch.close()
 
 
-def test_of_too_many_files_none_is_named(tmp_path: Path) -> None:
+def test_a_change_of_too_many_files_names_none(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
         with ledger.batch():
@@ -123,7 +123,7 @@ def test_of_too_many_files_none_is_named(tmp_path: Path) -> None:
         watch.close()
 
 
-def test_what_a_purge_took_away_is_any_file(tmp_path: Path) -> None:
+def test_a_purge_is_reported_as_a_change_of_any_file(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         write(ledger, "a")
         watch = LedgerWatch(ledger)
@@ -133,7 +133,7 @@ def test_what_a_purge_took_away_is_any_file(tmp_path: Path) -> None:
         watch.close()
 
 
-def test_a_watch_on_a_closed_ledger_ends(tmp_path: Path) -> None:
+def test_closing_the_ledger_ends_its_watch(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
     with pytest.raises(LedgerError):

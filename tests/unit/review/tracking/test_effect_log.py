@@ -77,7 +77,7 @@ def _killed(folder: Path, is_ready: Event) -> None:
         signal.pause()
 
 
-def test_what_a_killed_process_had_begun_is_left_and_nothing_else(tmp_path: Path) -> None:
+def test_recovery_finds_exactly_the_unfinished_work_of_a_killed_process(tmp_path: Path) -> None:
     killed(_killed, tmp_path)
     found = recovered(tmp_path)
     assert [pending.record.title for pending in found] == ["begun first", "begun second"]
@@ -87,7 +87,7 @@ def test_what_a_killed_process_had_begun_is_left_and_nothing_else(tmp_path: Path
     assert not files(tmp_path)
 
 
-def test_what_a_process_is_doing_is_its_own_while_it_lives(tmp_path: Path) -> None:
+def test_unfinished_work_of_a_live_process_is_not_recovered(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         log = EffectLog(ledger, tmp_path)
         log.begin(effect("under way"))
@@ -96,7 +96,7 @@ def test_what_a_process_is_doing_is_its_own_while_it_lives(tmp_path: Path) -> No
         assert titles(tmp_path) == ["under way"]
 
 
-def test_a_recovery_that_is_cut_off_is_made_up_for_by_the_next(tmp_path: Path) -> None:
+def test_an_interrupted_recovery_is_completed_by_the_next(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         log = EffectLog(ledger, tmp_path)
         log.begin(effect("one"))

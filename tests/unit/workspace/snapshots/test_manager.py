@@ -143,7 +143,7 @@ async def test_a_change_in_place_a_mode_and_a_swap_are_told_as_what_they_are(
     assert told(await looked.changes()) == {"x/f": "~", "y/f": "~"}
 
 
-async def test_what_a_person_did_before_the_command_is_not_the_commands(
+async def test_changes_made_before_the_command_are_not_attributed_to_it(
     root: Path, ledger: Ledger, snapshots: Open
 ) -> None:
     (root / "f").write_bytes(b"one")
@@ -159,7 +159,7 @@ async def test_what_a_person_did_before_the_command_is_not_the_commands(
     assert ledger.blob(change.before.blob) == b"by hand"
 
 
-async def test_a_write_of_the_same_length_and_time_at_once_after_a_look_is_known(
+async def test_a_write_of_the_same_size_and_time_right_after_a_scan_is_detected(
     root: Path, snapshots: Open
 ) -> None:
     """Many steps follow one another faster than some file systems count time."""
@@ -186,9 +186,7 @@ async def test_a_write_through_another_name_of_the_file_is_known(root: Path, sna
     assert told(await looked.changes()) == {"f": "~"}
 
 
-async def test_what_the_system_does_not_tell_is_found_when_all_files_are_looked_at_again(
-    root: Path, snapshots: Open
-) -> None:
+async def test_a_full_scan_finds_changes_without_notifications(root: Path, snapshots: Open) -> None:
     (root / "f").write_bytes(b"one")
     looked = snapshots(limits=SnapshotLimits(recheck_s=0))
     await looked.take()
@@ -199,7 +197,7 @@ async def test_what_the_system_does_not_tell_is_found_when_all_files_are_looked_
     assert told(await looked.changes()) == {"f": "~"}
 
 
-async def test_a_program_that_never_stops_writing_does_not_hold_a_look(root: Path, snapshots: Open) -> None:
+async def test_a_program_that_never_stops_writing_does_not_block_a_scan(root: Path, snapshots: Open) -> None:
     (root / "f").write_bytes(b"x")
     looked = snapshots()
     await looked.take()
@@ -212,7 +210,7 @@ async def test_a_program_that_never_stops_writing_does_not_hold_a_look(root: Pat
     assert (await looked.changes()).files == []
 
 
-async def test_more_changes_than_the_system_can_queue_are_all_known(root: Path, snapshots: Open) -> None:
+async def test_an_overflow_of_the_notification_queue_loses_no_change(root: Path, snapshots: Open) -> None:
     (root / "a").mkdir()
     looked = snapshots()
     await looked.take()
@@ -348,7 +346,7 @@ def disk(root: Path) -> Iterator[Callable[[], None]]:
         yield mount
 
 
-async def test_what_a_command_mounts_is_looked_at(
+async def test_a_mount_made_by_a_command_is_scanned(
     root: Path, snapshots: Open, disk: Callable[[], None]
 ) -> None:
     """Else what a command does behind a mount of its own could not be undone: nobody was watching there."""
@@ -363,7 +361,7 @@ async def test_what_a_command_mounts_is_looked_at(
     assert told(await some.changes()) == {"data/new": "~"}
 
 
-async def test_a_root_that_is_gone_is_said(root: Path, snapshots: Open) -> None:
+async def test_a_missing_root_is_reported(root: Path, snapshots: Open) -> None:
     looked = snapshots()
     await looked.take()
     sh(root, 'rmdir "$PWD"')
@@ -373,7 +371,7 @@ async def test_a_root_that_is_gone_is_said(root: Path, snapshots: Open) -> None:
     assert told(await looked.changes()) == {"f": "+"}
 
 
-async def test_a_cancelled_look_loses_no_change(root: Path, snapshots: Open) -> None:
+async def test_a_cancelled_scan_loses_no_change(root: Path, snapshots: Open) -> None:
     """Wherever it is stopped: the next one tells what it would have told."""
     for n in range(50):
         (root / f"f{n}").write_bytes(b"old")
@@ -447,7 +445,7 @@ async def test_the_next_process_knows_what_an_earlier_one_has_kept(
 
 
 class TestLimits:
-    async def test_a_file_too_large_is_left_out_and_said_once(self, root: Path, snapshots: Open) -> None:
+    async def test_an_oversized_file_is_left_out_and_reported_once(self, root: Path, snapshots: Open) -> None:
         (root / "big").write_bytes(b"x" * 101)
         (root / "small").write_bytes(b"x" * 100)
         looked = snapshots(limits=SnapshotLimits(file=100))

@@ -99,7 +99,7 @@ def on(sshd: Sshd) -> AbstractAsyncContextManager[SshWorkspace]:
 
 
 class TestLost:
-    async def test_a_lost_connection_is_told_and_the_next_request_makes_another(
+    async def test_a_lost_connection_is_reported_and_the_next_request_reconnects(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         (tmp_path / "f").write_bytes(b"x")
@@ -109,7 +109,7 @@ class TestLost:
         assert await far.read_bytes(f"{tmp_path}/f") == b"x"
         assert seen.names == ["up", "lost", "connecting", "up"]
 
-    async def test_what_was_asked_meanwhile_is_asked_again(
+    async def test_requests_in_flight_at_a_disconnect_are_repeated(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         script = f"cd {tmp_path}; >began; until [ -e go ]; do sleep 0.01; done; echo done"
@@ -125,14 +125,14 @@ class TestLost:
             (tmp_path / "go").touch()
         assert answers == [b"done\n"]
 
-    async def test_a_host_that_falls_silent_counts_as_gone(
+    async def test_a_silent_host_counts_as_disconnected(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         with relay.swallowing():
             await seen.until("lost")
         assert await far.list(str(tmp_path / "nothing" / "..")) != []
 
-    async def test_a_host_that_does_not_answer_is_told_long_before_it_counts_as_gone(
+    async def test_an_unresponsive_host_is_reported_long_before_it_counts_as_disconnected(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         """Whoever waits knows for what. Nothing is given up for it: the answer comes when it can."""
@@ -145,7 +145,7 @@ class TestLost:
             await seen.until("up")
         assert set(seen.names) == {"up", "slow"}
 
-    async def test_so_is_one_that_falls_silent_while_a_command_runs_there(
+    async def test_a_host_that_falls_silent_during_a_command_is_reported_too(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         ended: list[int] = []
@@ -162,7 +162,7 @@ class TestLost:
             (tmp_path / "go").touch()
         assert ended == [0]
 
-    async def test_whoever_gives_up_waiting_for_it_can_go(
+    async def test_waiting_for_an_unresponsive_host_can_be_cancelled(
         self, sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         """What was about to find out how the host is ends with the connection, and tells nobody of that."""
@@ -182,7 +182,7 @@ class TestLost:
                 tasks.cancel_scope.cancel()
         assert set(seen.names) <= {"up", "slow"}
 
-    async def test_a_host_that_answers_again_is_not_called_silent_though_nobody_waits_for_it_any_more(
+    async def test_a_recovered_host_is_not_reported_as_silent_even_without_waiters(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         with relay.holding():
@@ -195,7 +195,7 @@ class TestLost:
         await seen.until("up")
         assert set(seen.names) == {"up", "slow"}
 
-    async def test_a_command_on_a_host_that_is_silent_is_given_up_when_the_user_says_so_and_ends_there(
+    async def test_the_user_can_cancel_a_command_on_a_silent_host_and_it_ends_there(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
         """The user would wait for a word that cannot come."""
@@ -214,7 +214,7 @@ class TestLost:
         await until((tmp_path / "ended").exists)
 
     @pytest.mark.parametrize("patient", [1.5], indirect=True)
-    async def test_a_host_that_works_on_a_long_request_is_not_called_slow(
+    async def test_a_host_busy_with_a_long_request_is_not_reported_as_slow(
         self, patient: SshWorkspace, tmp_path: Path, seen: Seen
     ) -> None:
         """Listing a large project may take a while: whether the host is there tell sessions beside it."""
@@ -224,7 +224,7 @@ class TestLost:
         assert (await patient.connection.ask(script)).data == b"done\n"
         assert seen.names == ["up"]
 
-    async def test_a_write_cut_off_before_its_end_changed_nothing_and_says_so(
+    async def test_an_interrupted_write_changes_nothing_and_reports_it(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "project" / "f"
@@ -247,7 +247,7 @@ class TestLost:
         await far.write_bytes(str(path), b"new")
         assert path.read_bytes() == b"new"
 
-    async def test_a_write_whose_answer_was_lost_is_known_to_be_done(
+    async def test_a_write_whose_answer_was_lost_is_recognized_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
@@ -263,7 +263,7 @@ class TestLost:
         assert len(written) == 1
         assert path.read_bytes() == b"new"
 
-    async def test_a_removal_whose_answer_was_lost_is_known_to_be_done(
+    async def test_a_removal_whose_answer_was_lost_is_recognized_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
@@ -274,7 +274,7 @@ class TestLost:
                 await until(lambda: not path.exists())
         assert not path.exists()
 
-    async def test_any_other_change_is_unknown_and_not_made_twice(
+    async def test_any_other_change_has_an_unknown_outcome_and_is_not_repeated(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         async def change() -> None:
@@ -288,7 +288,9 @@ class TestLost:
         await far.connection.ask(":")
         assert (tmp_path / "count").read_text() == "once\n"
 
-    async def test_a_host_that_comes_back_is_used_and_one_that_does_not_is_given_up(self, seen: Seen) -> None:
+    async def test_a_host_that_returns_is_used_again_and_one_that_does_not_is_given_up(
+        self, seen: Seen
+    ) -> None:
         with served() as server:
             config = str(server.config)
             async with open_host(
@@ -432,7 +434,7 @@ def children(name: str, of: int | None = None) -> list[int]:
     ]
 
 
-async def test_two_hosts_at_once_are_two_places(sshd: Sshd) -> None:
+async def test_two_hosts_at_once_stay_separate(sshd: Sshd) -> None:
     with served() as other:
         async with on(sshd) as here, on(other) as there:
             assert here.name != there.name
@@ -443,7 +445,7 @@ async def test_two_hosts_at_once_are_two_places(sshd: Sshd) -> None:
             assert await there.read_bytes(f"{there.root}/f") == b"there"
 
 
-async def test_of_two_who_create_one_file_at_once_one_is_told_that_it_is_there(sshd: Sshd) -> None:
+async def test_creating_a_file_twice_at_once_fails_for_one_of_the_two(sshd: Sshd) -> None:
     project = sshd.project("created")
     async with on(sshd) as one, on(sshd) as other:
         for number in range(15):
@@ -463,7 +465,7 @@ async def test_of_two_who_create_one_file_at_once_one_is_told_that_it_is_there(s
 
 
 @pytest.mark.parametrize("path", ["", "~", "~/named", "named", "./named/../named", "{home}/named"])
-async def test_a_path_is_taken_from_the_home_there(sshd: Sshd, path: str) -> None:
+async def test_a_target_path_is_resolved_from_the_remote_home(sshd: Sshd, path: str) -> None:
     named = sshd.home / "named"
     named.mkdir(exist_ok=True)
     named.chmod(0o755)

@@ -33,7 +33,7 @@ def write(path: Path, data: bytes) -> None:
     assert (said, process.returncode) == (b"", 0)
 
 
-def test_what_waits_for_its_content_is_not_taken_for_one_that_was_left(tmp_path: Path) -> None:
+def test_a_file_still_waiting_for_its_content_is_not_cleaned_up(tmp_path: Path) -> None:
     """Not even where it takes the place of a file that is old."""
     old = tmp_path / "old"
     old.write_bytes(b"old")
@@ -52,7 +52,7 @@ def is_made(path: Path, mode: int) -> Callable[[], bool]:
     return lambda: path.exists() and path.stat().st_mode & 0o777 == mode
 
 
-def test_one_that_is_removed_under_its_process_changes_nothing(tmp_path: Path) -> None:
+def test_removing_a_partial_file_under_its_process_changes_nothing(tmp_path: Path) -> None:
     """The file keeps its content, and does not become one with other permissions."""
     path = tmp_path / "f"
     path.write_bytes(b"old")
@@ -67,7 +67,7 @@ def test_one_that_is_removed_under_its_process_changes_nothing(tmp_path: Path) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
-def test_what_another_user_left_stays(tmp_path: Path) -> None:
+def test_partial_files_of_another_user_stay(tmp_path: Path) -> None:
     for name, owner in ((LEFT, 0), (LEFT.replace("0", "1"), 12345)):
         path = tmp_path / name
         path.write_bytes(b"half")

@@ -77,7 +77,9 @@ class Watched:
         raise AssertionError(f"a look changes nothing: {script}, given {len(given)} bytes")
 
 
-async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Ledger, host: ShellHost) -> None:
+async def test_scanning_an_unchanged_host_sends_one_request_and_copies_nothing(
+    root: Path, ledger: Ledger, host: ShellHost
+) -> None:
     (root / "f").write_bytes(b"x")
     looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
@@ -90,7 +92,7 @@ async def test_a_quiet_look_asks_once_and_brings_nothing(root: Path, ledger: Led
 
 
 @pytest.mark.parametrize("folders", ["", "node_modules/"])
-async def test_who_works_over_too_many_files_is_told_what_to_do(
+async def test_too_many_files_are_reported_with_a_remedy(
     folders: str, root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     """Also where they are in a folder that is listed for itself. Further down all is recorded."""
@@ -109,9 +111,7 @@ async def test_who_works_over_too_many_files_is_told_what_to_do(
     assert paths(await looked.changes()) == {"f"}
 
 
-async def test_a_content_that_is_known_is_not_brought_again(
-    root: Path, ledger: Ledger, host: ShellHost
-) -> None:
+async def test_known_content_is_not_copied_again(root: Path, ledger: Ledger, host: ShellHost) -> None:
     (root / "f").write_bytes(b"x" * 5000)
     looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
@@ -190,7 +190,7 @@ async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_
     host.close()
 
 
-async def test_a_host_without_what_it_takes_is_told_what_that_is(
+async def test_a_host_without_the_required_programs_names_them(
     root: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
     (tmp_path / "none").mkdir()
@@ -202,7 +202,7 @@ async def test_a_host_without_what_it_takes_is_told_what_that_is(
 
 @pytest.mark.parametrize("cut", [1, 40, -30, -1])
 @pytest.mark.parametrize("packed", [True, False])
-async def test_half_an_answer_is_an_error_and_not_a_project_without_files(
+async def test_a_truncated_answer_is_an_error_and_not_an_empty_project(
     root: Path, ledger: Ledger, tmp_path: Path, cut: int, *, packed: bool
 ) -> None:
     needed("busybox")
@@ -225,9 +225,7 @@ async def test_half_an_answer_is_an_error_and_not_a_project_without_files(
     host.close()
 
 
-async def test_what_cannot_be_looked_into_on_a_host_is_not_taken_for_empty(
-    sshd: Sshd, ledger: Ledger
-) -> None:
+async def test_an_unreadable_folder_on_a_host_does_not_count_as_empty(sshd: Sshd, ledger: Ledger) -> None:
     """As the host's ordinary user, for root can read everything."""
     project = sshd.project("shut")
     async with open_host(Target("host", path=str(project)), config=str(sshd.config)) as workspace:
@@ -258,7 +256,7 @@ async def test_files_written_since_a_moment_are_found_by_the_hosts_clock(
     assert sorted(await looked.modified_since(since)) == ["mode", "sub", "sub/new"]
 
 
-async def test_whoever_closes_while_a_host_does_not_answer_is_not_held(
+async def test_closing_does_not_wait_for_an_unresponsive_host(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     """All front ends run in the thread that would wait."""
@@ -278,7 +276,7 @@ async def test_whoever_closes_while_a_host_does_not_answer_is_not_held(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_host_that_went_away_in_a_look_costs_no_change(
+async def test_a_host_that_disconnects_during_a_scan_loses_no_change(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     (root / "f").write_bytes(b"1")

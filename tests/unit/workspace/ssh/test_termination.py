@@ -134,7 +134,7 @@ async def test_without_a_session_all_that_bears_the_mark_ends(tmp_path: Path) ->
     )
 
 
-async def test_what_came_before_the_timeout_is_shown_and_nothing_runs_on(tmp_path: Path) -> None:
+async def test_a_timeout_keeps_the_output_so_far_and_leaves_nothing_running(tmp_path: Path) -> None:
     command = "echo begun; sleep 1000 & echo $! > child; wait"
     done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=0.5)
     assert (done.stdout, done.timed_out, done.left_open) == ("begun\n", True, False)
@@ -183,7 +183,7 @@ async def test_a_timeout_ends_a_program_whose_input_is_still_on_its_way() -> Non
     assert done.timed_out
 
 
-async def test_what_a_command_leaves_in_the_background_stays(tmp_path: Path) -> None:
+async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -> None:
     host = client()
     start = "setsid sleep 1000 {} & echo $!"
     quiet = await run_on_host(host, start.format(">/dev/null 2>&1"), root="/", limits=LIMITS)
@@ -197,13 +197,13 @@ async def test_what_a_command_leaves_in_the_background_stays(tmp_path: Path) -> 
             os.kill(pid, signal.SIGKILL)
 
 
-async def test_of_what_watched_a_command_nothing_is_left(tmp_path: Path) -> None:
+async def test_no_process_that_watched_a_command_is_left(tmp_path: Path) -> None:
     """A sleep a command would soon be many."""
     session = int(await printed(client(), "ps -o sess= -p $PPID"))
     await until(lambda: session not in sessions(), "the end of all that watched")
 
 
-async def test_a_host_that_hears_nothing_for_too_long_ends_the_command(tmp_path: Path) -> None:
+async def test_a_host_ends_the_command_after_too_long_a_silence(tmp_path: Path) -> None:
     """From a connection that has vanished no end ever comes."""
     host = client(timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2))
     command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
@@ -215,7 +215,7 @@ async def test_a_host_that_hears_nothing_for_too_long_ends_the_command(tmp_path:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("ends", ["exit 0", "true"])
-async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_that_came_to_its_end(
+async def test_a_command_that_a_host_ended_for_silence_is_never_reported_as_finished(
     ends: str, shell: str, tmp_path: Path
 ) -> None:
     """Whatever it says to that itself. Who was suspended for so long learns it when they come back."""
@@ -231,7 +231,7 @@ async def test_a_command_that_a_host_has_ended_for_silence_is_never_told_as_one_
 
 
 @pytest.mark.slow  # a command that runs for seconds
-async def test_a_command_may_run_for_longer_than_a_silence_as_long_as_there_is_none(tmp_path: Path) -> None:
+async def test_a_command_may_run_longer_than_the_silence_limit_on_a_live_connection(tmp_path: Path) -> None:
     host = client(timing=ProcessTimeouts(beat=0.05, silence=2))
     assert await printed(host, "sleep 2.3; echo well") == "well\n"
 
