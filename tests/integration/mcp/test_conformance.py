@@ -1,4 +1,4 @@
-"""Newel as a client keeps to the protocol, as MCP's own suite sees it."""
+"""If these fail, Newel's client violates the protocol, as MCP's own suite sees it."""
 
 from __future__ import annotations
 

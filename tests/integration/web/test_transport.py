@@ -1,4 +1,4 @@
-"""A client without keys runs through this server: both ends of the relay, against each other."""
+"""If these fail, a client without keys cannot use models through this server."""
 
 from __future__ import annotations
 
