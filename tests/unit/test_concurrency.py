@@ -1,4 +1,4 @@
-"""A failing task raises its own error, so that callers can catch it by its class."""
+"""If these fail, callers cannot catch a failing task's error by its class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``docs/spec-coverage.md`` names tests and modules that exist: else it would vouch for what nobody checks."""
+"""If these fail, ``docs/spec-coverage.md`` vouches for tests and modules that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples in the documentation work: a newcomer's first tool, provider and front end."""
+"""If these fail, a newcomer's first tool, provider or front end from the documentation does not work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documentation promises to programs is there, and importing Newel stays cheap."""
+"""If these fail, a documented public name is missing, or importing Newel is slow."""
 
 from __future__ import annotations
 

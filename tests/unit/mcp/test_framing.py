@@ -1,4 +1,4 @@
-"""Messages arrive whole however a pipe cuts them, and junk has an end."""
+"""If these fail, messages split by a pipe are lost, or junk fills the memory."""
 
 from __future__ import annotations
 

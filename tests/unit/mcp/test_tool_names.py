@@ -1,4 +1,4 @@
-"""Every tool has a name that chat APIs take, its own, and the same one tomorrow."""
+"""If these fail, a tool's name is rejected by chat APIs, ambiguous, or changes between runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pi user's conversations come along: everything said, every branch, every summary."""
+"""If these fail, importing a pi user's conversations loses messages, branches or summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is said and whatever happens to the file: what was kept comes back."""
+"""If these fail, some history of messages and file damage loses recorded messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model may write in a call: our names, other agents' names, and mistakes it can mend."""
+"""If these fail, calls with other agents' argument names, or with repairable mistakes, are rejected."""
 
 from __future__ import annotations
 

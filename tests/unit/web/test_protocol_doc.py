@@ -1,4 +1,4 @@
-"""docs/protocol.md says what the socket speaks, and its examples are messages that can be sent."""
+"""If these fail, docs/protocol.md describes another protocol than the socket speaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/review-api.md says what /api/agent has: no endpoint, event, field or code is missing from it or invented by it."""
+"""If these fail, docs/review-api.md misses or invents an endpoint, event, field or code of /api/agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream of events is read right however the network cuts it up."""
+"""If these fail, an event stream is misread when the network splits it."""
 
 from __future__ import annotations
 

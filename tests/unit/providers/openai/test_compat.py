@@ -1,4 +1,4 @@
-"""A server's refusal of one field costs one request, not the server."""
+"""If these fail, a server that rejects one field becomes unusable."""
 
 from __future__ import annotations
 

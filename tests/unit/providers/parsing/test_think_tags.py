@@ -1,4 +1,4 @@
-"""Reasoning in tags is told from the answer."""
+"""If these fail, reasoning in tags is shown as the answer."""
 
 from __future__ import annotations
 

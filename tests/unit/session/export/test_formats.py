@@ -1,4 +1,4 @@
-"""An exported conversation is complete to read and inert to open."""
+"""If these fail, an exported conversation is incomplete, or runs something when it is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person types becomes what the agent is asked; nothing else may add files to it."""
+"""If these fail, the agent is asked something else than the user typed, or gets files they did not name."""
 
 from __future__ import annotations
 
