@@ -87,7 +87,7 @@ def test_stopping_shows_at_once_and_the_chat_goes_on_where_it_was(workbench: Mak
     expect(message_box(page)).to_be_editable()
 
 
-def test_a_failure_is_said_in_words_and_can_be_tried_again(workbench: Make) -> None:
+def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400, "times": 1}, "response": {"content": "Now it works."}}
     page = workbench(scenarios(answering("try it", fault))).page()
     open_chat(page)

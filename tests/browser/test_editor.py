@@ -78,7 +78,7 @@ def on_disk(path: Path, wanted: str) -> None:
     assert path.read_bytes().decode() == wanted
 
 
-def test_hunks_are_decided_typed_around_undone_and_saved(workbench: Make) -> None:
+def test_a_user_decides_edits_undoes_and_saves_hunks(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
     expect(summary(page)).to_have_text("2 hunks to decide")
     page.get_by_role("button", name="Accept hunk 1 of 2, line 1").click()
@@ -174,7 +174,7 @@ def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> Non
     were_refused(bench)
 
 
-def test_each_line_keeps_its_end_whatever_is_typed(workbench: Make) -> None:
+def test_typing_keeps_the_ending_of_each_line(workbench: Make) -> None:
     bench = workbench(proposing())
     path = put(bench, "one\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast")
     page = bench.page()
@@ -311,7 +311,7 @@ def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_type
     were_refused(bench)
 
 
-def test_a_proposal_that_arrives_while_somebody_types_takes_no_letter(workbench: Make) -> None:
+def test_a_proposal_that_arrives_during_typing_loses_no_letter(workbench: Make) -> None:
     bench = workbench(proposing((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page()

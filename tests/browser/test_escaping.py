@@ -41,7 +41,7 @@ def is_inert(page: Page) -> bool:
     return page.evaluate("window.pwned") is None and page.locator(FOREIGN).count() == 0
 
 
-def test_what_models_tools_and_servers_write_is_text(workbench: Make) -> None:
+def test_text_of_models_tools_and_servers_is_escaped(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering(

@@ -146,7 +146,7 @@ async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries
         assert (await at.types(view.id)).count("tool.call.completed") == 6
 
 
-async def test_a_model_that_mends_its_edits_goes_on(tmp_path: Path) -> None:
+async def test_a_model_that_corrects_its_edits_continues(tmp_path: Path) -> None:
     wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(5)]
     async with place(tmp_path, *wrong, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)

@@ -406,7 +406,7 @@ def test_damaged_lines_are_named_and_left_out(whole: tuple[TracedPlace, str, byt
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"\x00\xff\n", b'{"trace":2}\n', b"[" * 100_000 + b"\n"])
-def test_what_is_no_trace_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_a_message(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(content)
     with pytest.raises(BadTrace, match=r"t\.jsonl"):

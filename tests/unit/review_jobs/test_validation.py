@@ -57,9 +57,7 @@ def row(**fields: Any) -> RunRequest:
         (row(start_line=0), 422),
     ],
 )
-async def test_a_job_that_cannot_be_meant_is_not_begun(
-    tmp_path: Path, request_: RunRequest, status: int
-) -> None:
+async def test_an_invalid_job_is_not_started(tmp_path: Path, request_: RunRequest, status: int) -> None:
     async with place(tmp_path, limits=SMALL) as at:
         session = await at.desk.sessions.create()
         with pytest.raises(NewelError) as error:
@@ -155,7 +153,7 @@ async def test_a_path_out_of_the_project_is_refused_everywhere(tmp_path: Path, p
         assert not (tmp_path / "a.md").exists()
 
 
-async def test_a_misspelt_field_is_no_request() -> None:
+async def test_a_misspelt_field_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"mode": "hard_all", "hunks": []}', type=RollbackRequest)
 

@@ -72,7 +72,7 @@ async def test_the_agent_works_in_the_same_part_of_the_repository(
     assert (Path(made.path) / "src" / "a.py").exists()
 
 
-async def test_what_is_not_committed_is_told(of: Open, shop: Path, tmp_path: Path) -> None:
+async def test_uncommitted_changes_are_reported(of: Open, shop: Path, tmp_path: Path) -> None:
     (shop / "new.py").touch()
     (shop / "src" / "a.py").write_text("a = 2\n")
     made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
@@ -113,12 +113,12 @@ async def test_the_repositorys_own_hooks_do_not_run(of: Open, shop: Path, tmp_pa
     assert not (tmp_path / "ran").exists()
 
 
-async def test_nobody_else_can_look_into_the_worktrees(of: Open, shop: Path, tmp_path: Path) -> None:
+async def test_other_users_cannot_read_the_worktrees(of: Open, shop: Path, tmp_path: Path) -> None:
     await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "x")
     assert (tmp_path / "home" / "worktrees").stat().st_mode & 0o777 == 0o700
 
 
-async def test_where_there_is_no_git_that_is_said(shop: Path, tmp_path: Path) -> None:
+async def test_a_missing_git_is_reported(shop: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
     bare = LocalWorkspace(str(shop), environ={"PATH": str(tmp_path / "bin")})

@@ -234,7 +234,7 @@ async def test_a_text_that_cannot_be_searched_for_is_refused(tmp_path: Path, tex
 
 
 @pytest.mark.parametrize("glob", ["../x", "a/../../b", "{a,b", "x" * 401, "{a,b}" * 7, "a\0b/c", "\ud800/x"])
-def test_a_glob_that_cannot_be_meant_is_refused(glob: str) -> None:
+def test_an_invalid_glob_is_refused(glob: str) -> None:
     with pytest.raises(ValueError, match=r"glob|brace"):
         Glob(glob)
 

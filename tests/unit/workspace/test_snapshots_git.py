@@ -67,7 +67,7 @@ def store(root: Path) -> dict[str, str]:
     }
 
 
-async def test_what_git_ignores_is_left_out_and_said_once(root: Path, looked: SnapshotManager) -> None:
+async def test_ignored_files_are_left_out_and_reported_once(root: Path, looked: SnapshotManager) -> None:
     [notice] = await looked.take()
     assert "build/" in notice
     sh(root, "echo 2 > build/out; echo 2 > build/new; echo 2 > src/x.o; echo 2 > src/a")
@@ -85,7 +85,9 @@ async def test_a_file_that_git_tracks_is_covered_whatever_is_ignored(
     assert paths(await looked.changes()) == {"build/kept"}
 
 
-async def test_files_that_stop_being_ignored_are_not_told_as_new(root: Path, looked: SnapshotManager) -> None:
+async def test_files_that_stop_being_ignored_are_not_reported_as_new(
+    root: Path, looked: SnapshotManager
+) -> None:
     """Else taking the command back would delete what it never made."""
     await looked.take()
     sh(root, "echo '*.o' > .gitignore")

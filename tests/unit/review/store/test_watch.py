@@ -61,7 +61,7 @@ def in_thread(work: Callable[[], None]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("where", ["on the disk", "in memory"])
-def test_what_another_thread_changes_is_told_by_name(tmp_path: Path, where: str) -> None:
+def test_a_change_by_another_thread_names_its_file(tmp_path: Path, where: str) -> None:
     with Ledger.open(tmp_path if where == "on the disk" else None) as ledger:
         write(ledger, "known before")
         watch = LedgerWatch(ledger)
@@ -82,7 +82,7 @@ def test_what_another_process_changes_is_told_as_such(tmp_path: Path) -> None:
         watch.close()
 
 
-def test_a_batch_is_told_when_it_is_there_to_be_read_and_not_before(tmp_path: Path) -> None:
+def test_a_batch_is_reported_only_once_it_is_readable(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
         found: list[tuple[News, bool]] = []

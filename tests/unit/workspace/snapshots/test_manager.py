@@ -457,7 +457,7 @@ class TestLimits:
         assert told(changes) == {"small": "~"}
         assert changes.notices == []
 
-    async def test_a_file_that_grew_too_large_is_not_told_as_deleted(
+    async def test_a_file_that_grew_too_large_is_not_reported_as_deleted(
         self, root: Path, snapshots: Open
     ) -> None:
         (root / "f").write_bytes(b"x")
@@ -468,7 +468,9 @@ class TestLimits:
         assert changes.files == []
         assert "cannot be undone from now on" in changes.notices[0]
 
-    async def test_a_large_file_cut_short_is_not_told_as_created(self, root: Path, snapshots: Open) -> None:
+    async def test_a_truncated_large_file_is_not_reported_as_created(
+        self, root: Path, snapshots: Open
+    ) -> None:
         """Else taking that back would delete it."""
         (root / "f").write_bytes(b"x" * 101)
         looked = snapshots(limits=SnapshotLimits(file=100, recheck_s=0))
@@ -492,7 +494,9 @@ class TestLimits:
         assert told(changes) == {"b_small": "-"}
         assert "cannot be restored" in changes.notices[0]
 
-    async def test_with_too_many_files_no_old_one_is_told_as_new(self, root: Path, snapshots: Open) -> None:
+    async def test_with_too_many_files_no_old_one_is_reported_as_new(
+        self, root: Path, snapshots: Open
+    ) -> None:
         for n in range(20):
             (root / f"f{n}").write_bytes(b"x")
         looked = snapshots(limits=SnapshotLimits(files=10, recheck_s=0))

@@ -112,7 +112,7 @@ async def test_no_copy_is_left_on_a_host(tmp_path: Path, end: str) -> None:
         await until(lambda: copies(server) == [], "the copy to be removed")
 
 
-async def test_a_copy_that_others_took_for_dead_is_made_again(tmp_path: Path) -> None:
+async def test_a_copy_that_others_removed_as_abandoned_is_made_again(tmp_path: Path) -> None:
     """A laptop that slept for a day: its Newel is not dead, but nobody on the host could tell."""
     project = tmp_path / "project"
     fill(project, folders=2, files=2)
