@@ -13,6 +13,7 @@ from newel.agent.messages import (
     ToolCall,
     ToolResultMessage,
     Usage,
+    add_costs,
 )
 from newel.agent.ports import Limits
 
@@ -58,8 +59,7 @@ class UsageLimiter:
     def _add(self, usage: Usage, cost: float | None) -> None:
         self.usage += usage
         self.uncounted |= not usage.total
-        if cost is not None:
-            self.cost = (self.cost or 0.0) + cost
+        self.cost = add_costs(self.cost, cost)
 
     def exceeded(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
         """The first limit that is reached, and a message; None if there is none. With ``in_turn`` the limit of turns does not

@@ -102,6 +102,12 @@ class Usage(Wire, frozen=True):
         return self.input + self.output
 
 
+def add_costs(*costs: float | None) -> float | None:
+    """The sum of the known costs; None if none is known."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None
+
+
 # -- messages -------------------------------------------------------------------------------------
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]

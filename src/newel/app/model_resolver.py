@@ -105,12 +105,12 @@ async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[
     """The model for work on a host, by the settings. Raises ``ConfigError`` and ``ProviderError``."""
     async with AsyncExitStack() as stack:
         if settings.host_model is not None and host.connection is not None:
-            yield await _of_host(settings, settings.host_model, host.connection, stack)
+            yield await _host_model(settings, settings.host_model, host.connection, stack)
         else:
-            yield await _of_settings(settings, stack)
+            yield await _configured_model(settings, stack)
 
 
-async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ResolvedModel:
+async def _configured_model(settings: Settings, stack: AsyncExitStack) -> ResolvedModel:
     endpoint = await find_endpoint(settings)
     server = connect(endpoint.base_url, endpoint.api_key)
     stack.push_async_callback(server.aclose)
@@ -124,7 +124,7 @@ async def _of_settings(settings: Settings, stack: AsyncExitStack) -> ResolvedMod
     )
 
 
-async def _of_host(
+async def _host_model(
     settings: Settings, requested: HostModel, connection: SshConnection, stack: AsyncExitStack
 ) -> ResolvedModel:
     """Without a small model: the configured one belongs to the configured server."""
@@ -133,13 +133,14 @@ async def _of_host(
     try:
         name = model_on(await server.models(), requested, connection.place)
     except (ProviderError, NoModelOnHost) as error:
-        if requested.is_asked_for:
+        if requested.is_requested:
             raise
         try:
-            return await _of_settings(settings, stack)
-        except NoModelConfigured as nothing:
-            lacking = f"{connection.place} has no usable model. {error}\n"
-            raise NoModelConfigured(f"{lacking}{nothing}", f"{lacking}{nothing.summary}") from error
+            return await _configured_model(settings, stack)
+        except NoModelConfigured as unconfigured:
+            reason = f"{connection.place} has no usable model. {error}\n"
+            message, summary = f"{reason}{unconfigured}", f"{reason}{unconfigured.summary}"
+            raise NoModelConfigured(message, summary) from error
     return ResolvedModel(
         server=server,
         provider=_provider(server, settings),
@@ -194,15 +195,15 @@ async def find_endpoint(settings: Settings) -> EndpointSettings:
     discovered = await discover_servers(settings.home)
     if discovered.endpoint is not None:
         return discovered.endpoint
-    nothing = [UNUSED.format(message=discovered.message) if discovered.message else NOTHING_CONFIGURED]
-    if lonely := [name for name in ("LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL") if os.environ.get(name)]:
-        verb = "is" if len(lonely) == 1 else "are"
-        nothing.append(f"{' and '.join(lonely)} {verb} set, but LLM_BASE_URL is not.")
+    lines = [UNUSED.format(message=discovered.message) if discovered.message else NOTHING_CONFIGURED]
+    if unused := [name for name in ("LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL") if os.environ.get(name)]:
+        verb = "is" if len(unused) == 1 else "are"
+        lines.append(f"{' and '.join(unused)} {verb} set, but LLM_BASE_URL is not.")
     if settings.ignored and settings.ignored.address:
-        nothing.append(
+        lines.append(
             f"To use the server that the .env of this folder names:\n  {trust_command(settings.ignored)}"
         )
-    raise NoModelConfigured("\n".join(nothing), discovered.page_message or _looked_for())
+    raise NoModelConfigured("\n".join(lines), discovered.page_message or _looked_for())
 
 
 def _looked_for() -> str:

@@ -58,7 +58,7 @@ def _remember(home: Path, folder: str, address: str, *, trusted: bool) -> None:
 
 def has_undecided_server(settings: Settings) -> bool:
     """Whether a server is ignored that would be used now, and that the user has not declined."""
-    has_other = settings.host_model is not None and settings.host_model.is_asked_for
+    has_other = settings.host_model is not None and settings.host_model.is_requested
     return settings.ignored is not None and not settings.ignored.declined and not has_other
 
 

@@ -117,8 +117,9 @@ def _choose_saved_token(settings: Settings, options: WebOptions) -> str:
 async def open_workbench(
     settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, address: str = ""
 ) -> Workbench:
-    """The workbench of a folder; ``stack`` closes all its parts. A second process that opens the folder is told ``address``.
-    It opens without a model, too: the user can name one later. Raises ``ConfigError`` and ``EngineError``.
+    """The workbench of a folder; ``stack`` closes all its parts. A second process that opens the folder gets
+    ``address`` in its error message. The workbench opens without a model, too: the user can name one later. Raises
+    ``ConfigError`` and ``EngineError``.
     """
     from newel.app.hosts import open_host
     from newel.app.review_limits import review_limits

@@ -120,20 +120,20 @@ async def _model(there: SshConnection, settings: Settings) -> AsyncIterator[Chec
     from newel.app.model_resolver import model_on, server_on
 
     wanted = settings.host_model
-    is_asked_for = wanted is not None and wanted.is_asked_for
+    is_requested = wanted is not None and wanted.is_requested
     through = wanted.through if wanted else "auto"
     names: list[str] = []
     async with aclosing(server_on(there, through, settings.remote.model.port)) as server:
         try:
             names = await server.models()
         except ProviderError as error:
-            yield Check(BAD if is_asked_for else NOTE, "ollama", str(error))
-            if is_asked_for:
+            yield Check(BAD if is_requested else NOTE, "ollama", str(error))
+            if is_requested:
                 return
         else:
             because = f": {server.reason}" if server.reason else ""
             yield Check(GOOD, "ollama", f"{server.way}{because}")
-    if wanted is None or not (names or is_asked_for):
+    if wanted is None or not (names or is_requested):
         yield await _model_of_here(settings)
     else:
         try:

@@ -45,14 +45,14 @@ def _decode(data: bytes, path: Path) -> dict[str, str]:
 
 
 class HostModel(msgspec.Struct, frozen=True):
-    """A model of the host where agents work; ``name`` is None for its only one. Unless ``is_asked_for``, a model that this
+    """A model of the host where agents work; ``name`` is None for its only one. Unless ``is_requested``, a model that this
     machine reaches may replace it.
     """
 
     through: Through
     name: str | None
     port: int
-    is_asked_for: bool
+    is_requested: bool
 
 
 def host_places(home: Path, remote: RemoteSettings) -> dict[str, str]:

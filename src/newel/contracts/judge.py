@@ -14,7 +14,7 @@ import msgspec
 
 from newel.agent.errors import ContextOverflow
 from newel.agent.events import Delta, Retry
-from newel.agent.messages import AppMessage, AssistantMessage, UserMessage
+from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs
 from newel.agent.ports import Model, ModelRequest, Provider, RunConfig, ToolSpec
 from newel.runs.run_events import Evaluation
 from newel.text.json import as_dict, as_str, find_object
@@ -101,10 +101,8 @@ async def evaluate(
 
 def _add_usage(before: Evaluation, verdict: Evaluation) -> Evaluation:
     """A verdict with the usage of the one before it, too."""
-    costs = [each.cost for each in (before, verdict) if each.cost is not None]
-    return msgspec.structs.replace(
-        verdict, usage=before.usage + verdict.usage, cost=sum(costs) if costs else None
-    )
+    cost = add_costs(before.cost, verdict.cost)
+    return msgspec.structs.replace(verdict, usage=before.usage + verdict.usage, cost=cost)
 
 
 def read_verdict(answer: AssistantMessage) -> Evaluation:

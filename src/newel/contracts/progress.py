@@ -17,6 +17,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     Usage,
     UserMessage,
+    add_costs,
 )
 from newel.contracts.judge import NO_VERDICT
 from newel.runs.models import Contract
@@ -192,8 +193,7 @@ class ContractProgress:
 
     def _add_usage(self, usage: Usage, cost: float | None) -> None:
         self.usage += usage
-        if cost is not None:
-            self.cost = (self.cost or 0.0) + cost
+        self.cost = add_costs(self.cost, cost)
 
 
 def seconds_of_work(events: Sequence[RunEvent]) -> float:

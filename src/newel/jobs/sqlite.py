@@ -115,9 +115,9 @@ class Reader:
 class SqliteEngine:
     """Fulfils ``newel.jobs.engine.Engine``; see there. Use ``open_engine``.
 
-    A job that was put back for later holds its queue until then, and so does one that is asking; one that is waiting does
-    not. Both go back into their queue when they are submitted again under their key. ``attempts`` begins anew then, and after an owner that ended
-    in good order. A caller of a method that writes is not cancelled in the midst of it: it learns what became of it.
+    A job with a delayed retry blocks its queue, and so does one that is asking; one that is waiting does not. Submitting a
+    waiting or asking job again under its key queues it and resets its ``attempts``; an owner that closes properly resets
+    those of the jobs that it leaves. Cancelling a caller does not interrupt its write: the caller always gets the result.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class SqliteEngine:
 
 
 class Notifier:
-    """Wakes listeners of a topic in this process. A notification that nobody listens to is dropped."""
+    """Wakes listeners of a topic in this process. A notification without a listener is dropped."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, dict[anyio.Event, int]] = {}

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
-from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, new_id
+from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
 from newel.agent.ports import Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
@@ -242,8 +242,9 @@ class ChatSession:
         """Add the usage of a contract's judge, which is in no message."""
         if isinstance(event, Evaluation):
             before = self.judge_totals
-            cost = before.cost if event.cost is None else (before.cost or 0.0) + event.cost
-            self.judge_totals = SessionTotals(before.usage + event.usage, cost, 0)
+            self.judge_totals = SessionTotals(
+                before.usage + event.usage, add_costs(before.cost, event.cost), 0
+            )
             self._on_change("message")
 
     def discard_agent(self) -> None:

@@ -56,8 +56,8 @@ def delta_of(event: RunEvent) -> tuple[Hashable, str]:
 
 
 class SubscriberQueue:
-    """Events on their way to one subscriber. One that is too slow ``overflowed``: its queue is empty, and takes nothing until
-    it is restarted. ``capacity`` counts events, joined ones included.
+    """Events on their way to one subscriber. One that is too slow ``overflowed``: its queue is empty, and accepts no event
+    until it is restarted. ``capacity`` counts events, joined ones included.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -68,7 +68,7 @@ class SubscriberQueue:
         self._changed = anyio.Event()
 
     def restart(self) -> None:
-        """Drop what is pending, and take events again."""
+        """Drop the pending events, and accept new ones."""
         self._clear()
         self.overflowed = False
 
@@ -194,7 +194,7 @@ class _LiveRun:
 class EventHub(anyio.AsyncContextManagerMixin):
     """Publishes the events of runs. Works within ``async with``; its subscribers must be gone before that ends.
 
-    The live state of a run is kept from its first event or subscriber until it has ended and nobody follows it.
+    The live state of a run is kept from its first event or subscriber until it has ended and has no subscriber left.
     """
 
     def __init__(self, engine: Engine, *, capacity: int = CAPACITY) -> None:
@@ -234,7 +234,7 @@ class EventHub(anyio.AsyncContextManagerMixin):
                 # Nothing may be awaited here: the journal is read up to where the queue and the snapshot begin.
                 queue.restart()
                 last, ended, snapshot = state.seq, state.ended, state.live.snapshot()
-                # A journal that is ahead of what was published here is read to its end; the next event brings us back.
+                # If the journal is ahead of the published events, it is read to its end; the next event ends that state.
                 live = last >= after_seq and not ended
                 while page := await self._page(run, after_seq, last if live else None):
                     for entry in page:

@@ -44,7 +44,7 @@ def as_clause(text: str) -> str:
 def describe_retry(event: Retry, *, void: bool) -> str:
     """The message about a retry; ``void`` if a part of the answer was shown already."""
     return (
-        f"The request failed: {as_clause(event.reason)}.{' Discard the text above.' if void else ''} "
+        f"The request failed: {as_clause(event.reason)}.{' Ignore the text above.' if void else ''} "
         f"Trying again in {short_number(event.delay)} s ({event.attempt} of {event.max_attempts})."
     )
 

@@ -39,9 +39,9 @@ MAX_PATHS = 200
 """Changed reviews that are listed by path."""
 
 DELTA_INTERVAL_S, FAST_DELTA_INTERVAL_S = 0.008, 0.064
-"""Between two pieces of text: faster ones are joined, as nobody can read them and each has its cost."""
+"""Between two pieces of text. Faster ones are joined: no reader keeps up with them, and each has its cost."""
 FAST_DELTA = 16
-"""Characters of a joined piece that show that a text comes faster than anybody reads."""
+"""Characters of a joined piece above which a text arrives faster than it can be read."""
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What the readers of a tab are given: a snapshot, then every event, across its runs."""
+"""Readers of a tab: each gets a snapshot, then every event, across the tab's runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def follow(tab: TabSession, run: str | None = None, after: int = 0) -> Asy
     """
     is_current = run is not None and run == tab.state.run
     while not tab.is_closed:
-        epoch = tab.epoch  # of the snapshot: a change while the reader takes that must not go unseen
+        epoch = tab.epoch  # before the snapshot: a change while the reader receives it must start another one
         if not is_current:
             snapshot = await take_snapshot(tab)
             yield snapshot

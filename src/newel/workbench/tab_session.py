@@ -17,7 +17,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import AppMessage, UserMessage, new_id
+from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
@@ -61,7 +61,7 @@ class TabServices(NamedTuple):
 class TabSession:
     """``state`` is what readers are shown now; ``stopped_run`` the last run that the user has stopped.
 
-    What a method acknowledges is durable: a message that ``send`` accepted is answered, if need be by the next process.
+    An acknowledged change is durable: a message that ``send`` accepted is answered, if need be by the next process.
     """
 
     def __init__(self, tab: Tab, services: TabServices, stopped_run: str | None = None) -> None:
@@ -419,13 +419,12 @@ class TabSession:
         """The usage of the conversation, its judges included."""
         used, judged, agent = totals(messages), self.chat.judge_totals, self.chat.agent
         usage = used.usage + judged.usage
-        costs = [cost for cost in (used.cost, judged.cost) if cost is not None]
         return TabTotals(
             input=usage.input,
             output=usage.output,
             context=used.context,
             window=agent.window() if agent else None,
-            cost=sum(costs) if costs else None,
+            cost=add_costs(used.cost, judged.cost),
         )
 
     async def changed(self) -> None:

@@ -136,23 +136,23 @@ def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: 
 
 REMOTE = '[remote.model]\nname = "phi3"\nport = 7\n'
 SERVER = {"LLM_BASE_URL": "https://api.example/v1", "LLM_DEFAULT_MODEL": "large"}
-WISHED = HostModel("auto", "phi3", 7, is_asked_for=True)
+WISHED = HostModel("auto", "phi3", 7, is_requested=True)
 
 
 @pytest.mark.parametrize(
     ("toml", "flags", "environ", "chosen"),
     [
-        ("", {}, {}, HostModel("auto", None, 11434, is_asked_for=False)),
-        ("", {"model": "qwen3"}, {}, HostModel("auto", "qwen3", 11434, is_asked_for=False)),
+        ("", {}, {}, HostModel("auto", None, 11434, is_requested=False)),
+        ("", {"model": "qwen3"}, {}, HostModel("auto", "qwen3", 11434, is_requested=False)),
         ("", {}, SERVER, None),
-        ("", {"through": "run"}, SERVER, HostModel("run", None, 11434, is_asked_for=True)),
+        ("", {"through": "run"}, SERVER, HostModel("run", None, 11434, is_requested=True)),
         ("", {"through": "api"}, {}, None),
         (REMOTE, {}, SERVER, WISHED),
-        (REMOTE, {"model": "qwen3"}, SERVER, HostModel("auto", "qwen3", 7, is_asked_for=True)),
+        (REMOTE, {"model": "qwen3"}, SERVER, HostModel("auto", "qwen3", 7, is_requested=True)),
         (REMOTE, {"through": "api"}, SERVER, None),
         (REMOTE, {"base_url": "ollama://here"}, {}, None),
         (REMOTE + 'through = "api"', {}, {}, None),
-        (REMOTE + 'through = "run"', {}, {}, HostModel("run", "phi3", 7, is_asked_for=True)),
+        (REMOTE + 'through = "run"', {}, {}, HostModel("run", "phi3", 7, is_requested=True)),
         ('[remote.connection]\nhost = "x"', {}, SERVER, None),
     ],
 )

@@ -20,6 +20,6 @@ def test_a_retry_after_a_part_of_the_answer_says_that_the_part_is_void() -> None
     renderer.handle(MessageStart(message=answer))
     renderer.handle(MessageUpdate(message_id=answer.id, assistant_message_event=TextDelta("Half of it")))
     renderer.handle(retry)
-    assert "Half of it\n\nThe request failed: The connection broke. Discard the text above." in (
+    assert "Half of it\n\nThe request failed: The connection broke. Ignore the text above." in (
         out.getvalue()
     )

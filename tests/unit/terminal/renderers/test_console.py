@@ -77,7 +77,7 @@ def test_what_a_retry_voids_is_said_to_be_void(scene: Callable[..., Any]) -> Non
     run.events.pop()
     run.add(Retry(attempt=1, max_attempts=5, delay=2.0, reason="connection lost"))
     text = shown(run.say("A whole answer.").end())
-    assert "Half an ans\nThe request failed: connection lost. Discard the text above." in text
+    assert "Half an ans\nThe request failed: connection lost. Ignore the text above." in text
     assert "A whole answer.\n" in text
 
 

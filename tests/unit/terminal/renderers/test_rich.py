@@ -138,7 +138,7 @@ def test_what_a_retry_voids_is_not_shown_as_if_it_counted(scene: Callable[..., A
     run.add(Retry(attempt=1, max_attempts=5, delay=2.0, reason="connection lost"))
     text = show(run.say("All of it.").end()).text
     assert "Second ha" not in text
-    assert "connection lost. Discard the text above. Trying again in 2 s (1 of 5)." in " ".join(text.split())
+    assert "connection lost. Ignore the text above. Trying again in 2 s (1 of 5)." in " ".join(text.split())
     assert text.count("All of it.") == 1
 
 
