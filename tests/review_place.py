@@ -19,7 +19,8 @@ from newel.review.checkpoints import Checkpoints
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
 from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
-from newel.review_jobs.schemas import JobView, RunRequest
+from newel.review_jobs.requests import RunRequest
+from newel.review_jobs.responses import JobView
 from newel.review_jobs.service import ReviewService
 from newel.review_jobs.traces import Traces
 from newel.workspace.local import LocalWorkspace

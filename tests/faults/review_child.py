@@ -18,7 +18,7 @@ from newel.review.project import ProjectReview
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
 from newel.review_jobs.dependencies import ReviewLimits
-from newel.review_jobs.schemas import RollbackRequest
+from newel.review_jobs.requests import RollbackRequest
 from newel.workspace.local import LocalWorkspace
 from tests.faults import begun
 from tests.review_place import Place, hunks, proposes, replace, says

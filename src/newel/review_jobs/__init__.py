@@ -10,7 +10,7 @@ propose            turns a model's edits into hunks of the ledger
 overlay_workspace  the workspace with all proposed changes applied
 apply, rerun       how a review ends, and how a job runs again on changed files
 session_store, retention    stored sessions; deletion of old jobs and sessions
-schemas, validation, presenters    requests and responses, their checks, and how sessions and jobs are shown
+requests, responses, validation, presenters    the JSON of the API, its checks, and views of sessions and jobs
 trace_file, traces the format of a trace, its reader and its replay; the export from the journal
 errors, prompts, dependencies    errors and HTTP statuses; prompts; what the service is built from, and its limits
 """

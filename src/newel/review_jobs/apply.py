@@ -19,7 +19,7 @@ from newel.review.serialize import is_of
 from newel.review_jobs.errors import WrongState
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.journal import JobJournal, event
-from newel.review_jobs.schemas import Applied, AppliedFile
+from newel.review_jobs.responses import Applied, AppliedFile
 
 DONE = JobOutcome(state="done")
 

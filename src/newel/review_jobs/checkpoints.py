@@ -18,13 +18,8 @@ from newel.review_jobs.errors import BadRequest, NoSuchJob
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.journal import EventType, event
-from newel.review_jobs.schemas import (
-    Diff3View,
-    RollbackConflict,
-    RollbackFile,
-    RollbackRequest,
-    RollbackView,
-)
+from newel.review_jobs.requests import RollbackRequest
+from newel.review_jobs.responses import Diff3View, RollbackConflict, RollbackFile, RollbackView
 
 
 class CheckpointService:

@@ -20,17 +20,14 @@ from newel.review_jobs.errors import Unprocessable
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.job_service import JobService
-from newel.review_jobs.schemas import (
-    DecideAll,
+from newel.review_jobs.requests import DecideAll, Decision, EditRequest, Splice
+from newel.review_jobs.responses import (
     DecidedFile,
     DecidedFiles,
-    Decision,
-    EditRequest,
     FileAction,
     FileState,
     SavedFile,
     SavedFiles,
-    Splice,
 )
 from newel.review_jobs.validation import check_edit
 

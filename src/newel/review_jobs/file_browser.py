@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from newel.review.paths import checked_path
 from newel.review_jobs.overview import Overview
-from newel.review_jobs.schemas import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
+from newel.review_jobs.responses import EntryState, FolderEntry, FolderView, FoundFiles, PendingFile
 from newel.workspace.glob import is_text, left_out
 from newel.workspace.port import DirectoryEntry
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, is_never_covered

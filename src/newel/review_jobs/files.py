@@ -15,7 +15,7 @@ from newel.review.save import LARGEST, DiskSync, NotAFile
 from newel.review.serialize import change_log, file_view
 from newel.review.store.ledger import Ledger
 from newel.review_jobs.errors import TooLarge
-from newel.review_jobs.schemas import ChangeLog, FileKind, FileStamp, FileState
+from newel.review_jobs.responses import ChangeLog, FileKind, FileStamp, FileState
 from newel.workspace.port import FileInfo, Workspace
 
 MAX_CONTENT_BYTES: Final = 8 << 20

@@ -12,7 +12,7 @@ from newel.review.model.file_lines import text_hash
 from newel.review.model.file_review import FileReview
 from newel.review_jobs.errors import NoSuchJob
 from newel.review_jobs.journal import JobJournal
-from newel.review_jobs.schemas import FileAction
+from newel.review_jobs.responses import FileAction
 from newel.review_jobs.traces import Traces
 
 LoadedJob = tuple[Job, JobJournal]

@@ -26,8 +26,9 @@ from newel.review_jobs.journal import (
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.presenters import job_summary, job_view
 from newel.review_jobs.propose import Proposer
+from newel.review_jobs.requests import RunRequest
+from newel.review_jobs.responses import Applied, EventsPage, EventView, JobList, JobStarted, JobView
 from newel.review_jobs.retention import Retention
-from newel.review_jobs.schemas import Applied, EventsPage, EventView, JobList, JobStarted, JobView, RunRequest
 from newel.review_jobs.session_store import SessionStore
 from newel.review_jobs.validation import check_answer, check_run
 from newel.text.json import to_json

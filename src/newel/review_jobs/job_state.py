@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from newel.jobs.engine import FINAL, Job
-from newel.review_jobs.schemas import AppliedFile, JobStatus, Question
+from newel.review_jobs.responses import AppliedFile, JobStatus, Question
 from newel.tools.review import ProposedEdit
 
 FINISHED: frozenset[JobStatus] = frozenset({"completed", "failed"})

@@ -16,7 +16,7 @@ from newel.agent.messages import AppMessage, Wire, now
 from newel.jobs.engine import Engine, EngineError, Job, JobOutcome, Lease, LeaseLost
 from newel.review_jobs.errors import NoSuchJob
 from newel.review_jobs.job_state import JobState
-from newel.review_jobs.schemas import ContextRow
+from newel.review_jobs.requests import ContextRow
 from newel.text.json import to_json
 
 KIND: Final = "review"

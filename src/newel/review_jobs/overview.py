@@ -16,7 +16,7 @@ from newel.review.model.file_lines import head_of, is_blob, lines_of, text_hash
 from newel.review.model.file_review import FileReview, Lines, buffer
 from newel.review.serialize import runs_of
 from newel.review.store.ledger import Checkpoint, Ledger, Revision
-from newel.review_jobs.schemas import (
+from newel.review_jobs.responses import (
     CheckpointList,
     CheckpointSummary,
     FileCounts,

@@ -13,7 +13,7 @@ from newel.review.store.ledger import Ledger
 from newel.review_jobs.job_registry import LoadedJob
 from newel.review_jobs.journal import JobJournal, params_of
 from newel.review_jobs.propose import reviews_of
-from newel.review_jobs.schemas import (
+from newel.review_jobs.responses import (
     ChatEntry,
     JobSummary,
     JobView,

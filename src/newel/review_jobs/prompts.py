@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from newel.review_jobs.schemas import ContextRow
+from newel.review_jobs.requests import ContextRow
 
 SYSTEM: Final = """\
 You propose changes to the files of a project. You never write files: the user reviews each change and accepts or rejects it.

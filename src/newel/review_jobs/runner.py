@@ -38,7 +38,7 @@ from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.presenters import TITLE_LENGTH
 from newel.review_jobs.prompts import NO_CHANGES, system_prompt, task
 from newel.review_jobs.propose import Proposer, reviews_of
-from newel.review_jobs.schemas import ChatEntry
+from newel.review_jobs.responses import ChatEntry
 from newel.runs.chat_session import is_settled
 from newel.text.sanitize import plain_line
 from newel.tools.review import project_tools

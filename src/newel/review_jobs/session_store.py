@@ -10,7 +10,7 @@ from newel.agent.messages import Wire, now
 from newel.jobs.engine import Engine
 from newel.jobs.state_log import StateLog
 from newel.review_jobs.errors import NoSuchSession
-from newel.review_jobs.schemas import SessionStatus
+from newel.review_jobs.responses import SessionStatus
 
 _STORE: Final = "review_sessions"
 

@@ -7,8 +7,8 @@ from newel.jobs.engine import FINAL, Engine
 from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.journal import find_jobs
 from newel.review_jobs.presenters import session_summary, session_view
+from newel.review_jobs.responses import SessionCreated, SessionList, SessionSummary, SessionView
 from newel.review_jobs.retention import Retention
-from newel.review_jobs.schemas import SessionCreated, SessionList, SessionSummary, SessionView
 from newel.review_jobs.session_store import SessionStore
 
 

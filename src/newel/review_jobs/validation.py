@@ -5,7 +5,7 @@ from __future__ import annotations
 from newel.review.paths import checked_path
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, TooLarge, Unprocessable
-from newel.review_jobs.schemas import ContextRow, EditRequest, RunRequest
+from newel.review_jobs.requests import ContextRow, EditRequest, RunRequest
 from newel.workspace.port import Workspace
 
 

@@ -11,15 +11,8 @@ import pytest
 
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.dependencies import ReviewLimits
-from newel.review_jobs.schemas import (
-    ContextRow,
-    Decision,
-    EditRequest,
-    JobView,
-    RollbackRequest,
-    RunRequest,
-    Splice,
-)
+from newel.review_jobs.requests import ContextRow, Decision, EditRequest, RollbackRequest, RunRequest, Splice
+from newel.review_jobs.responses import JobView
 from newel.review_jobs.service import ReviewService
 from tests.review_place import Place, calls, hunks, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider

@@ -18,7 +18,7 @@ from newel.review.model.proposal import propose
 from newel.review.store.ledger import PlannedWrite, SaveIntent
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal, event
-from newel.review_jobs.schemas import RunRequest
+from newel.review_jobs.requests import RunRequest
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, proposes, replace, said_to, says
 from tests.scripted_provider import Answer, ScriptedProvider

@@ -16,7 +16,7 @@ from newel.review_jobs.event_recorder import JobEventRecorder
 from newel.review_jobs.journal import JobJournal
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer
-from newel.review_jobs.schemas import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
+from newel.review_jobs.requests import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
 from tests.scripted_provider import Answer, ScriptedProvider

@@ -27,15 +27,8 @@ from newel.review.model.rebase import kept
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import ReviewServiceError
 from newel.review_jobs.job_state import JobState
-from newel.review_jobs.schemas import (
-    Decision,
-    EditRequest,
-    EventView,
-    JobView,
-    RollbackRequest,
-    RunRequest,
-    Splice,
-)
+from newel.review_jobs.requests import Decision, EditRequest, RollbackRequest, RunRequest, Splice
+from newel.review_jobs.responses import EventView, JobView
 from tests.properties import examples
 from tests.review_place import Place, calls, proposes, said_to, says
 from tests.scripted_provider import ScriptedProvider

@@ -10,7 +10,7 @@ from newel.jobs.engine import JobOutcome, LeaseLost
 from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob, NoSuchSession, TooMany
-from newel.review_jobs.schemas import RunRequest
+from newel.review_jobs.requests import RunRequest
 from tests.review_place import Place, place, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 

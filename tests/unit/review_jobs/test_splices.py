@@ -12,7 +12,7 @@ from newel.review.model.edits import edit
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Layer, Lines, ReviewError, buffer, joined
 from newel.review_jobs.decisions import spliced
-from newel.review_jobs.schemas import Splice
+from newel.review_jobs.requests import Splice
 from tests.properties import examples
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "end"])

@@ -22,7 +22,7 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob
 from newel.review_jobs.journal import HIDDEN
 from newel.review_jobs.presenters import job_view
-from newel.review_jobs.schemas import RollbackRequest, RunRequest
+from newel.review_jobs.requests import RollbackRequest, RunRequest
 from newel.review_jobs.trace_file import GIVEN_UP, BadTrace, read_trace, replay, without_keys
 from newel.review_jobs.traces import MAX_BYTES, MAX_TRACES
 from newel.text.json import to_json

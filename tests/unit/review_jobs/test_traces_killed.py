@@ -23,7 +23,7 @@ from pathlib import Path
 
 import anyio
 
-from newel.review_jobs.schemas import ToolConfig
+from newel.review_jobs.requests import ToolConfig
 from tests.scripted_provider import ScriptedProvider
 from tests.review_place import calls
 from tests.unit.review_jobs.traced_place import TracedPlace

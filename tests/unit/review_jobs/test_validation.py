@@ -13,7 +13,7 @@ from newel.agent.errors import NewelError
 from newel.review.model.file_review import Conflict, StaleRevision
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import ReviewServiceError, status_of
-from newel.review_jobs.schemas import (
+from newel.review_jobs.requests import (
     ContextRow,
     DecideAll,
     Decision,

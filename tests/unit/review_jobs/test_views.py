@@ -18,7 +18,7 @@ from newel.review.model.file_review import FileReview, Layer, buffer
 from newel.review.model.rebase import rebased
 from newel.review.serialize import bundle, change_log
 from newel.review.store.ledger import Ledger
-from newel.review_jobs.schemas import Decision, EditRequest, Splice
+from newel.review_jobs.requests import Decision, EditRequest, Splice
 from tests.needed import needed
 from tests.properties import examples
 from tests.review_place import calls, hunks, place, proposes, replace, says

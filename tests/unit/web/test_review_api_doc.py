@@ -17,7 +17,8 @@ from newel.jobs.engine import EngineError
 from newel.review.model.file_review import Conflict, ReviewError
 from newel.review_jobs.errors import ReviewServiceError, status_of
 from newel.review_jobs.journal import HIDDEN, EventType
-from newel.review_jobs.schemas import Decision, EditRequest, FileAction, JobView, RollbackRequest, Splice
+from newel.review_jobs.requests import Decision, EditRequest, RollbackRequest, Splice
+from newel.review_jobs.responses import FileAction, JobView
 from newel.web.api.review import router
 from tests.review_place import Place, calls, hunks, place, proposes, replace, says
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from newel.agent.errors import NewelError
 from newel.review.serialize import CheckpointView
-from newel.review_jobs import schemas as s
+from newel.review_jobs import requests, responses
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
 from newel.tools.review.clarify_user import NO_USER_ANSWER
@@ -27,7 +27,7 @@ from newel.web.http_schema import ApiError, Failure, Json, route
 if TYPE_CHECKING:  # the services take long to import, and the server starts without them
     from newel.review_jobs.service import ReviewService
 
-KINDS: Final[list[type]] = [s.JobEnd]
+KINDS: Final[list[type]] = [responses.JobEnd]
 """The structs in the API; each route adds its own."""
 T = TypeVar("T")
 
@@ -88,59 +88,64 @@ async def _read(request: Request, kind: type[T]) -> T:
 # -- sessions and jobs --------------------------------------------------------------------------------
 
 
-@router.post("/sessions", **_route(s.SessionCreated, "Create a session", s.NoFields))
+@router.post("/sessions", **_route(responses.SessionCreated, "Create a session", requests.NoFields))
 async def create_session(request: Request, service: Service) -> Response:
-    await _read(request, s.NoFields)
+    await _read(request, requests.NoFields)
     return Json(await service.sessions.create())
 
 
-@router.get("/sessions", **_route(s.SessionList, "List sessions"))
+@router.get("/sessions", **_route(responses.SessionList, "List sessions"))
 async def list_sessions(service: Service) -> Response:
     return Json(await service.sessions.list())
 
 
-@router.get("/sessions/{session_id}", **_route(s.SessionView, "Get a session"))
+@router.get("/sessions/{session_id}", **_route(responses.SessionView, "Get a session"))
 async def get_session(session_id: Id, service: Service) -> Response:
     return Json(await service.sessions.get(session_id))
 
 
-@router.post("/sessions/{session_id}/archive", **_route(s.SessionView, "Archive a session", s.NoFields))
+@router.post(
+    "/sessions/{session_id}/archive", **_route(responses.SessionView, "Archive a session", requests.NoFields)
+)
 async def archive_session(request: Request, session_id: Id, service: Service) -> Response:
-    await _read(request, s.NoFields)
+    await _read(request, requests.NoFields)
     return Json(await service.sessions.archive(session_id))
 
 
-@router.post("/run", **_route(s.JobStarted, "Start a job", s.RunRequest))
+@router.post("/run", **_route(responses.JobStarted, "Start a job", requests.RunRequest))
 async def run_job(request: Request, service: Service) -> Response:
-    return Json(await service.jobs.run(await _read(request, s.RunRequest)))
+    return Json(await service.jobs.run(await _read(request, requests.RunRequest)))
 
 
-@router.get("/jobs", **_route(s.JobList, "List the jobs of all sessions"))
+@router.get("/jobs", **_route(responses.JobList, "List the jobs of all sessions"))
 async def list_jobs(service: Service, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> Response:
     return Json(await service.jobs.list(limit=limit))
 
 
-@router.get("/jobs/{job_id}", **_route(s.JobView, "Get a job and its proposals"))
+@router.get("/jobs/{job_id}", **_route(responses.JobView, "Get a job and its proposals"))
 async def get_job(job_id: Id, service: Service) -> Response:
     return Json(await service.jobs.get(job_id))
 
 
-@router.post("/jobs/{job_id}/clarify", **_route(s.JobStarted, "Answer a job's question", s.ClarifyRequest))
+@router.post(
+    "/jobs/{job_id}/clarify",
+    **_route(responses.JobStarted, "Answer a job's question", requests.ClarifyRequest),
+)
 async def clarify(request: Request, job_id: Id, service: Service) -> Response:
-    body = await _read(request, s.ClarifyRequest)
+    body = await _read(request, requests.ClarifyRequest)
     answer = None if body.answer == NO_USER_ANSWER else body.answer
     return Json(await service.jobs.clarify(job_id, body.question_id, answer))
 
 
-@router.post("/jobs/{job_id}/rerun", **_route(s.JobStarted, "Run a job again", s.NoFields))
+@router.post("/jobs/{job_id}/rerun", **_route(responses.JobStarted, "Run a job again", requests.NoFields))
 async def rerun_job(request: Request, job_id: Id, service: Service) -> Response:
-    await _read(request, s.NoFields)
+    await _read(request, requests.NoFields)
     return Json(await service.jobs.rerun(job_id))
 
 
-@router.post("/jobs/{job_id}/cancel", **_route(s.JobStarted, "Cancel a job", s.NoFields))
+@router.post("/jobs/{job_id}/cancel", **_route(responses.JobStarted, "Cancel a job", requests.NoFields))
 async def cancel_job(request: Request, job_id: Id, service: Service) -> Response:
-    await _read(request, s.NoFields)
+    await _read(request, requests.NoFields)
     return Json(await service.jobs.cancel(job_id))
 
 
@@ -151,7 +156,7 @@ async def get_limits(service: Service) -> Response:
 
 @router.get(
     "/jobs/{job_id}/events",
-    **_route(s.EventsPage, "Get or stream a job's events", stream=("event", "error", "end")),
+    **_route(responses.EventsPage, "Get or stream a job's events", stream=("event", "error", "end")),
 )
 async def get_events(
     request: Request,
@@ -194,13 +199,13 @@ async def _stream(service: ReviewService, job_id: str, cursor: int, send: Events
     except NewelError as failure:  # the job was deleted, or the journal cannot be read
         await send("error", Failure(failure.code, str(failure)))
     else:
-        await send("end", s.JobEnd(job_id=job_id, status=page.status, error=error))
+        await send("end", responses.JobEnd(job_id=job_id, status=page.status, error=error))
 
 
 # -- the project's files ------------------------------------------------------------------------------
 
 
-@router.get("/tree", **_route(s.FolderView, "List a folder"))
+@router.get("/tree", **_route(responses.FolderView, "List a folder"))
 async def get_folder(
     service: Service,
     folder: Annotated[
@@ -211,7 +216,7 @@ async def get_folder(
     return Json(await service.browser.folder(folder, limit=limit))
 
 
-@router.get("/find", **_route(s.FoundFiles, "Find files by name"))
+@router.get("/find", **_route(responses.FoundFiles, "Find files by name"))
 async def find_files(
     service: Service,
     query: Annotated[str, Query(max_length=400)],
@@ -220,7 +225,7 @@ async def find_files(
     return Json(await service.browser.find(query, limit=limit))
 
 
-@router.get("/file", **_route(s.FileState, "Get a file under review"))
+@router.get("/file", **_route(responses.FileState, "Get a file under review"))
 async def get_file(
     service: Service,
     file_path: FilePath,
@@ -229,7 +234,7 @@ async def get_file(
     return Json(await service.files.state(file_path, rev))
 
 
-@router.get("/stamp", **_route(s.FileStamp, "Check whether a file on the disk has changed"))
+@router.get("/stamp", **_route(responses.FileStamp, "Check whether a file on the disk has changed"))
 async def get_stamp(file_path: FilePath, service: Service) -> Response:
     return Json(await service.files.stamp(file_path))
 
@@ -247,12 +252,12 @@ async def get_content(
     return Response(content, media_type="application/octet-stream")
 
 
-@router.get("/change_log", **_route(s.ChangeLog, "Get a file's changes"))
+@router.get("/change_log", **_route(responses.ChangeLog, "Get a file's changes"))
 async def get_change_log(file_path: FilePath, service: Service) -> Response:
     return Json(await service.files.change_log(file_path))
 
 
-@router.get("/pending", **_route(s.PendingFiles, "List files with undecided or unsaved changes"))
+@router.get("/pending", **_route(responses.PendingFiles, "List files with undecided or unsaved changes"))
 async def get_pending(service: Service) -> Response:
     return Json(await service.overview.pending())
 
@@ -260,42 +265,47 @@ async def get_pending(service: Service) -> Response:
 # -- the review ---------------------------------------------------------------------------------------
 
 
-@router.post("/edit", **_route(s.FileState, "Apply user edits", s.EditRequest))
+@router.post("/edit", **_route(responses.FileState, "Apply user edits", requests.EditRequest))
 async def edit(request: Request, service: Service) -> Response:
-    return Json(await service.decisions.edit(await _read(request, s.EditRequest)))
+    return Json(await service.decisions.edit(await _read(request, requests.EditRequest)))
 
 
-@router.post("/decide", **_route(s.FileState, "Decide on hunks or a file", s.Decision))
+@router.post("/decide", **_route(responses.FileState, "Decide on hunks or a file", requests.Decision))
 async def decide(request: Request, service: Service) -> Response:
-    return Json(await service.decisions.decide(await _read(request, s.Decision)))
+    return Json(await service.decisions.decide(await _read(request, requests.Decision)))
 
 
-@router.post("/decide_all", **_route(s.DecidedFiles, "Decide on several files", s.DecideAll))
+@router.post("/decide_all", **_route(responses.DecidedFiles, "Decide on several files", requests.DecideAll))
 async def decide_all(request: Request, service: Service) -> Response:
-    return Json(await service.decisions.decide_all(await _read(request, s.DecideAll)))
+    return Json(await service.decisions.decide_all(await _read(request, requests.DecideAll)))
 
 
-@router.post("/undo", **_route(s.FileState, "Undo a file's latest change", s.UndoRequest))
+@router.post("/undo", **_route(responses.FileState, "Undo a file's latest change", requests.UndoRequest))
 async def undo(request: Request, service: Service) -> Response:
-    body = await _read(request, s.UndoRequest)
+    body = await _read(request, requests.UndoRequest)
     return Json(await service.decisions.undo(body.file_path, body.rev))
 
 
-@router.post("/redo", **_route(s.FileState, "Redo a file's latest undone change", s.UndoRequest))
+@router.post(
+    "/redo", **_route(responses.FileState, "Redo a file's latest undone change", requests.UndoRequest)
+)
 async def redo(request: Request, service: Service) -> Response:
-    body = await _read(request, s.UndoRequest)
+    body = await _read(request, requests.UndoRequest)
     return Json(await service.decisions.undo(body.file_path, body.rev, redo=True))
 
 
-@router.post("/apply", **_route(s.Applied, "Save a job's accepted hunks and reject the rest", s.ApplyRequest))
+@router.post(
+    "/apply",
+    **_route(responses.Applied, "Save a job's accepted hunks and reject the rest", requests.ApplyRequest),
+)
 async def apply(request: Request, service: Service) -> Response:
-    body = await _read(request, s.ApplyRequest)
+    body = await _read(request, requests.ApplyRequest)
     return Json(await service.jobs.apply(body.session_id, body.job_id, body.accepted_hunk_ids))
 
 
-@router.post("/save", **_route(s.SavedFiles, "Save files", s.SaveRequest))
+@router.post("/save", **_route(responses.SavedFiles, "Save files", requests.SaveRequest))
 async def save(request: Request, service: Service) -> Response:
-    body = await _read(request, s.SaveRequest)
+    body = await _read(request, requests.SaveRequest)
     revs = {file.file_path: file.rev for file in body.files if file.rev is not None}
     return Json(await service.decisions.save([file.file_path for file in body.files], revs=revs))
 
@@ -303,7 +313,7 @@ async def save(request: Request, service: Service) -> Response:
 # -- checkpoints --------------------------------------------------------------------------------------
 
 
-@router.get("/checkpoints", **_route(s.CheckpointList, "List checkpoints"))
+@router.get("/checkpoints", **_route(responses.CheckpointList, "List checkpoints"))
 async def list_checkpoints(
     service: Service,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -322,14 +332,17 @@ async def get_checkpoint(checkpoint_id: Id, service: Service) -> Response:
 
 @router.get(
     "/checkpoints/{checkpoint_id}/diff3",
-    **_route(s.Diff3View, "Get a file as it is, as it was, and as proposed"),
+    **_route(responses.Diff3View, "Get a file as it is, as it was, and as proposed"),
 )
 async def get_diff3(checkpoint_id: Id, file_path: FilePath, service: Service) -> Response:
     return Json(await service.checkpoints.diff3(checkpoint_id, file_path))
 
 
 @router.post(
-    "/checkpoints/{checkpoint_id}/rollback", **_route(s.RollbackView, "Roll back a run", s.RollbackRequest)
+    "/checkpoints/{checkpoint_id}/rollback",
+    **_route(responses.RollbackView, "Roll back a run", requests.RollbackRequest),
 )
 async def roll_back(request: Request, checkpoint_id: Id, service: Service) -> Response:
-    return Json(await service.checkpoints.roll_back(checkpoint_id, await _read(request, s.RollbackRequest)))
+    return Json(
+        await service.checkpoints.roll_back(checkpoint_id, await _read(request, requests.RollbackRequest))
+    )

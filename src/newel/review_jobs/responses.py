@@ -1,21 +1,19 @@
-"""Requests and responses of the review API; the structs are the JSON."""
+"""Responses of the review API; the structs are the JSON."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta
 
-from newel.review.model.decisions import Mine
 from newel.review.model.file_kinds import Change as FileChange
 from newel.review.model.file_lines import Kind
 from newel.review.serialize import ChangeView, DiffBundle, FileView
+from newel.review_jobs.requests import ContextRow
 from newel.tools.review import ProposedEdit
 
 JobStatus = Literal["queued", "running", "waiting_for_user", "awaiting_review", "completed", "failed"]
 SessionStatus = Literal["active", "archived"]
-RollbackMode = Literal["hard_all", "scoped_selected"]
 FileKind = Literal["text", "binary", "too_large", "absent", "directory", "special"]
 EntryState = Literal["none", "pending", "accepted", "conflict"]
 FileAction = Literal[
@@ -33,143 +31,9 @@ FileAction = Literal[
 ]
 """The ``action`` of ``review.updated``."""
 
-Name = Annotated[str, Meta(max_length=4096)]
-"""A path or id in a request."""
-MAX_IDS = 100_000
-"""Hunks in one request."""
-MAX_FILES = 10_000
-"""Files in one request."""
-
 
 class Payload(msgspec.Struct, frozen=True, kw_only=True):
     """Base of responses; the JSON contains every field."""
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of requests. Unknown fields are refused, so that a misspelt one is not ignored."""
-
-
-# -- requests -----------------------------------------------------------------------------------------
-
-
-class ContextRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Context for the instruction: a selection or a file, as the user saw it."""
-
-    id: Name
-    kind: str = "selection"
-    file_path: Name | None = None
-    start_line: int | None = None
-    end_line: int | None = None
-    content: str = ""
-
-
-class ToolConfig(Request, frozen=True):
-    max_tool_calls: int | None = None
-
-
-class RunRequest(Request, frozen=True):
-    session_id: Name
-    instruction: str
-    context_rows: list[ContextRow] = []
-    tool_config: ToolConfig = ToolConfig()
-
-
-class ClarifyRequest(Request, frozen=True):
-    """The answer to a question. None, or ``no_user_answer``, skips the question."""
-
-    question_id: Name
-    answer: str | None
-
-
-class NoFields(Request, frozen=True):
-    """An empty body, which may be omitted."""
-
-
-class ApplyRequest(Request, frozen=True):
-    """The hunks of a job to save. Its other hunks are rejected."""
-
-    session_id: Name
-    job_id: Name
-    accepted_hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)]
-
-
-class Decision(Request, frozen=True):
-    """``accept``, ``reject``, ``reopen`` and ``peel`` apply to ``hunk_id``, or to all of ``hunk_ids`` together.
-    ``accept_all_file`` applies to the undecided hunks of the file without conflict, ``reject_all_file`` to the undecided
-    ones; those with edits by the user are included only with ``mine``. ``mine`` decides on the user's own lines in a
-    rejected hunk. ``rev`` is the revision that the user saw.
-    """
-
-    file_path: Name
-    rev: int
-    action: Literal["accept", "reject", "reopen", "peel", "accept_all_file", "reject_all_file"]
-    hunk_id: Name = ""
-    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
-    mine: Mine | None = None
-
-
-class SeenFile(Request, frozen=True):
-    """A file with the hunks that the user has seen."""
-
-    file_path: Name
-    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)]
-
-
-class DecideAll(Request, frozen=True):
-    """``accept`` or ``reject`` the undecided hunks of files that the user has seen. Conflicts are not accepted; hunks with
-    edits by the user are rejected only if ``mine`` decides on these edits.
-    """
-
-    action: Literal["accept", "reject"]
-    files: Annotated[list[SeenFile], Meta(min_length=1, max_length=MAX_FILES)]
-    mine: Mine | None = None
-
-
-class Splice(Request, frozen=True):
-    """Replaces ``delete_lines`` lines of the buffer by ``new_text``, starting at line ``start_line``, counted from 1."""
-
-    start_line: int
-    delete_lines: int
-    new_text: str
-
-
-class EditRequest(Request, frozen=True):
-    """Edits by the user. All splices refer to the buffer at revision ``rev`` and do not overlap."""
-
-    file_path: Name
-    rev: int
-    splices: list[Splice]
-
-
-class UndoRequest(Request, frozen=True):
-    """Undo, or redo, the latest change of a file's buffer, which is at revision ``rev``."""
-
-    file_path: Name
-    rev: int
-
-
-class SaveFile(Request, frozen=True):
-    """``rev`` is the revision that the user saw; without it, the current revision is saved."""
-
-    file_path: Name
-    rev: int | None = None
-
-
-class SaveRequest(Request, frozen=True):
-    """Save the accepted hunks and the user's own edits of files."""
-
-    files: Annotated[list[SaveFile], Meta(min_length=1, max_length=MAX_FILES)]
-
-
-class RollbackRequest(Request, frozen=True):
-    """With ``dry_run`` nothing changes: the response shows what would, for confirmation."""
-
-    mode: RollbackMode
-    hunk_ids: Annotated[list[Name], Meta(max_length=MAX_IDS)] = []
-    dry_run: bool = False
-
-
-# -- responses ----------------------------------------------------------------------------------------
 
 
 class SessionCreated(Payload, frozen=True):
