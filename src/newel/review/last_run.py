@@ -25,13 +25,13 @@ class LastRun(Wire, frozen=True, kw_only=True):
 
 
 def save(folder: Path, last: LastRun) -> None:
-    """Save it in the folder of a ledger, for other processes too. Does not raise: the run goes on without."""
-    with contextlib.suppress(OSError):  # also where there is no ledger yet, and so no older run
+    """Save it in the folder of a ledger, for other processes too. Does not raise, as the run continues without it."""
+    with contextlib.suppress(OSError):  # also if there is no ledger yet, and so no older run
         replace_file(folder / FILE, msgspec.json.encode(last))
 
 
 def load(folder: Path) -> LastRun | None:
-    """None where there is none, or none that can be read."""
+    """None if there is none, or if it is unreadable."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return msgspec.json.decode(read_regular(folder / FILE), type=LastRun)
     return None

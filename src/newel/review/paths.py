@@ -1,4 +1,4 @@
-"""The names that files of a project have in its ledger."""
+"""The names of project files in the ledger."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from newel.workspace.port import Workspace
 
 
 class OutsideProject(ReviewError):
-    """The path names no file of the project that a review may touch."""
+    """The path is not a project file that a review may change."""
 
 
 async def checked_path(workspace: Workspace, path: str) -> str:
-    """The one name that a file of the project has in the ledger: relative to the root, in POSIX form, without ``.``, and
+    """The unique name of a project file in the ledger: relative to the root, in POSIX form, without ``.``, and with
     links within the project followed. It need not exist.
 
-    Raises ``OutsideProject`` for an absolute path, ``..``, NUL, what is no UTF-8, ``.git`` at any depth, the root itself,
-    and links that lead out of the project.
+    Raises ``OutsideProject`` for an absolute path, ``..``, NUL, names that are not UTF-8, ``.git`` at any depth,
+    the root itself, and links that lead out of the project.
     """
     root = workspace.root
     check_name(root, path)
@@ -30,7 +30,7 @@ async def checked_path(workspace: Workspace, path: str) -> str:
 
 
 def check_name(root: str, path: str) -> None:
-    """Raises ``OutsideProject`` for a path that, by its words alone, is none of a file that a review may touch."""
+    """Raises ``OutsideProject`` for a path that is invalid by its text alone."""
     if reason := _problem(path):
         raise _outside(root, path, reason)
 
@@ -42,7 +42,7 @@ def _outside(root: str, path: str, reason: str) -> OutsideProject:
 
 
 def _problem(path: str) -> str:
-    """Why a path, by its words alone, is none that can be under review."""
+    """Why a path is invalid by its text alone."""
     parts = PurePosixPath(path).parts
     if not parts:
         return "it names no file"
@@ -56,7 +56,7 @@ def _problem(path: str) -> str:
         return "it is absolute"
     if ".." in parts:
         return "it leads out of the project"
-    # Some file systems ignore the case of names, and dots and spaces at their end.
+    # Some file systems ignore case, and trailing dots and spaces.
     if any(part.casefold().rstrip(". ") == ".git" for part in parts):
         return "it is in the .git folder"
     return ""

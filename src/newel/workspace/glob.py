@@ -40,12 +40,12 @@ def is_text(name: str) -> bool:
 
 
 class Glob:
-    """A pattern of paths that are relative to some folder, with ``/`` between their parts.
+    """A pattern of relative paths, with ``/`` between their parts.
 
-    ``*``, ``?`` and ``[a-z]`` stand for what is within one name, ``**`` for any number of folders,
-    ``{a,b}`` for either. A pattern without ``/`` fits at any depth; one that ends with a plain name fits the
-    files of a folder of that name, too. As in a shell, a wildcard never stands for a leading dot: a hidden
-    file's name is written out. Raises ``ValueError`` with a message for the author of the pattern.
+    ``*``, ``?`` and ``[a-z]`` match within one name, ``**`` matches any number of folders, ``{a,b}`` either
+    alternative. A pattern without ``/`` matches at any depth; one that ends with a plain name also matches the
+    files in a folder of that name. As in a shell, wildcards do not match a leading dot. Raises ``ValueError``
+    with a message for the author of the pattern.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -86,7 +86,7 @@ class _Name:
 
         self.repeats = part == _FOLDERS
         self._dotted = part.startswith(".")
-        # The translation takes linear time for any pattern; of the two signs for "none of these" it knows one.
+        # The translation takes linear time for any pattern; it supports one of the two signs of a negated class.
         self._regex = re.compile(fnmatch.translate(part.replace("[^", "[!")))
 
     def fits(self, name: str) -> bool:
@@ -101,7 +101,7 @@ def _patterns(whole: str) -> Iterator[list[_Name]]:
 
 
 def _fits(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
-    """Name by name, all places in the pattern that the names so far can have led to."""
+    """Match name by name; keeps all positions in the pattern that the names so far can reach."""
     places = _passed({0}, pattern)
     for name in names:
         reached: set[int] = set()
@@ -115,7 +115,7 @@ def _fits(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
 
 
 def _passed(places: set[int], pattern: Sequence[_Name]) -> set[int]:
-    """With those behind each ``**`` that stands for no folder; the last one stands for a file at least."""
+    """Add the positions after each ``**`` that matches no folder; the last one matches at least a file."""
     for place in range(len(pattern) - 1):
         if place in places and pattern[place].repeats:
             places.add(place + 1)

@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
 
 INLINE = files.BLOCK
-"""Up to this many bytes a read is cheaper than handing it to a thread."""
+"""Up to this many bytes, reading directly is cheaper than in a thread."""
 
 FEW = 64
-"""To look at up to this many files is cheaper than handing it to a thread."""
+"""Up to this many files, ``stat`` is cheaper directly than in a thread."""
 
 
 class LocalWorkspace:
-    """Files and processes of this machine. Paths outside ``root`` are allowed: it is no sandbox.
+    """Files and processes of this machine. Paths outside ``root`` are allowed: it is not a sandbox.
 
-    ``environ`` is what commands find in their environment (see ``child_env``, the default being this
-    process's own without secrets). ``limits`` bound the output of commands.
+    ``environ`` is the environment of commands (see ``child_env``; by default this process's own without secrets).
+    ``limits`` bound the output of commands.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class LocalWorkspace:
     ) -> bytes:
         descriptor, length = files.open_regular(path, nofollow=nofollow)
         try:
-            # Files in /proc say that they are empty: that tells nothing.
+            # Files in /proc report a size of 0, which means nothing.
             bounds = ([length - start] if length else []) + ([] if size is None else [size])
             if bounds and min(bounds) <= INLINE:
                 return files.read_all(descriptor, start, size)
@@ -89,7 +89,7 @@ class LocalWorkspace:
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
     ) -> WriteResult:
-        # In a thread whatever the size: a flush to the disk takes as long as the disk likes.
+        # Always in a thread: a flush to the disk may take any time.
         write = partial(files.replace, path, data, expect, mode, resolved=expect is not None)
         return await anyio.to_thread.run_sync(write)
 

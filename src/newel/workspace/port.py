@@ -1,7 +1,6 @@
-"""The one port to a host: files and processes, in bytes and plain values.
+"""The port to a host: files and processes, in bytes and plain values.
 
-Every tool works on this port and on nothing behind it, so that it works on the local disk, over SSH and
-on a staged copy alike.
+Tools use only this port, so they work on the local disk, over SSH and on a copy alike.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import msgspec
 Kind = Literal["file", "directory", "other"]
 
 ABSENT: Final = "absent"
-"""Stands for the hash of a file that is not there: ``write_bytes(…, expect=ABSENT)`` only creates."""
+"""The hash of a file that does not exist: ``write_bytes(…, expect=ABSENT)`` only creates."""
 
 OnOutput = Callable[[str], Awaitable[None]]
 
 
 class FileInfo(msgspec.Struct, frozen=True):
-    """What a path names, links followed. ``size`` is in bytes, ``mode`` holds the permission bits."""
+    """The file at a path, links followed. ``size`` is in bytes, ``mode`` holds the permission bits."""
 
     kind: Kind
     size: int
@@ -30,7 +29,7 @@ class FileInfo(msgspec.Struct, frozen=True):
 
 
 class DirectoryEntry(msgspec.Struct, frozen=True):
-    """One name in a directory. A link has the kind of its target, or ``other`` if that is not there."""
+    """A name in a directory. A link has the kind of its target, or ``other`` if that does not exist."""
 
     name: str
     kind: Kind
@@ -38,8 +37,8 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
 
 
 class FileNode(msgspec.Struct, frozen=True):
-    """What has a name itself, links not followed. ``mode`` has its kind, as ``stat`` has it, and ``07777``; of a link only
-    the kind, and the bytes of its ``target``.
+    """The node at a path itself, links not followed. ``mode`` contains its kind, as in ``stat``, and ``07777``; for
+    a link only the kind, and ``target`` holds the bytes of its target.
     """
 
     mode: int
@@ -51,7 +50,7 @@ class FileNode(msgspec.Struct, frozen=True):
 
 
 def kept_mode(mode: int) -> int:
-    """As much of a mode as can be given back: some systems have permission bits for links, and nobody can set them."""
+    """The bits of a mode that can be restored: some systems report permission bits of links, which cannot be set."""
     return stat.S_IFLNK if stat.S_ISLNK(mode) else mode
 
 
@@ -66,21 +65,20 @@ class WriteResult(msgspec.Struct, frozen=True):
 
 
 class ProgramEnded(msgspec.Struct, frozen=True):
-    """How a program ended; ``stderr`` is at least the end of what it wrote there."""
+    """The end of a program; ``stderr`` is at least the end of its error output."""
 
     exit_code: int
     stderr: bytes
 
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
-    """How a command ended.
+    """The end of a command.
 
-    ``exit_code`` is 128 + N for a command that signal N ended, as shells count. ``duration`` is in
-    milliseconds. ``stdout`` and ``stderr`` are cut in their middle where they were too long: then
-    ``truncated`` is true, and ``output_file`` names the file that holds both, in the order in which they
-    came. ``left_open``: the shell is gone, but a process that it started still holds its output. ``left_running``
-    are the processes of it that run on, in words, where that is known. ``whole`` says in words where all of both outputs can
-    be read.
+    ``exit_code`` is 128 + N for a command that signal N ended, as in shells. ``duration`` is in milliseconds. If
+    ``truncated``, ``stdout`` and ``stderr`` lack their middle, and ``output_file`` names the file with both in
+    order of arrival. ``left_open``: the shell has ended, but a process that it started still holds its output.
+    ``left_running`` describes its processes that still run, if known. ``whole`` tells the reader where all output
+    is.
     """
 
     stdout: str
@@ -96,11 +94,11 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workspace(Protocol):
-    """A host's files and processes, seen from one directory.
+    """A host's files and processes, as seen from one directory.
 
-    Paths are absolute, as ``resolve`` returns them. Failures are ``WorkspaceError``; what it says names
-    the path and is fit for a model's and a user's eyes. Every coroutine may be cancelled: a write then
-    has happened whole or not at all, a command is stopped with all that it started.
+    Paths are absolute, as ``resolve`` returns them. Failures are ``WorkspaceError``, with the path in the
+    message, which is shown to models and users. Every coroutine may be cancelled: a write then has happened
+    completely or not at all, and a command is stopped with all its processes.
     """
 
     @property
@@ -110,36 +108,36 @@ class Workspace(Protocol):
 
     @property
     def name(self) -> str:
-        """What tells this directory from every other, of any host: on this machine the root itself, elsewhere
+        """The unique name of this directory among all hosts: on this machine the root itself, elsewhere
         ``ssh://user@host:port/path``.
         """
         ...
 
     async def resolve(self, path: str, /) -> str:
-        """The absolute path of the file that ``path`` names: relative to the root, ``~`` expanded, links
-        followed as far as they lead. Two names of one file give one path. Need not exist.
+        """The absolute path of a file: relative to the root, ``~`` expanded, links followed as far as they exist.
+        Two names of one file give the same path. The file need not exist.
         """
         ...
 
     async def stat(self, path: str, /) -> FileInfo | None:
-        """What is there, or None if nothing is."""
+        """The file at a path, or None."""
         ...
 
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
-        """``stat`` of many at once; None also for what may not be looked at."""
+        """``stat`` of many paths at once; None also for those without permission."""
         ...
 
     async def list(
         self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
     ) -> list[DirectoryEntry]:
-        """The names in a directory, sorted; no more than ``limit`` are looked at. ``nofollow`` as for ``read_bytes``."""
+        """The names in a directory, sorted; at most ``limit`` are read. ``nofollow`` as for ``read_bytes``."""
         ...
 
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
     ) -> bytes:
-        """A file's bytes from ``start``, at most ``size`` of them. Only regular files can be read. ``nofollow``: if a link
-        is in the path by now, also as a folder, it raises ``StaleFile``.
+        """At most ``size`` bytes of a file from ``start``. Only regular files can be read. ``nofollow`` raises
+        ``StaleFile`` if the path contains a link by now, also as a folder.
         """
         ...
 
@@ -148,21 +146,20 @@ class Workspace(Protocol):
     ) -> WriteResult:
         """Replace or create a file atomically.
 
-        Missing parents are made. ``mode`` is the permission bits that the file then has; with None it keeps those it
-        had, and a new file gets the usual ones. ``expect`` is the SHA-256 that the file must have until the last
-        moment, or ``ABSENT``; otherwise it raises ``StaleFile`` and changes nothing. With None, whatever is there is
-        replaced.
+        Missing parents are created. ``mode`` are the permission bits of the file; with None it keeps its own, and
+        a new file gets the usual ones. ``expect`` is the SHA-256 that the file must have until the last moment,
+        or ``ABSENT``; otherwise it raises ``StaleFile`` and changes nothing. With None, any content is replaced.
         """
         ...
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         """Remove a regular file. ``expect`` is the SHA-256 that it must have until the last moment; otherwise it
-        raises ``StaleFile`` and removes nothing. A link, a directory or a file that may not be written stays.
+        raises ``StaleFile`` and removes nothing. Links, directories and read-only files are not removed.
         """
         ...
 
     async def remove_folder(self, path: str, /) -> None:
-        """Remove a directory if it is empty. Anything else stays as it is, and no link is followed; nothing is said."""
+        """Remove a directory if it is empty. Does nothing otherwise, follows no link, and does not raise."""
         ...
 
     async def run(
@@ -176,8 +173,8 @@ class Workspace(Protocol):
     ) -> Completed:
         """Run a shell command in the root; ``timeout`` is in seconds, ``env`` is added to its environment.
 
-        Returns when the shell ends. On timeout or cancellation the command and all that it started is
-        stopped. ``on_output`` is given pieces of both outputs while the command runs, a limited number a
-        second; what it raises stops the command.
+        Returns when the shell ends. A timeout or cancellation stops the command with all its processes.
+        ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error
+        that it raises stops the command.
         """
         ...

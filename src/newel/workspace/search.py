@@ -47,17 +47,17 @@ _GREP: Final = (
 """Searches files as ``rg`` does. Names end with a NUL if ``grep`` supports it."""
 
 _AT_ONCE: Final = 32
-"""Files that are looked at together: as many as are mostly looked into, for a host may be far away."""
+"""Files that are checked concurrently: as many as usually need to be read, because a host may be far away."""
 
 _INLINE: Final = 64 * 1024
 """Bytes up to which searching a file is cheaper than handing it to a thread."""
 
 
 class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for: a text within one line, as it is; a text without capitals finds capitals, too.
+    """A search: a literal text within one line; without capitals it ignores case.
 
     ``glob`` is a pattern of paths (see ``Glob``). ``limit`` bounds the matches, ``lines`` the lines of each,
-    ``room`` the bytes of all that is shown, ``seconds`` the time.
+    ``room`` the bytes of all snippets, ``seconds`` the time.
     """
 
     text: str
@@ -69,8 +69,8 @@ class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """Lines around one place or several: ``start`` counts from 1, ``lines`` have their ends, ``snippet`` is
-    what to show of them, with ``…`` where a line was too long.
+    """Lines around one or more matches: ``start`` counts from 1, ``lines`` include their ends, ``snippet`` is their
+    text for display, with ``…`` where a line was too long.
     """
 
     path: str
@@ -80,17 +80,17 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class SearchMatches(msgspec.Struct, frozen=True):
-    """Matches in the order of their paths and lines. ``stopped`` is the bound that left others out."""
+    """Matches in the order of their paths and lines. ``stopped`` is the limit that ended the search early."""
 
     matches: list[Match]
     stopped: Literal["", "limit", "room", "seconds", "files"] = ""
 
 
 async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection[str] = ()) -> SearchMatches:
-    """Look for a text in the UTF-8 files that a glob names, up to 8 MiB long, links not followed.
+    """Search the UTF-8 files that a glob matches, up to 8 MiB each, links not followed.
 
-    ``staged`` are the relative paths of files that the port reads otherwise than a command on the host does.
-    Raises ``ValueError`` for a text or a glob that cannot be searched for, saying why.
+    ``staged`` are the relative paths of files whose content differs between the port and the host's disk. Raises
+    ``ValueError`` with the reason for an invalid text or glob.
     """
     wanted, glob = _Wanted(query.text), Glob(query.glob)
     matches: list[Match] = []
@@ -110,10 +110,11 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
 
 
 class _Wanted:
-    """A text as an expression that finds it: ``regex`` in bytes, ``for_rg`` in the language of ``rg``, ``for_grep`` as options
-    with which any ``grep -F`` finds at least the files that hold it.
+    """The text as an expression: ``regex`` in bytes, ``for_rg`` in the syntax of ``rg``, ``for_grep`` as options
+    with which any ``grep -F`` finds at least the files that contain it.
 
-    A letter stands there in its forms and not under a flag: engines differ in what they take for one letter.
+    Letters are written in both cases instead of using a flag, because engines differ in what they consider one
+    letter.
     """
 
     def __init__(self, text: str) -> None:
@@ -149,8 +150,8 @@ async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walk
 
 
 async def _named_by_rg(workspace: Workspace, wanted: _Wanted, glob: Glob) -> list[str] | None:
-    """None if there is no ``rg``, if it met with an error, or if it named more files than can be passed on:
-    then the text is so common that going from file to file soon finds enough of it.
+    """The files that ``rg`` reports; None without ``rg``, after an error, or if it reports more files than can be
+    passed on: then the text is so common that reading file by file soon finds enough matches.
     """
     words = [
         *("rg", "--no-config", "--no-ignore", *(["--hidden"] if glob.names_hidden else [])),
@@ -178,7 +179,7 @@ async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> l
 
 
 async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
-    """Those that are files which are not too long."""
+    """The candidates that are files of a suitable size."""
     infos = await workspace.stats([below(workspace, path) for path in paths])
     return [
         path
@@ -188,9 +189,9 @@ async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
 
 
 async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: SearchQuery) -> list[Match]:
-    """What a file has, one match more than wanted at most; nothing if it is gone, no text or not readable."""
+    """The matches in a file, at most one more than wanted; none if it is gone, not text, or not readable."""
     absolute = below(workspace, path)
-    await anyio.lowlevel.checkpoint()  # reading a short file is none
+    await anyio.lowlevel.checkpoint()  # a short file is read at once
     try:
         if not await is_plain(workspace, absolute):
             return []
@@ -224,7 +225,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _pieces(lines: Sequence[bytes], wanted: _Wanted, most: int) -> Iterator[tuple[int, int]]:
-    """The lines ``start:end`` around each place; places near each other share a piece of ``most`` lines."""
+    """The lines ``start:end`` around each match; nearby matches share a snippet of at most ``most`` lines."""
     context = min(CONTEXT, (most - 1) // 2)
     start = end = 0
     for number, line in enumerate(lines):
@@ -242,7 +243,7 @@ def _pieces(lines: Sequence[bytes], wanted: _Wanted, most: int) -> Iterator[tupl
 
 
 def _shown(line: bytes, wanted: _Wanted) -> str:
-    """A line as it is shown: of one that is too long the part around the text, or its beginning."""
+    """A line for display: of a long one the part around the match, or its beginning."""
     text = line.decode()
     if len(text) <= LONGEST_LINE:
         return text

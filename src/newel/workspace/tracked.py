@@ -21,9 +21,10 @@ class TrackedWorkspace(Workspace, Protocol):
         ...
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
-        """Make a link, a folder or a named pipe at an absolute path, or change or remove it (None). Of a regular file only
-        the mode is changed: both are one then. A folder is removed if it is empty. Where something else is there by now,
-        ``StaleFile`` is raised and nothing changes; no link on the way is followed.
+        """Create a link, a folder or a named pipe at an absolute path, change it, or remove it (None). For a regular
+        file only the mode is changed: both nodes are regular files then. A folder is removed only if it is empty.
+        If another node is there by now, ``StaleFile`` is raised and nothing changes; no link in the path is
+        followed.
         """
         ...
 

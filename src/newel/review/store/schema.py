@@ -1,4 +1,6 @@
-"""The tables of a ledger's file, and how things stand in them: JSON, packed if it is long, and blobs by their hash."""
+"""The tables of a ledger's file, and the encoding of their values: JSON, compressed if it is long, and blobs by
+their hash.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ FILE: Final = "ledger.db"
 
 MIGRATIONS: tuple[Sequence[str], ...] = (
     (
-        # A review's base stands apart, as lines: it changes seldom, and may be long. `base` is its name, which no other has.
+        # A review's base is stored separately, as lines: it changes rarely, and may be long. `base` is its unique name.
         """
         CREATE TABLE files (
             path TEXT PRIMARY KEY, rev INTEGER NOT NULL, base TEXT NOT NULL, review BLOB NOT NULL
@@ -34,13 +36,13 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
         "CREATE TABLE blobs (sha256 TEXT PRIMARY KEY, size INTEGER NOT NULL, data BLOB NOT NULL)",
     ),
     (
-        # Of a base that was saved over nothing is needed: the journal knows what it was.
+        # A base that was replaced is not needed: the journal has the changes.
         "CREATE TABLE bases (path TEXT PRIMARY KEY, name TEXT NOT NULL, data BLOB NOT NULL)",
         "INSERT INTO bases SELECT path, base, data FROM files JOIN blobs ON sha256 = base",
         "ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
         "UPDATE entries SET kind = json_extract(CAST(data AS TEXT), '$.kind')",
     ),
-    # The head of a file's lines may name a link, a folder or a pipe: a Newel that takes them for files must not open this.
+    # The head of a file's lines may denote a link, a folder or a pipe: a Newel that knows only files must not open this.
     (),
     (
         "ALTER TABLE checkpoints ADD COLUMN run TEXT NOT NULL DEFAULT ''",
@@ -54,7 +56,7 @@ MIGRATIONS: tuple[Sequence[str], ...] = (
 HASH: Final = re.compile(rb"[0-9a-f]{64}")
 
 PACKED: Final = 4096
-"""Bytes from which on a piece of JSON is compressed."""
+"""JSON of at least this many bytes is compressed."""
 
 
 class LedgerError(ReviewError):
@@ -71,17 +73,17 @@ LEDGER = Format(
 
 
 def hashes_in(data: bytes) -> set[str]:
-    """All that looks like a SHA-256 in some JSON: what may name a blob."""
+    """All strings in JSON that look like a SHA-256, and so may name a blob."""
     return {found.decode() for found in HASH.findall(data)}
 
 
 def pack(data: bytes) -> bytes:
-    """JSON as it is kept: what is long is compressed."""
+    """Encode JSON for storage: long JSON is compressed."""
     return data if len(data) < PACKED else zlib.compress(data, 1)
 
 
 def unpack(data: bytes) -> bytes:
-    """Raises ``LedgerError`` for what is damaged."""
+    """Raises ``LedgerError`` for damaged data."""
     if data[:1] in {b"{", b"["}:
         return data
     with contextlib.suppress(zlib.error):
@@ -94,7 +96,7 @@ def read_entry(data: bytes) -> HistoryEntry:
 
 
 def put(connection: sqlite3.Connection, blobs: Sequence[bytes]) -> list[str]:
-    """Keep pieces of data; returns their names."""
+    """Store data; returns their names."""
     names = [hashlib.sha256(data).hexdigest() for data in blobs]
     query = "SELECT sha256 FROM blobs WHERE sha256 IN (SELECT value FROM json_each(?))"
     known = {row[0] for row in connection.execute(query, (msgspec.json.encode(names).decode(),))}

@@ -1,4 +1,4 @@
-"""The sink of changes that are in the project's own files already."""
+"""The sink for changes that are in the project's files already."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH: Final = 200
 
 
 class AppliedSink:
-    """The change is in the project's own file already: it becomes an applied hunk, which can be undone."""
+    """The change is in the project's file already: it becomes an applied hunk, which can be undone."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -61,7 +61,7 @@ class AppliedSink:
     def _put_one(self, run: str, change: FileChange) -> None:
         before = lines_of_state(change.before, self._ledger.blob)
         after = lines_of_state(change.after, self._ledger.blob)
-        # What others did to the file until then is not the run's.
+        # Changes of the file by others until then are not part of the run.
         self._ledger.change(change.path, "rebase", partial(rebased, base=before))
         make = partial(recorded, before=before, after=after, run=run)
         self._ledger.change(change.path, "record", make, run=run)
@@ -72,9 +72,10 @@ def _hash(state: FileSnapshot | None) -> str:
 
 
 def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> FileReview:
-    """A review once a run has made ``after`` of a file, which was ``before`` by then, whatever the review knew of it.
+    """The review after a run changed a file from ``before`` to ``after``, whatever the review knew of it.
 
-    What the run changes where it has changed something already is one hunk, so that all it did can be taken back at once.
+    If the run changes lines that it changed before, both changes become one hunk, so that the run can be undone
+    as a whole.
     """
     known = rebased(review, before)
     mine = [one for one in known.applied if one.run == run and one.intact]

@@ -1,10 +1,11 @@
-"""What an agent does to its files, written down: the workspace of an agent whose effects become hunks of the project's ledger.
+"""The workspace that records an agent's effects: each becomes hunks in the project's ledger.
 
-    before an effect    the file as it is is kept, and the run's checkpoint names it; before a command, all files are known
+    before an effect    the file's content is stored, and the run's checkpoint names it; before a command, all files are scanned
     the effect          a file is written or removed, a command runs
-    after it            each file that changed is a ``record`` in the ledger, of the run under way
+    after it            each changed file is a ``record`` of the current run in the ledger
 
-Nothing here is loaded or opened before the first effect (``newel.review.tracking.change_recorder``): most conversations begin with reading.
+Nothing here is loaded or opened before the first effect (``newel.review.tracking.change_recorder``): most
+conversations begin with reading.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A file's folder, held open: what is done to the file happens there, whatever its path leads to by then.
+"""A file's folder as an open descriptor: operations apply to this folder, wherever its path leads later.
 
-The folder is walked to name by name, each from the handle of the one before. So nobody can put a link in the way between a
-look at the path and the work, and the file that was looked at is the one that is replaced.
+The folder is opened name by name, each relative to the descriptor before. So no link can be inserted between a
+check and the operation, and the file that was checked is the one that is replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from newel.workspace.errors import leads_elsewhere
 from newel.workspace.port import ABSENT
 
 _SEARCH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-"""To pass through a folder takes no right to list it, where the system knows the difference."""
+"""Passing through a folder needs no permission to list it, on systems that distinguish this."""
 
 _LIST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -32,12 +32,14 @@ _BESIDE: Final = re.escape(_MARK) + r"[0-9a-f]{16}\.tmp"
 
 
 def is_beside(name: str) -> bool:
-    """Whether a name is that of a file that is being written, or of one that a killed process left so."""
+    """Whether a name belongs to a temporary file of a write, in progress or left by a killed process."""
     return name.startswith(_MARK) and re.fullmatch(_BESIDE, name) is not None
 
 
 def beside_name() -> str:
-    """A name for a file that is being written. Not the file's own: that may already be as long as the system allows."""
+    """The name of a temporary file for a write. Not derived from the file's own name, which may be as long as
+    allowed.
+    """
     return f"{_MARK}{os.urandom(8).hex()}.tmp"
 
 
@@ -50,7 +52,7 @@ class FilePlace(msgspec.Struct, frozen=True):
     resolved: bool
 
     def stat(self) -> os.stat_result | None:
-        """What has the name, or None if nothing has. Raises ``StaleFile`` of a link that is not followed."""
+        """The file with this name, or None. Raises ``StaleFile`` for a link that is not followed."""
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=not self.resolved)
         except FileNotFoundError:
@@ -61,7 +63,7 @@ class FilePlace(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def open(self) -> Generator[int]:
-        """A descriptor to read from; it never waits for a pipe."""
+        """A descriptor for reading; never blocks on a pipe."""
         descriptor = os.open(self.name, _READ | (os.O_NOFOLLOW if self.resolved else 0), dir_fd=self.folder)
         try:
             yield descriptor
@@ -69,7 +71,7 @@ class FilePlace(msgspec.Struct, frozen=True):
             os.close(descriptor)
 
     def digest(self) -> str:
-        """The SHA-256 of the file, ``ABSENT`` for none, and nothing for what is no regular file."""
+        """The SHA-256 of the file, ``ABSENT`` for none, and empty for anything but a regular file."""
         import hashlib
 
         try:
@@ -87,16 +89,17 @@ class FilePlace(msgspec.Struct, frozen=True):
         return os.access(self.name, os.W_OK, dir_fd=self.folder, effective_ids=effective)
 
     def flush(self) -> None:
-        """Make the names in the folder durable, where the file system can."""
+        """Flush the folder's names to the disk, if the file system supports it."""
         _flush(self.folder)
 
 
 @contextlib.contextmanager
 def held(path: str, *, resolved: bool, make: bool = False) -> Generator[FilePlace]:
-    """The place that a path names, with its folder open; ``make``: folders that are missing are made. What killed processes
-    left in the folder, of files that they were writing, is removed on this occasion.
+    """Open the folder of a path; ``make`` creates missing folders. Also removes temporary files that killed
+    processes left in it.
 
-    ``resolved``: no link was in the path when it was resolved; where one is now, ``StaleFile`` is raised. Raises ``OSError``.
+    ``resolved``: the path contained no link when it was resolved; a link in it now raises ``StaleFile``. Raises
+    ``OSError``.
     """
     folder = _walked(path, resolved=resolved, make=make)
     try:
@@ -107,7 +110,7 @@ def held(path: str, *, resolved: bool, make: bool = False) -> Generator[FilePlac
 
 
 def open_nofollow(path: str, flags: int) -> int:
-    """``os.open`` of an absolute path in which no link may be. Raises ``StaleFile`` where one is, and ``OSError``."""
+    """``os.open`` of an absolute path without links. Raises ``StaleFile`` for a link, and ``OSError``."""
     folder, name = _walked(path, resolved=True, make=False), PurePath(path).name or "."
     try:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
@@ -141,7 +144,7 @@ def _entered(folder: int, name: str, flags: int, *, make: bool) -> int:
     except FileNotFoundError:
         if not make:
             raise
-    with contextlib.suppress(FileExistsError):  # another may be faster
+    with contextlib.suppress(FileExistsError):  # another process may be faster
         os.mkdir(name, dir_fd=folder)
         _flush(folder)
     return os.open(name, flags, dir_fd=folder)
@@ -168,15 +171,15 @@ def _flush(folder: int) -> None:
 
 @contextlib.contextmanager
 def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
-    """A new file in a folder, open for writing, and its name, under which nothing is left afterwards.
+    """A new temporary file in a folder, open for writing, and its name; the file is removed afterwards.
 
-    It is locked while its process lives and works on it; one that a killed process left is not. Raises ``OSError``.
+    It is locked while its process works on it; one that a killed process left is not. Raises ``OSError``.
     """
     descriptor, name = _made_beside(folder, mode)
     try:
         yield descriptor, name
     finally:
-        with contextlib.suppress(OSError):  # it has its place by now; or it is swept up later
+        with contextlib.suppress(OSError):  # it was renamed by now, or it is removed later
             os.unlink(name, dir_fd=folder)
         os.close(descriptor)
 
@@ -185,11 +188,11 @@ def _made_beside(folder: int, mode: int) -> tuple[int, str]:
     while True:
         name = beside_name()
         descriptor = os.open(name, _NEW, mode, dir_fd=folder)
-        with contextlib.suppress(OSError):  # without locks nobody can take it for one that was left, either
+        with contextlib.suppress(OSError):  # without locks, no process can mistake it for a leftover
             lock(descriptor)
         if os.fstat(descriptor).st_nlink:
             return descriptor, name
-        os.close(descriptor)  # it was swept up before it was locked
+        os.close(descriptor)  # it was removed before it was locked
 
 
 def _sweep(folder: int) -> None:
@@ -204,7 +207,7 @@ def _sweep(folder: int) -> None:
 
 
 def _remove_left(folder: int, name: str) -> None:
-    with contextlib.suppress(OSError):  # it is another user's, or its process lives
+    with contextlib.suppress(OSError):  # it is another user's, or its process is alive
         descriptor = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,4 +1,4 @@
-"""What stands at a path itself and is no regular file: links, folders, named pipes. Looked at, made and removed, by handle."""
+"""Links, folders and named pipes: inspect, create and remove them by descriptor."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def _turn(place: FilePlace, found: FileNode | None, thing: FileNode | None) -> N
             _chmod(place, thing.mode)
         return
     if any(each is not None and each.is_file for each in (found, thing)):
-        raise not_regular("write", place.path, "other")  # files are written and removed by their content
+        raise not_regular(
+            "write", place.path, "other"
+        )  # regular files are written and removed by their content
     if found is not None:
         remove = os.rmdir if stat.S_ISDIR(found.mode) else os.unlink
         remove(place.name, dir_fd=place.folder)
@@ -79,7 +81,7 @@ def _make(place: FilePlace, thing: FileNode) -> None:
 
 
 def _link_over(place: FilePlace, target: bytes) -> None:
-    """Put a link in the place of another, at once."""
+    """Replace a link by another atomically."""
     beside = beside_name()
     os.symlink(target, os.fsencode(beside), dir_fd=place.folder)
     try:
@@ -94,7 +96,7 @@ def _chmod(place: FilePlace, mode: int) -> None:
     if not hasattr(os, "O_PATH"):
         os.chmod(place.name, bits, dir_fd=place.folder, follow_symlinks=False)
         return
-    # A descriptor of the thing itself: its name may be a link's by now, and it may be one that cannot be read.
+    # A descriptor of the node itself: its name may belong to a link by now, and it may be unreadable.
     descriptor = os.open(place.name, _ITSELF, dir_fd=place.folder)
     try:
         Path(f"/proc/self/fd/{descriptor}").chmod(bits)

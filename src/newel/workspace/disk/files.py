@@ -1,4 +1,4 @@
-"""Files on the local disk: read in pieces, replaced whole."""
+"""Files on the local disk: read in parts, replaced atomically."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def kind_of(mode: int) -> Kind:
 
 
 def failure(doing: Doing, path: str, error: OSError) -> WorkspaceError:
-    """The error in words: what was tried, where, and why it failed."""
+    """The error message: the operation, the path, and the reason."""
     return cannot(doing, path, error.strerror or str(error))
 
 
 def resolved(root: str, path: str) -> str:
-    """The absolute path of what ``path`` names, links followed; see ``Workspace.resolve``. Raises ``WorkspaceError`` for a
-    link that may not be read.
+    """The absolute path of a file, links followed; see ``Workspace.resolve``. Raises ``WorkspaceError`` for an
+    unreadable link.
     """
     relative = Path(path)
-    with contextlib.suppress(RuntimeError):  # `~name` of no user is a file's name
+    with contextlib.suppress(RuntimeError):  # `~name` without such a user is a file's name
         relative = relative.expanduser()
     try:
         return os.path.realpath(Path(root, relative))
-    except OSError as error:  # a link of another's process
+    except OSError as error:  # a link of another user's process
         raise failure("look at", path, error) from error
 
 
 def infos(paths: Sequence[str]) -> list[FileInfo | None]:
-    """``info`` of each; None also for what may not be looked at."""
+    """``info`` of each path; None also for those without permission."""
     found: list[FileInfo | None] = []
     for path in paths:
         try:
@@ -82,7 +82,7 @@ def entries(path: str, limit: int, *, nofollow: bool = False) -> list[DirectoryE
 
 @contextlib.contextmanager
 def _folder(path: str, *, nofollow: bool) -> Generator[str | int]:
-    """What lists a folder: its path, or a descriptor where no link may lead there."""
+    """The argument for listing a folder: its path, or a descriptor if links must not be followed."""
     if not nofollow:
         yield path
         return
@@ -96,12 +96,12 @@ def _folder(path: str, *, nofollow: bool) -> Generator[str | int]:
 def _kind(item: os.DirEntry[str]) -> Kind:
     try:
         return "directory" if item.is_dir() else "file" if item.is_file() else "other"
-    except OSError:  # a link that leads to itself
+    except OSError:  # a link to itself
         return "other"
 
 
 def open_regular(path: str, *, nofollow: bool = False) -> tuple[int, int]:
-    """A descriptor to read from and the file's size; it never waits for a pipe or reads a device. ``nofollow``: see
+    """A descriptor for reading and the file's size; never blocks on a pipe or reads a device. ``nofollow``: see
     ``Workspace.read_bytes``.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -117,7 +117,7 @@ def open_regular(path: str, *, nofollow: bool = False) -> tuple[int, int]:
 
 
 def read_all(descriptor: int, start: int, size: int | None) -> bytes:
-    """At most ``size`` bytes from ``start`` to the real end, which the size of a file need not tell."""
+    """At most ``size`` bytes from ``start`` to the actual end, which may differ from the reported size."""
     if start:
         os.lseek(descriptor, start, os.SEEK_SET)
     pieces: list[bytes] = []
@@ -135,12 +135,12 @@ def read_all(descriptor: int, start: int, size: int | None) -> bytes:
 def replace(
     path: str, data: bytes, expect: str | None, mode: int | None = None, *, resolved: bool = False
 ) -> WriteResult:
-    """Put ``data`` in the place of a file, whole or not at all; see ``Workspace.write_bytes``.
+    """Replace a file's content by ``data`` atomically; see ``Workspace.write_bytes``.
 
-    The new content is written beside the file, flushed to the disk, and renamed over it, so that at any
-    moment, after a crash too, either the old or the new content is there. Other hard links to the file
-    keep the old content. A file that may not be written stays: to replace it, the folder's permission would do.
-    ``resolved``: no link is in the path; if one is there by now, nothing is written.
+    The new content is written to a temporary file beside it, flushed to the disk, and renamed, so that at any
+    moment, also after a crash, either the old or the new content exists. Other hard links to the file keep the
+    old content. A read-only file is not replaced, although the folder's permission would suffice. ``resolved``:
+    the path contains no link; if it does by now, nothing is written.
     """
     import hashlib
 
@@ -149,7 +149,7 @@ def replace(
             before = place.stat()
             if before is not None:
                 _check_writable("write", place, before)
-            # A new file's mode is the umask's matter.
+            # The umask determines a new file's mode.
             with beside(place.folder, 0o600 if before else 0o666) as (descriptor, name):
                 _fill(descriptor, data, mode, place, before)
                 made = os.fstat(descriptor)
@@ -164,7 +164,7 @@ def replace(
 
 
 def remove(path: str, expect: str | None) -> None:
-    """Remove a file if it is what the caller saw; see ``Workspace.remove``. No link is in the path."""
+    """Remove a file if it has the expected content; see ``Workspace.remove``. The path contains no link."""
     try:
         with held(path, resolved=True) as place:
             before = place.stat()
@@ -181,7 +181,7 @@ def remove(path: str, expect: str | None) -> None:
 
 
 def remove_folder(path: str) -> None:
-    """See ``Workspace.remove_folder``. No link is in the path."""
+    """See ``Workspace.remove_folder``. The path contains no link."""
     with contextlib.suppress(OSError, StaleFile), held(path, resolved=True) as place:
         os.rmdir(place.name, dir_fd=place.folder)
 
@@ -208,12 +208,12 @@ def _fill(
 
 
 def _keep_attributes(descriptor: int, place: FilePlace) -> None:
-    """Give a file the extended attributes of another, those that can be given: labels, access lists."""
+    """Copy the extended attributes of another file as far as possible: labels, access lists."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError), place.open() as other:  # a file system without them
         for name in os.listxattr(other):
-            # The system takes a program's capabilities, too, from a file that is written.
+            # Like the system, drop a program's capabilities when its file is written.
             if name != "security.capability":
                 with contextlib.suppress(OSError):
                     os.setxattr(descriptor, name, os.getxattr(other, name))
@@ -222,17 +222,17 @@ def _keep_attributes(descriptor: int, place: FilePlace) -> None:
 def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     now = os.fstat(descriptor)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
-        # Only root may give a file away; to another group of one's own, anybody.
+        # Only root may change the owner; anyone may use another of their own groups.
         for owner in (before.st_uid, -1):
             with contextlib.suppress(PermissionError):
                 os.fchown(descriptor, owner, before.st_gid)
                 break
-    # Without set-user-id and set-group-id: the system, too, takes them from a file that is written.
+    # Without set-user-id and set-group-id: the system drops them, too, when a file is written.
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
 
 
 def _put(name: str, place: FilePlace, expect: str | None) -> None:
-    """Give the file that was made beside it the place, if what is there now is what was expected."""
+    """Rename the temporary file to its name, if the current file is the expected one."""
     if expect is not None and (found := place.digest()) != expect:
         raise stale(place.path, found, expect)
     here = place.folder
@@ -242,7 +242,7 @@ def _put(name: str, place: FilePlace, expect: str | None) -> None:
         except FileExistsError:
             raise stale(place.path, "", expect) from None
         except OSError:
-            pass  # a file system without hard links; the check above has to do
+            pass  # a file system without hard links; the check above must suffice
         else:
             return
     os.rename(name, place.name, src_dir_fd=here, dst_dir_fd=here)

@@ -1,4 +1,4 @@
-"""Small files of state: read leniently, and replaced whole while other processes may do the same."""
+"""Small state files: read leniently, and replaced atomically, also by concurrent processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from newel.storage.file_lock import lock
 from newel.storage.files import MOST, read_regular
 
 TRIES: Final = 20
-"""How often a change is made again because another process was faster."""
+"""How often a change is repeated because another process was faster."""
 
 T = TypeVar("T")
 
 
 def load_state(path: Path, kind: type[T], *, most: int | None = MOST) -> T:
-    """The JSON in a file as a struct, or an empty one where it cannot be read: a damaged file decides nothing, nor does one
-    of more than ``most`` bytes.
+    """The JSON in a file as a struct, or an empty struct if it is unreadable or larger than ``most`` bytes: a
+    damaged file decides nothing.
     """
     try:
         return _decode(read_regular(path, most), kind)
@@ -53,10 +53,10 @@ def _decode(data: bytes, kind: type[T]) -> T:
 def rewrite(
     path: Path, change: Callable[[bytes], bytes], *, mode: int = 0o600, most: int | None = MOST
 ) -> None:
-    """Replace a file's content by what ``change`` makes of it (nothing, where there is no file), at once or not at all.
+    """Replace a file's content by the result of ``change`` (empty if there is no file), atomically.
 
-    ``mode`` is that of a new file. ``change`` is called again if the file became another meanwhile. Raises
-    ``ConfigError``, and what ``change`` raises.
+    ``mode`` is that of a new file. ``change`` is called again if the file changed meanwhile. Raises
+    ``ConfigError``, and the errors of ``change``.
     """
     import hashlib
 
@@ -68,7 +68,7 @@ def rewrite(
             with _alone(path.parent):
                 before = read_regular(path, most) if path.exists() else b""
                 after = change(before)
-                # An empty file of the right mode first: what replaces a file keeps the mode.
+                # An empty file of the right mode first, because replacing a file keeps its mode.
                 os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, mode))
                 replace(str(path), after, hashlib.sha256(before).hexdigest())
         except StaleFile:
@@ -83,8 +83,8 @@ def rewrite(
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Generator[None]:
-    """Only one Newel at a time changes files of a folder in this way. The lock is on the folder itself, so that nothing is
-    left lying there; a file system without locks still has the comparison, which an editor's change is caught by, too.
+    """Serialize such changes among processes. The lock is on the folder itself, so that no lock file is left behind;
+    without locks the comparison remains, which also detects changes by an editor.
     """
     held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
