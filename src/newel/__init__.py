@@ -15,7 +15,7 @@ Messages, events and ports: ``newel.agent.messages``, ``newel.agent.events``, ``
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # type checkers know the name; to load ``typing`` is left to those that need it
+TYPE_CHECKING = False  # for type checkers; importing ``typing`` is left to the modules that need it
 if TYPE_CHECKING:
     from newel.agent.agent import Agent, ProviderTransport
     from newel.agent.errors import NewelError

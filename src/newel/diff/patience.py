@@ -1,9 +1,9 @@
-"""Which lines differ: patience diff, and within its gaps the shortest edit script as far as that is cheap.
+"""Line diff: patience diff, with the shortest edit script between its anchors as long as that is cheap.
 
-Lines that occur once on both sides are anchors, as far as they stand in the same order; between two anchors the same is
-tried again. What has no such lines is compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), piece by piece
-where it is long, and replaced as a whole where that finds nothing in common or would cost too much. ``web/src/patience.js`` does
-exactly the same: change both.
+Lines that occur once in both texts, in the same order, are anchors; the search is repeated between two anchors. Parts without
+anchors are compared by Myers' algorithm (An O(ND) Difference Algorithm, 1986), in pieces if they are long, and replaced as a
+whole if they have nothing in common or the comparison would cost too much. ``web/src/patience.js`` implements exactly the same:
+change both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_EDITS: Final = 200
-"""Lines that may differ before the way so far is taken for the right one, and the next piece begins behind it."""
+"""Edits after which the path so far is accepted, and the next piece begins after it."""
 
 MAX_DEPTH: Final = 32
 """How often anchors are looked for between anchors. Texts seldom need five; one can be made that needs thousands."""
@@ -88,7 +88,7 @@ def _between(
 
 
 def _anchors(a: list[object], b: list[object], gap: LineSpan) -> list[tuple[int, int]]:
-    """The lines that occur once in both, the longest series of them whose order is the same."""
+    """The lines that occur once in both texts: the longest sequence of them in the same order."""
     old, new = a[gap.a0 : gap.a1], b[gap.b0 : gap.b1]
     count, count_new = Counter(old), Counter(new)
     where = dict(zip(new, range(gap.b0, gap.b1), strict=True))
@@ -97,7 +97,9 @@ def _anchors(a: list[object], b: list[object], gap: LineSpan) -> list[tuple[int,
 
 
 def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest series of pairs, given in the order of their first, whose second ascends (patience sorting)."""
+    """The longest subsequence of pairs, given in the order of their first elements, whose second elements ascend
+    (patience sorting).
+    """
     tops: list[int] = []
     piles: list[int] = []
     before: list[int] = []
@@ -120,8 +122,8 @@ def _ascending(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class DiffPath(NamedTuple):
-    """Lines that match, in their order; how many steps are left; and whether this is all of the shortest edit script, or
-    else what ``MAX_EDITS`` of its edits reach, with nothing known of what is behind the last match.
+    """Matching lines in order; the number of steps left; and whether this is the complete shortest edit script, or
+    only what ``MAX_EDITS`` of its edits reach, with nothing known after the last match.
     """
 
     matches: list[tuple[int, int]]
@@ -130,7 +132,7 @@ class DiffPath(NamedTuple):
 
 
 def _shortest(a: list[object], b: list[object], gap: LineSpan, steps: int) -> DiffPath:
-    """The shortest edit script as far as ``MAX_EDITS`` lead; without any match if the steps run out."""
+    """The shortest edit script within ``MAX_EDITS``; without any match if the steps run out."""
     a0, b0 = gap.a0, gap.b0
     n, m = gap.a1 - a0, gap.b1 - b0
     limit = min(n + m, MAX_EDITS)

@@ -54,7 +54,7 @@ def unified_diff(
 
 
 def describe_diff(path: str, old: Sequence[bytes] | None, blocks: Sequence[DiffBlock[bytes]]) -> str:
-    """The diff for a person who is asked to allow it: it names the file also where no line changes."""
+    """The diff for a user who approves it: it names the file even if no line changes."""
     if any(block.start < block.end or block.new for block in blocks):
         return unified_diff(path, old, blocks)
     path = escape_newlines(path)

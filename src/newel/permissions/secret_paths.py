@@ -176,7 +176,7 @@ class SecretPaths:
         given = (self._environ or {}).get(variable, "")
         return [path for path in given.split(":") if path.startswith("/") and path.strip("/")]
 
-    # -- what is allowed ----------------------------------------------------------------------------
+    # -- allowed paths ----------------------------------------------------------------------------
 
     def _is_allowed(self, path: str, *, writes: bool) -> bool:
         if not writes and self._is_spill(path):

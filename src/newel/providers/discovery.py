@@ -23,8 +23,8 @@ SERVICES = frozenset({"ollama"})
 
 
 class LocalServer(msgspec.Struct, frozen=True):
-    """``base_url`` says by which API it is asked; ``models`` may be empty: a server without one still runs. ``is_owned`` is
-    whether the system says that this user, root or a known service listens there; else it does not say who does.
+    """``base_url`` determines the API; ``models`` may be empty: a server without models still runs. ``is_owned``:
+    the system reports that this user, root or a known service listens there; otherwise the owner is unknown.
     """
 
     name: str
@@ -38,7 +38,7 @@ class LocalServer(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The port on which it was found, as a URL: what a user decides on."""
+        """The port where it was found, as a URL: the user decides on this."""
         return address_of_port(self.port)
 
 
@@ -92,7 +92,7 @@ async def _ollama(port: int) -> LocalServer | None:
 
 async def _any(name: str, port: int) -> LocalServer | None:
     base_url = f"{address_of_port(port)}/v1"
-    with suppress(ProviderError):  # nobody there, or somebody else
+    with suppress(ProviderError):  # no server, or another program
         async with aclosing(OpenAIChat(base_url=base_url, api_key=None)) as server:
             return LocalServer(name, base_url, await server.models())
     return None

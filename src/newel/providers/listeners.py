@@ -65,7 +65,7 @@ def owners(ports: Collection[int]) -> dict[int, set[int]]:
 
 
 def program_on(port: int) -> str:
-    """The name of the process that listens on a port, as far as this user may know it, else empty."""
+    """The name of the process that listens on a port, empty if this user may not know it."""
     wanted = {f"socket:[{each.inode}]" for each in listeners([port])}
     for process in Path("/proc").glob("[0-9]*") if wanted else ():
         with suppress(OSError):  # it ended, or is another user's
@@ -93,5 +93,5 @@ def name_of_user(uid: int) -> str:
 
 
 def is_accepted(uid: int, services: Collection[str]) -> bool:
-    """Whether a process of that user may be asked: this user's, root's, or that of a service account."""
+    """Whether a process of that user is accepted as a model server: this user's, root's, or a service account's."""
     return uid in {0, os.getuid()} or name_of_user(uid) in services

@@ -8,7 +8,7 @@ The wire::
 
     <ModelRequest>
 
-answers with server-sent events, each with the JSON of one struct of the heart as its data:
+answers with server-sent events, each with the JSON of one struct of ``newel.agent`` as its data:
 
     ===========  ==========================================================================
     ``delta``    ``TextDelta``, ``ThinkingDelta`` or ``ToolCallDelta``

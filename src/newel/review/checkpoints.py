@@ -53,8 +53,8 @@ class UnknownCheckpoint(ReviewError):
 
 
 class Diff3(Wire, frozen=True, kw_only=True):
-    """A file three times: as it is in the buffer ``current``, as it was before the run (``base``), and as the run left it
-    (``proposed``), with the unified diffs from ``base``. A text is None for no file, and for one that is no text.
+    """Three versions of a file: ``current``, the buffer; ``base``, before the run; ``proposed``, after the run; with
+    the unified diffs from ``base``. A text is None for no file, and for one without text.
     """
 
     path: str

@@ -89,8 +89,8 @@ class SaveReport(NamedTuple):
 
 
 class PendingHunk(View, frozen=True):
-    """A hunk under review. ``kind`` is what it changes, as in ``BundleHunk``; ``patch`` is what it alone does to the file, as git
-    writes it; ``mine``: the user has written in it; ``run`` is the agent's run that proposed it.
+    """A hunk under review. ``kind`` is the kind of its change, as in ``BundleHunk``; ``patch`` is its effect alone,
+    in git's format; ``mine``: the user has edited it; ``run`` is the agent's run that proposed it.
     """
 
     hunk_id: str
@@ -105,7 +105,7 @@ class PendingHunk(View, frozen=True):
 
 
 class PendingFileHunks(View, frozen=True):
-    """``kind``, ``change`` and ``about`` say what becomes of the file if all of it is kept, as in ``BundleFile``."""
+    """``kind``, ``change`` and ``about`` describe the file if all of it is kept, as in ``BundleFile``."""
 
     file_path: str
     rev: int
@@ -203,10 +203,11 @@ def select_hunks(
     every: bool = False,
     mine: Mine | None = None,
 ) -> Selection:
-    """The hunks that words name: by an id or a prefix of it, by a file's path, or ``every`` one.
+    """The hunks that arguments name: by an id or a prefix of it, by a file's path, or ``every`` hunk.
 
-    A hunk that is named is selected in any state; a file stands for its undecided hunks. Raises ``UnknownHunk`` for a word that
-    names no hunk or several, and ``NeedsChoice`` if the user's own lines would be dropped and ``mine`` does not say how.
+    A hunk that is named by id is selected in any state; a file means its undecided hunks. Raises ``UnknownHunk``
+    for an argument that matches no hunk or several, and ``NeedsChoice`` if the user's own lines would be dropped
+    and ``mine`` is None.
     """
     choice = Selection(verdict, {}, [], mine)
     paths = {each.path for each in (*found.reviews, *found.problems)}

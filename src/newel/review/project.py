@@ -251,8 +251,8 @@ def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
 
 
 class RunFile(View, frozen=True):
-    """What a run did to a file, as a unified diff; ``state`` says how that stands now, in words. ``kind``, ``change`` and
-    ``about`` are those of ``BundleFile``.
+    """The changes of a run in a file, as a unified diff; ``state`` describes their current state. ``kind``,
+    ``change`` and ``about`` are those of ``BundleFile``.
     """
 
     file_path: str
@@ -265,7 +265,7 @@ class RunFile(View, frozen=True):
 
 
 class RunView(View, frozen=True):
-    """A run that changed files, or would: ``files`` are those that it left otherwise than it found them."""
+    """A run that changed files, or would; ``files`` are those that differ after it."""
 
     checkpoint_id: str
     session_id: str

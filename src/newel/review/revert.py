@@ -78,8 +78,8 @@ def restore_to(
 def _then(
     review: FileReview, entries: Sequence[HistoryEntry], checkpoint: Checkpoint, before: FileVersion
 ) -> FileReview | None:
-    """The review at the time of a checkpoint: the first one since, before the run changed it, whose buffer is the file in the
-    checkpoint, or else whose base is. None if the ledger did not have the file then.
+    """The review at the time of a checkpoint: the first one since, before the run changed it, whose buffer equals
+    the file in the checkpoint, or else whose base does. None if the ledger did not have the file then.
     """
     first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
     then = [rewind(review, entries[first:])]
@@ -137,8 +137,8 @@ def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
 
 
 def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
-    """The hunks that a run put there as the user's, which is what a rollback does; as they were, by the ids under which they
-    came into being.
+    """The hunks that a run created as the user's, as a rollback does; in their original state, by their original
+    ids.
     """
     made: dict[str, Hunk] = {}
     for each in entries:
@@ -190,8 +190,8 @@ def revert_hunks(
 def _withdrawn(
     review: FileReview, ids: Collection[str], run: str, made: Mapping[str, Hunk]
 ) -> tuple[FileReview, dict[str, str]]:
-    """Without what a run wrote into the hunks ``ids``, and of those on which something newer stands, why they are left as
-    they are; ``made`` are the hunks that a rollback put there, as they were.
+    """Drop what a run wrote in the hunks ``ids``; returns the reasons for those with later changes, which are left
+    as they are. ``made`` are the hunks that a rollback created, in their original state.
     """
     hunks: list[Hunk] = []
     newer: dict[str, str] = {}
@@ -208,7 +208,7 @@ def _withdrawn(
 
 
 def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
-    """What is left of a hunk without the top layers of a run, or of any run."""
+    """The rest of a hunk without the top layers of a run, or of any run."""
     left = hunk.layers if run else ()
     while left and left[-1].run == run:
         left = left[:-1]
@@ -267,7 +267,7 @@ def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Li
 
 
 def _relocate(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[AppliedHunk]:
-    """Where the lines of applied hunks are now, without those whose lines are not, or may be others that are like them."""
+    """The current positions of the lines of applied hunks, except those whose lines are gone or ambiguous."""
     if not applied:
         return []
     spans = diff(then, now)

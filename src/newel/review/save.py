@@ -90,10 +90,9 @@ def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
 
 
 class DiskSync:
-    """Synchronizes files and ledger. Several may work on one ledger, in several processes.
-
-    Paths are those of ``checked_path``. Methods raise ``OutsideProject``, ``NotAFile``, ``NotText``, ``LedgerError`` and whatever the
-    workspace raises.
+    """Synchronizes files and ledger. Several instances may work on one ledger, also in several processes. Paths are
+    those of ``checked_path``. Methods raise ``OutsideProject``, ``NotAFile``, ``NotText``, ``LedgerError`` and
+    the errors of the workspace.
     """
 
     def __init__(self, ledger: Ledger, workspace: TrackedWorkspace) -> None:
@@ -145,7 +144,7 @@ class DiskSync:
         return review
 
     async def _read_state(self, path: str, *, itself: bool = False) -> PlannedFile:
-        """A file as it is on the disk, its bytes included."""
+        """The current state of a file on the disk, including its bytes."""
         where = await self._absolute(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
         found = None if is_hidden else await self.workspace.look(where)
@@ -177,7 +176,7 @@ class DiskSync:
         return await checked_path(self.workspace, path)
 
     async def _absolute(self, path: str, *, itself: bool = False) -> str:
-        """The absolute path of a file. Raises ``OutsideProject`` if a link leads to another one by now."""
+        """The absolute path of a file. Raises ``OutsideProject`` if a link leads elsewhere."""
         found = await self.name_of(path, itself=itself)
         if found != path:
             raise OutsideProject(f"{path} leads to {found}. Review the file by that name.")
@@ -305,7 +304,7 @@ class DiskSync:
             data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
             made = after._replace(
                 mode=after.mode & 0o777
-            )  # a write gives no set-user-id, but that is to be there again
+            )  # a write drops set-user-id, which has to be restored
             mode = None if before.is_plain and before.mode == made.mode else made.mode
             expect = before.sha256 if before.is_plain else ABSENT
             await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
@@ -389,8 +388,8 @@ class DiskSync:
         return done
 
     def _order_writes(self, intent: SaveIntent) -> tuple[list[PlannedWrite], list[SavePlan]]:
-        """A save that was begun: what was written of it, and behind that what is left, as ``sort_plans`` has it; the plans of
-        what is left.
+        """The order of an interrupted save: first the steps that were done, then the rest as in ``sort_plans``; and
+        the plans of the rest.
         """
         plans: list[SavePlan] = []
         others: list[PlannedWrite] = []
@@ -409,7 +408,7 @@ class DiskSync:
             plan = plan_save(review, saving.ids)
             return [await self._write(plan._replace(before=PlannedFile(text_hash(())), blob_before=""))]
         review, _ = await self._sync(saving.path)
-        if review.rev == saving.rev:  # all is as it was when the save began
+        if review.rev == saving.rev:  # nothing has changed since the save began
             return [await self._write(plan_save(review, saving.ids))]
         is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []

@@ -21,8 +21,8 @@ class NotText(ReviewError):
 
 
 class PlannedFile(NamedTuple):
-    """A file as it is or should be: its ``text_hash`` and mode, neither for no file. Other kinds have their kind in the mode, and a link
-    its target as ``data``. ``data`` is empty if the content is a blob of the ledger.
+    """A file as it is or should be: its ``text_hash`` and mode, both empty for no file. Other kinds have their kind
+    in the mode, and a link its target as ``data``. ``data`` is empty if the content is a blob of the ledger.
     """
 
     hash: str
@@ -137,8 +137,8 @@ def replaced_folders(plans: Iterable[SavePlan]) -> set[str]:
 
 
 def sort_plans(plans: Sequence[SavePlan]) -> list[SavePlan]:
-    """In an order in which nothing blocks a later step: removals before creations, a folder after removals in it and before creations
-    in it. A folder that is only removed comes last, as it may have other files in it.
+    """Order the plans so that no step blocks a later one: removals before creations, a folder after removals in it
+    and before creations in it. A folder that is only removed comes last, as it may contain other files.
     """
     opened = replaced_folders(plans)
 

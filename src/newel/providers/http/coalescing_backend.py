@@ -21,7 +21,7 @@ class CoalescingBackend(httpcore2.AsyncNetworkBackend):
     """A network backend of ``httpcore2``."""
 
     def __init__(self) -> None:
-        # To the type checker it is what stands in for it where anyio is missing.
+        # Type checkers see the substitute for a missing anyio.
         self._network = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 
     async def connect_tcp(self, *args: Any, **kwargs: Any) -> httpcore2.AsyncNetworkStream:

@@ -199,8 +199,8 @@ def _blocks(text: str, tools: ToolIndex) -> Iterator[_Block]:
 
 
 def _read_opened(text: str, at: int, tools: ToolIndex) -> _Block | None:
-    """What stands behind an opening tag or fence. Exact JSON says itself where it ends: a fence inside one
-    of its strings is not the end.
+    """The content after an opening tag or fence. Exact JSON has its own end: a fence inside one of its strings does
+    not end it.
     """
     for opener in islice(regex(_OPENER).finditer(text, at), MAX_BLOCKS):
         calls, end = _exact_calls(text, opener.end(), tools)
@@ -254,7 +254,7 @@ def _exact_calls(text: str, at: int, tools: ToolIndex) -> tuple[list[ParsedToolC
 
 
 def _calls_in(body: str, tools: ToolIndex) -> list[ParsedToolCall]:
-    """The calls in what stands between two tags or fences, where it is not exact JSON."""
+    """The calls between two tags or fences, if the content is not exact JSON."""
     if tagged := regex(_OPENER).search(body):
         exact, _ = _exact_calls(body, tagged.end(), tools)
         if exact:
@@ -330,7 +330,7 @@ def _element_call(match: re.Match[str], tools: ToolIndex) -> ParsedToolCall | No
 
 
 def _typed_call(name: str, pairs: list[tuple[str, str]], tools: ToolIndex) -> list[ParsedToolCall]:
-    """A call from named texts: what the schema does not want as a string is read as JSON."""
+    """A call from named texts: a text is parsed as JSON unless the schema wants a string."""
     tool = tools.find(name)
     if tool is None:
         return []
