@@ -151,7 +151,7 @@ class ToolExecutor:
     ) -> None:
         appending, deciding = anyio.Lock(), anyio.Lock()
 
-        async def one(index: int) -> None:
+        async def run_at(index: int) -> None:
             call = calls[index]
             for earlier in calls[:index]:
                 if call.waits_for(earlier):
@@ -165,7 +165,7 @@ class ToolExecutor:
 
         async with task_group() as group:
             for index in range(len(calls)):
-                group.start_soon(one, index)
+                group.start_soon(run_at, index)
 
     async def admit(self, call: _PendingCall, *, is_alone: bool) -> None:
         """Find the tool and check the arguments; what fails becomes the call's refusal."""

@@ -149,17 +149,17 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
     """
     values = {**environ, WORKSPACE: str(folder)}
 
-    def one(text: str) -> str:
+    def expanded(text: str) -> str:
         return re.sub(_VARIABLE, lambda found: _value(found, values, server), text)
 
     return msgspec.structs.replace(
         server,
-        command=None if server.command is None else one(server.command),
-        args=tuple(one(each) for each in server.args),
-        env={name: one(value) for name, value in server.env.items()},
-        cwd=None if server.cwd is None else one(server.cwd),
-        url=None if server.url is None else one(server.url),
-        headers={name: _header(name, one(value), server) for name, value in server.headers.items()},
+        command=None if server.command is None else expanded(server.command),
+        args=tuple(expanded(each) for each in server.args),
+        env={name: expanded(value) for name, value in server.env.items()},
+        cwd=None if server.cwd is None else expanded(server.cwd),
+        url=None if server.url is None else expanded(server.url),
+        headers={name: _header(name, expanded(value), server) for name, value in server.headers.items()},
     )
 
 

@@ -147,7 +147,7 @@ class DiskSync:
         """The current state of a file on the disk, including its bytes."""
         where = await self._absolute(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
-        found = None if is_hidden else await self.workspace.look(where)
+        found = None if is_hidden else await self.workspace.lstat(where)
         if found is None:
             return PlannedFile(text_hash(()))
         if found.is_file:

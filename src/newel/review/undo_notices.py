@@ -28,27 +28,31 @@ def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) ->
     """The decisions about the runs of a session since the last such message among its ``messages``; None if there are none. Blocks.
     Raises ``LedgerError``.
     """
-    told, since = _told(messages)
+    reported, since = _last_report(messages)
     last = ledger.last_entry()
-    if last == told:
+    if last == reported:
         return None
     checkpoints = {each.run: each for each in ledger.checkpoints() if each.session == session}
     if not checkpoints:
         return None
     # A purge may have removed the last entries: then only the time tells which are new.
-    entries = ledger.entries_between(told if told <= last else 0, last, KINDS)
-    words = _words(ledger, [each for each in entries if each.ts > since or told <= last], checkpoints)
-    return UserMessage(content=words, id=f"decided_{last}_{new_id()[:16]}") if words else None
+    entries = ledger.entries_between(reported if reported <= last else 0, last, KINDS)
+    text = _describe_decisions(
+        ledger, [each for each in entries if each.ts > since or reported <= last], checkpoints
+    )
+    return UserMessage(content=text, id=f"decided_{last}_{new_id()[:16]}") if text else None
 
 
-def _told(messages: Sequence[AppMessage]) -> tuple[int, str]:
+def _last_report(messages: Sequence[AppMessage]) -> tuple[int, str]:
     for message in reversed(messages):
         if isinstance(message, UserMessage) and (found := re.fullmatch(_ID, message.id)):
             return int(found["n"]), message.timestamp
     return 0, ""
 
 
-def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping[str, Checkpoint]) -> str:
+def _describe_decisions(
+    ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping[str, Checkpoint]
+) -> str:
     back: dict[str, str] = {}
     kept: Counter[str] = Counter()
     rejected: dict[str, set[str]] = {}
@@ -60,9 +64,9 @@ def _words(ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping
                 back.pop(each.path, None)  # the latest decision counts
                 back[each.path] = f"{verb}: what the run “{own.about or own.title}” changed"
             case "save":
-                fresh = {one.id for one in each.forward.applied.old}
+                fresh = {hunk.id for hunk in each.forward.applied.old}
                 kept[each.path] += sum(
-                    one.run in checkpoints and one.id not in fresh for one in each.forward.applied.new
+                    hunk.run in checkpoints and hunk.id not in fresh for hunk in each.forward.applied.new
                 )
             case "reject":
                 rejected.setdefault(each.path, set()).update(root_of(name) for name in each.hunks)

@@ -193,7 +193,7 @@ def _converted(entry: Entry) -> Entry | None:
         case "custom_message":
             return {"role": "user", "content": entry["content"]}
         case "branch_summary":
-            return _told(_BRANCH, entry["summary"])
+            return _quote_summary(_BRANCH, entry["summary"])
         case "compaction":
             data = {
                 "summary": entry["summary"],
@@ -214,17 +214,19 @@ def _said(message: Entry) -> Entry | None:
         case "toolResult":
             return _result(message)
         case "branchSummary":
-            return _told(_BRANCH, message["summary"])
+            return _quote_summary(_BRANCH, message["summary"])
         case "compactionSummary":
-            return _told(_COMPACTED, message["summary"])
+            return _quote_summary(_COMPACTED, message["summary"])
         case "bashExecution" if not message.get("excludeFromContext"):
             code = message.get("exitCode")
-            return _told(f"I ran `{message['command']}` (exit code {code}). Its output:", message["output"])
+            return _quote_summary(
+                f"I ran `{message['command']}` (exit code {code}). Its output:", message["output"]
+            )
         case _:
             return None
 
 
-def _told(what: str, text: str) -> Entry:
+def _quote_summary(what: str, text: str) -> Entry:
     return {"role": "user", "content": f"{what}\n\n{text}"}
 
 

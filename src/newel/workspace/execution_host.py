@@ -87,6 +87,6 @@ class LocalHost:
     async def save_output(self, text: str) -> str:
         import anyio.to_thread
 
-        from newel.workspace.process.output import keep
+        from newel.workspace.process.output import save_spill
 
-        return await anyio.to_thread.run_sync(keep, text)
+        return await anyio.to_thread.run_sync(save_spill, text)

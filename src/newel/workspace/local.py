@@ -119,8 +119,8 @@ class LocalWorkspace:
             on_output=on_output,
         )
 
-    async def look(self, path: str, /) -> FileNode | None:
-        return file_kinds.look(path)
+    async def lstat(self, path: str, /) -> FileNode | None:
+        return file_kinds.lstat(path)
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
         await anyio.to_thread.run_sync(file_kinds.become, path, thing, expect)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class TrackedWorkspace(Workspace, Protocol):
     """A workspace without layers above its host, whose files can be tracked."""
 
-    async def look(self, path: str, /) -> FileNode | None:
+    async def lstat(self, path: str, /) -> FileNode | None:
         """The node at an absolute path, links not followed; None if there is none."""
         ...
 

@@ -10,7 +10,7 @@ import pytest
 
 from newel.tools.bash import BashTool
 from newel.workspace.local import LocalWorkspace
-from newel.workspace.process.output import FEW, OutputLimits, keep_there
+from newel.workspace.process.output import FEW, OutputLimits, save_spill_on_host
 
 if TYPE_CHECKING:
     from tests.unit.tools.conftest import Bench
@@ -106,8 +106,8 @@ async def test_a_command_sees_what_a_write_before_it_wrote(bench: Bench) -> None
 async def test_a_long_result_is_kept_where_the_tools_work(bench: Bench) -> None:
     """On a host, the file that a result names has to be there: here the model could not read it."""
     folder = f"{bench.workspace.root}/kept"
-    paths = [await keep_there(bench.workspace, folder, f"text {number}") for number in range(FEW + 2)]
-    assert await keep_there(bench.workspace, folder, f"text {FEW + 1}") == paths[-1]
+    paths = [await save_spill_on_host(bench.workspace, folder, f"text {number}") for number in range(FEW + 2)]
+    assert await save_spill_on_host(bench.workspace, folder, f"text {FEW + 1}") == paths[-1]
     assert await bench.workspace.read_bytes(paths[-1]) == f"text {FEW + 1}".encode()
     assert len(await bench.workspace.list(folder)) == FEW
     info = await bench.workspace.stat(paths[-1])

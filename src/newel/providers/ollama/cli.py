@@ -151,7 +151,7 @@ class OllamaCli:
 
     async def models(self) -> list[str]:
         """The names of the host's models, in its order. Raises ``ProviderError``."""
-        rows = (await self._told("list")).split("\n")[1:]
+        rows = (await self._query("list")).split("\n")[1:]
         return [row.split()[0] for row in rows if row.strip()]
 
     async def is_priced(self, model: str) -> bool:
@@ -163,7 +163,7 @@ class OllamaCli:
         will use. Raises ``ProviderError``.
         """
         try:
-            loaded = _loaded_context(await self._told("ps"), full_name(model))
+            loaded = _loaded_context(await self._query("ps"), full_name(model))
         except RequestRejected:  # not supported by this version
             loaded = 0
         return loaded or (await self._show(model)).num_ctx or SMALLEST
@@ -191,7 +191,7 @@ class OllamaCli:
         """The host's information about the model, queried once."""
         if model not in self._shown:
             _check_name(model)
-            told = await self._told("show", "--", model, model=model)
+            told = await self._query("show", "--", model, model=model)
             num_ctx = regex(_NUM_CTX).search(told)
             able = regex(_CAPABILITIES).search(told)
             thinks = "thinking" in able[1].split() if able else None
@@ -215,7 +215,7 @@ class OllamaCli:
                 named = flag
         return named if named in given else ""
 
-    async def _told(self, *arguments: str, model: str = "") -> str:
+    async def _query(self, *arguments: str, model: str = "") -> str:
         """The output of a query to the program."""
         pieces = bytearray()
 
@@ -241,7 +241,7 @@ class OllamaCli:
         await answer.close()
         place = self._programs.place
         if not answer.fold.started:
-            told = f": {as_sentence(words)}" if (words := _words(ended.stderr)) else "."
+            told = f": {as_sentence(words)}" if (words := _error_message(ended.stderr)) else "."
             raise BadResponse(f"'{model}' on {place} returned an empty answer{told}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
@@ -260,7 +260,7 @@ class OllamaCli:
 
     def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
         place = self._programs.place
-        words = _words(ended.stderr)
+        words = _error_message(ended.stderr)
         if ended.exit_code == _NO_PROGRAM:
             api = f" Its API was not reached {self.reason}" if self.reason else ""
             return RequestRejected(
@@ -297,12 +297,12 @@ class _CliAnswer:
         if self._size > MAX_PRINTED:
             raise BadResponse(f"The model was stopped: it wrote more than {MAX_PRINTED // 2**20} MiB.")
         self._kept += self._decode(piece)
-        await self._say(self._split())
+        await self._emit(self._split())
 
     async def close(self) -> None:
         """The program succeeded, so its output is complete."""
         await self.take(self._decode(b"", final=True).encode())
-        await self._say([(self._within == "thoughts", self._kept.rstrip("\n"))])
+        await self._emit([(self._within == "thoughts", self._kept.rstrip("\n"))])
         self.fold.done()
         for delta in self.fold.close():
             await self._on_delta(delta)
@@ -330,7 +330,7 @@ class _CliAnswer:
         yield False, self._kept[:at]
         self._kept = self._kept[at:]
 
-    async def _say(self, pieces: Iterable[tuple[bool, str]]) -> None:
+    async def _emit(self, pieces: Iterable[tuple[bool, str]]) -> None:
         for thinking, text in pieces:
             if text:
                 delta = {"thinking" if thinking else "content": text}
@@ -348,7 +348,7 @@ def _plain(printed: bytes) -> str:
     return regex(_ESCAPE).sub("", printed.decode("utf-8", "replace").replace("\r", "\n"))
 
 
-def _words(stderr: bytes) -> str:
+def _error_message(stderr: bytes) -> str:
     """The program's error message."""
     text = _plain(stderr)
     errors = regex(_ERROR).findall(text)

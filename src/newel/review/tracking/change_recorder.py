@@ -319,7 +319,7 @@ class ChangeRecorder:
             raise _too_large(path)
         mode = result.mode
         if mode is None:  # the host does not report it
-            node = await self._workspace.look(self._absolute(path))
+            node = await self._workspace.lstat(self._absolute(path))
             mode = state_mode(node.mode) if node is not None and node.is_file else MODE
         if operation.before is not None and result.replaced_mode is not None:
             operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
@@ -350,7 +350,7 @@ class ChangeRecorder:
         gone = [
             path
             for path, info in zip(before, infos, strict=True)
-            if info is None and await self._workspace.look(self._absolute(path)) is None
+            if info is None and await self._workspace.lstat(self._absolute(path)) is None
         ]
         # Without a complete list, a file that is not in it may be the user's: an undo must not delete it.
         changed = {*gone, *(path for path in touched if effect.known.whole or path in before)}
@@ -375,7 +375,7 @@ class ChangeRecorder:
         ``FileTooLarge``.
         """
         where = self._absolute(path)
-        node = await self._workspace.look(where)
+        node = await self._workspace.lstat(where)
         if node is None or not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             return None
         if stat.S_ISDIR(node.mode) or stat.S_ISFIFO(node.mode):
@@ -472,7 +472,7 @@ class ChangeRecorder:
         left: dict[str, FileChange] = {}
         for folder in emptied_folders(changes, checkpoint):
             if folder not in changed and folder not in left:
-                node = await self._workspace.look(self._absolute(folder))
+                node = await self._workspace.lstat(self._absolute(folder))
                 if node is not None and stat.S_ISDIR(node.mode):
                     left[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
         return list(left.values())

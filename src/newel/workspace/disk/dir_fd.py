@@ -94,7 +94,7 @@ class FilePlace(msgspec.Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def held(path: str, *, resolved: bool, make: bool = False) -> Generator[FilePlace]:
+def open_place(path: str, *, resolved: bool, make: bool = False) -> Generator[FilePlace]:
     """Open the folder of a path; ``make`` creates missing folders. Also removes temporary files that killed
     processes left in it.
 

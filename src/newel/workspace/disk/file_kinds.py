@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile
-from newel.workspace.disk.dir_fd import FilePlace, beside_name, held
+from newel.workspace.disk.dir_fd import FilePlace, beside_name, open_place
 from newel.workspace.disk.files import failure
 from newel.workspace.errors import not_regular
 from newel.workspace.port import FileNode, kept_mode
@@ -17,8 +17,8 @@ _GONE: Final = (FileNotFoundError, NotADirectoryError)
 _ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def look(path: str) -> FileNode | None:
-    """See ``TrackedWorkspace.look``."""
+def lstat(path: str) -> FileNode | None:
+    """See ``TrackedWorkspace.lstat``."""
     try:
         mode = kept_mode(Path(path).lstat().st_mode)
         target = os.fsencode(Path(path).readlink()) if stat.S_ISLNK(mode) else b""
@@ -32,7 +32,7 @@ def look(path: str) -> FileNode | None:
 def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:
     """See ``TrackedWorkspace.become``."""
     try:
-        with held(path, resolved=True, make=expect is None) as place:
+        with open_place(path, resolved=True, make=expect is None) as place:
             found = _found(place)
             if found != expect:
                 raise StaleFile(f"{path} was replaced by something else in the meantime.")

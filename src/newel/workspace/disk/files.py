@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile, WorkspaceError
-from newel.workspace.disk.dir_fd import FilePlace, beside, held, open_nofollow
+from newel.workspace.disk.dir_fd import FilePlace, beside, open_nofollow, open_place
 from newel.workspace.errors import Doing, cannot, not_regular, stale
 from newel.workspace.port import ABSENT, DirectoryEntry, FileInfo, Kind, WriteResult
 
@@ -145,7 +145,7 @@ def replace(
     import hashlib
 
     try:
-        with held(path, resolved=resolved, make=expect in {None, ABSENT}) as place:
+        with open_place(path, resolved=resolved, make=expect in {None, ABSENT}) as place:
             before = place.stat()
             if before is not None:
                 _check_writable("write", place, before)
@@ -166,7 +166,7 @@ def replace(
 def remove(path: str, expect: str | None) -> None:
     """Remove a file if it has the expected content; see ``Workspace.remove``. The path contains no link."""
     try:
-        with held(path, resolved=True) as place:
+        with open_place(path, resolved=True) as place:
             before = place.stat()
             if before is not None:
                 _check_writable("remove", place, before)
@@ -182,7 +182,7 @@ def remove(path: str, expect: str | None) -> None:
 
 def remove_folder(path: str) -> None:
     """See ``Workspace.remove_folder``. The path contains no link."""
-    with contextlib.suppress(OSError, StaleFile), held(path, resolved=True) as place:
+    with contextlib.suppress(OSError, StaleFile), open_place(path, resolved=True) as place:
         os.rmdir(place.name, dir_fd=place.folder)
 
 

@@ -168,7 +168,7 @@ def spill_folder() -> str:
     return os.path.join(tempfile.gettempdir(), f"newel-{os.geteuid()}")  # noqa: PTH118 — a text for the system
 
 
-def keep(text: str, directory: str | None = None) -> str:
+def save_spill(text: str, directory: str | None = None) -> str:
     """Save a text in such a file, and return its path; the same for the same text. Raises ``OSError``."""
     import hashlib
     import tempfile
@@ -187,8 +187,8 @@ def keep(text: str, directory: str | None = None) -> str:
     return str(path)
 
 
-async def keep_there(workspace: Workspace, folder: str, text: str) -> str:
-    """As ``keep``, in a folder of a host, where the ``FEW`` newest files stay. Raises ``WorkspaceError``."""
+async def save_spill_on_host(workspace: Workspace, folder: str, text: str) -> str:
+    """As ``save_spill``, in a folder of a host, where the ``FEW`` newest files stay. Raises ``WorkspaceError``."""
     import hashlib
 
     data = text.encode(errors="replace")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.process.output import ON_HOST, OutputLimits, keep_there
+from newel.workspace.process.output import ON_HOST, OutputLimits, save_spill_on_host
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
@@ -49,7 +49,7 @@ class SshHost:
         return f"{self.home}/.newel/worktrees"
 
     async def save_output(self, text: str) -> str:
-        return await keep_there(self._open(OutputLimits()), f"{self.home}/{ON_HOST}", text)
+        return await save_spill_on_host(self._open(OutputLimits()), f"{self.home}/{ON_HOST}", text)
 
     def _open(self, limits: OutputLimits) -> SshWorkspace:
         return SshWorkspace(self.connection, limits=limits)

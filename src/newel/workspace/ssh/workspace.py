@@ -147,7 +147,7 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         await self._ask("newel_remove_folder", f"./{name}", folder)
 
-    async def look(self, path: str, /) -> FileNode | None:
+    async def lstat(self, path: str, /) -> FileNode | None:
         folder, name = posixpath.split(path)
         answer = await self._ask("newel_thing", name, folder, *paths.parts(folder))
         if answer.status == 1 and protocol.reason(answer) in _NOT_THERE:
@@ -170,7 +170,7 @@ class SshWorkspace:
         try:
             answer = await self.connection.change(_script(args))
         except ConnectionLost as lost:
-            if await self.look(path) == node:
+            if await self.lstat(path) == node:
                 return
             raise self._undone("changed", path) from lost
         if answer.status == Refused.NOT_EXPECTED:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.workspace.process.output import Capture, Live, Output, Spill, keep
+from newel.workspace.process.output import Capture, Live, Output, Spill, save_spill
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -165,6 +165,6 @@ def test_the_oldest_of_the_kept_outputs_go_when_they_are_too_much_together(tmp_p
         os.utime(path, (time.time() - 1_000 + age, time.time() - 1_000 + age))
     other = tmp_path / "notes.txt"
     other.write_text("mine")
-    keep("new", str(tmp_path))
+    save_spill("new", str(tmp_path))
     assert [path.exists() for path in paths] == [False, False, True, True]
     assert other.exists()
