@@ -97,7 +97,8 @@ def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workb
         expect(question(each)).to_be_visible()
     bench.kill()
     bench.start()
-    expect(second.get_by_role("status").filter(has_text="Reconnecting")).to_be_hidden()
+    for each in (page, second):
+        expect(each.get_by_role("status").filter(has_text="Reconnecting")).to_be_hidden()
     question(second).get_by_role("textbox").fill("Yes")
     question(second).get_by_role("textbox").press("Enter")
     expect(question(page)).to_be_hidden()

@@ -208,9 +208,10 @@ def test_paths_lead_where_they_lead_on_this_machine(
             (root / name).symlink_to(target.format(root=root))
     there = f"{root}/{path}"
     found = portal.call(workspace.resolve, there)
-    try:
-        Path(there).stat()
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return  # it leads nowhere, whatever it is called
+    for name in (there, os.path.realpath(there)):  # `c/..` of a missing `c` hides a loop behind it
+        try:
+            Path(name).stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return  # it leads nowhere, whatever it is called
     assert found == os.path.realpath(there)
