@@ -11,9 +11,13 @@ import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from newel.agent.errors import NewelError
 from newel.storage.files import PRIVATE_FILE
+
+BUSY_TIMEOUT_S: Final = 5.0
+"""How long a connection waits for another process that is writing."""
 
 _DAMAGED = "it is damaged. Move the folder away to start with a new one; {kept}"
 _UNWRITABLE = "it cannot be written. Check the folder's permissions, set NEWEL_HOME, or use --ephemeral"
@@ -95,7 +99,7 @@ class Format:
 def connect(path: Path | None, *, read_only: bool = False) -> sqlite3.Connection:
     """Connect to a file, or to memory for None. Raises ``sqlite3.Error``."""
     connection = sqlite3.connect(
-        path or ":memory:", timeout=5.0, isolation_level=None, check_same_thread=False
+        path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
     pragmas = ["query_only = ON"] if read_only else []
     # On macOS only `fullfsync` flushes the disk's cache; elsewhere it has no effect.

@@ -13,10 +13,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from newel.review.store.schema import FILE, LEDGER, LedgerError, unpack
+from newel.review.store.schema import FILE, LEDGER, LedgerBusy, LedgerError, unpack
 from newel.storage.file_lock import lock
 from newel.storage.files import PRIVATE_FILE, make_private
-from newel.storage.sqlite import connect, make_file, roll_back
+from newel.storage.sqlite import BUSY_TIMEOUT_S, connect, make_file, roll_back
 
 LOCK: Final = "ledger.lock"
 
@@ -54,6 +54,7 @@ class LedgerDatabase:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.create_function("run_of_checkpoint", 1, _run_of_checkpoint, deterministic=True)
                 LEDGER.migrate(connection, str(path))
+                connection.execute("PRAGMA synchronous = NORMAL")  # `writing` flushes unless told otherwise
             except sqlite3.Error as error:
                 raise LEDGER.failure(str(path), error) from error
             except OSError as error:
@@ -86,9 +87,9 @@ class LedgerDatabase:
         return True
 
     @contextmanager
-    def batch(self, *, flush: bool = True) -> Generator[None]:
+    def batch(self, *, flush: bool = True, wait: bool = True) -> Generator[None]:
         """One transaction around several; see ``writing``. A batch within a batch is part of it."""
-        with self.writing(flush=flush):
+        with self.writing(flush=flush, wait=wait):
             outer, self._is_batch = self._is_batch, True
             try:
                 yield
@@ -101,26 +102,51 @@ class LedgerDatabase:
             yield self._connection
 
     @contextmanager
-    def writing(self, *, flush: bool = True) -> Generator[sqlite3.Connection]:
-        """A transaction. Without ``flush`` it survives the process, but not a power cut until the next one that flushes."""
-        with self._lock, self._map_errors():
-            if self._is_batch:
-                yield self._connection
-                return
-            if not flush:
-                self._connection.execute("PRAGMA synchronous = NORMAL")
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
+    def writing(self, *, flush: bool = True, wait: bool = True) -> Generator[sqlite3.Connection]:
+        """A transaction. Without ``flush`` it survives the process, but not a power cut until the next one that flushes. Without
+        ``wait`` it raises ``LedgerBusy`` while another thread or process uses the ledger.
+        """
+        if not self._lock.acquire(blocking=wait):
+            raise LedgerBusy(f"Another thread is using the review ledger {self._path}.")
+        try:
+            with self._map_errors():
+                if self._is_batch:
                     yield self._connection
-                    self._connection.execute("COMMIT")
-                except BaseException:
-                    self.rollbacks += 1
-                    roll_back(self._connection)
-                    raise
-            finally:
-                if not flush:
-                    self._connection.execute("PRAGMA synchronous = FULL")
+                    return
+                with self._settings(flush, wait):
+                    self._begin(wait)
+                    try:
+                        yield self._connection
+                        self._connection.execute("COMMIT")
+                    except BaseException:
+                        self.rollbacks += 1
+                        roll_back(self._connection)
+                        raise
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _settings(self, flush: bool, wait: bool) -> Generator[None]:
+        """How the connection commits and begins, for one transaction."""
+        try:
+            if flush:
+                self._connection.execute("PRAGMA synchronous = FULL")
+            if not wait:
+                self._connection.execute("PRAGMA busy_timeout = 0")
+            yield
+        finally:
+            if flush:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            if not wait:
+                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
+
+    def _begin(self, wait: bool) -> None:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise LedgerBusy(f"Another process is writing to the review ledger {self._path}.") from error
 
     @contextmanager
     def _map_errors(self) -> Generator[None]:

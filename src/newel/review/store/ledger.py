@@ -146,11 +146,12 @@ class Ledger:
     ) -> None:
         self.close()
 
-    def batch(self, *, flush: bool = True) -> AbstractContextManager[None]:
+    def batch(self, *, flush: bool = True, wait: bool = True) -> AbstractContextManager[None]:
         """Make several changes one transaction: all of them are stored when the body ends, or none if it raises. A batch within
-        a batch is part of it. Without ``flush`` they survive the process, but not a power cut.
+        a batch is part of it. Without ``flush`` they survive the process, but not a power cut. Without ``wait`` it raises
+        ``LedgerBusy`` while another thread or process uses the ledger.
         """
-        return self.database.batch(flush=flush)
+        return self.database.batch(flush=flush, wait=wait)
 
     # -- reviews ----------------------------------------------------------------------------------
 

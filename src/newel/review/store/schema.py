@@ -63,6 +63,10 @@ class LedgerError(ReviewError):
     """The ledger's file cannot be used."""
 
 
+class LedgerBusy(LedgerError):
+    """Another thread or process uses the ledger, and the caller asked not to wait for it."""
+
+
 LEDGER = Format(
     "review ledger",
     0x6E65776D,

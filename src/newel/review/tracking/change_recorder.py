@@ -33,6 +33,7 @@ from newel.review.project import ProjectReview
 from newel.review.save import LARGEST
 from newel.review.store.garbage_collection import in_background
 from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
+from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
 from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
@@ -179,7 +180,7 @@ class ChangeRecorder:
         async with self._lock:
             await self._scan()
             await self._save_known()
-            await anyio.to_thread.run_sync(self._log_effect, operation)
+            await self._at_once(partial(self._log_effect, operation))
             self._running.append(operation)
         operation.is_tracked = True
 
@@ -201,7 +202,7 @@ class ChangeRecorder:
         except FileTooLarge as error:
             operation.notices = [str(error)]
             return
-        await anyio.to_thread.run_sync(self._log_effect, operation)
+        await self._at_once(partial(self._log_effect, operation))
         operation.is_tracked = True
 
     def _log_known_write(self, operation: TrackedOperation, path: str) -> bool:
@@ -234,6 +235,16 @@ class ChangeRecorder:
             folders=tuple(operation.folders),
         )
         operation.effect_id = self._log.begin(effect)
+
+    async def _at_once(self, write: Callable[[], None]) -> None:
+        """Make a small change of the effect log. It takes less time than a thread needs to start it, as nothing is flushed. Only if
+        it has to wait for another thread or process, a thread waits.
+        """
+        try:
+            with self._ledger.batch(flush=False, wait=False):
+                write()
+        except LedgerBusy:
+            await anyio.to_thread.run_sync(write)
 
     async def _end(self, operation: TrackedOperation, timeout: float) -> None:  # noqa: ASYNC109 — for a part of it
         if not operation.is_tracked:
@@ -278,7 +289,7 @@ class ChangeRecorder:
     async def _record_ended(self) -> None:
         while self._ended:
             await self._record_found(self._ended[0])
-            await anyio.to_thread.run_sync(self._log.end, self._ended.pop(0).effect_id)
+            await self._at_once(partial(self._log.end, self._ended.pop(0).effect_id))
 
     async def _record_found(self, operation: TrackedOperation) -> None:
         await self._record_pending()
@@ -306,7 +317,7 @@ class ChangeRecorder:
             if self._has_snapshot:
                 self._snapshots.acknowledge(path, after)
         if not is_recorded:
-            await anyio.to_thread.run_sync(self._log.end, operation.effect_id)
+            await self._at_once(partial(self._log.end, operation.effect_id))
 
     async def _written(
         self, operation: TrackedOperation, path: str

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from itertools import count
 from pathlib import Path
 
@@ -23,7 +26,7 @@ from newel.review.store.ledger import (
     PlannedWrite,
     SaveIntent,
 )
-from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerError, pack
+from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerBusy, LedgerError, pack
 from newel.storage.sqlite import Format, connect
 
 TEXT = lines_of(b"one\ntwo\nthree\n")
@@ -39,6 +42,11 @@ def begun(ledger: Ledger, path: str = "f") -> FileReview:
     return ledger.change(path, "propose", proposed, run="r").review
 
 
+def enter(context: AbstractContextManager[None]) -> None:
+    with context:
+        pass
+
+
 def test_decisions_are_visible_to_the_next_process(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         review = begun(ledger)
@@ -50,6 +58,21 @@ def test_decisions_are_visible_to_the_next_process(tmp_path: Path) -> None:
         assert [entry.kind for entry in ledger.entries(path="f")] == ["rebase", "propose", "accept"]
         assert [entry.kind for entry in ledger.entries(run="r")] == ["propose"]
         assert ledger.paths() == ["f"]
+
+
+def test_a_batch_that_may_not_wait_fails_at_once_and_the_next_one_waits(tmp_path: Path) -> None:
+    """The first must not stop a program's other tasks; the second must not lose a decision."""
+    with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
+        with yours.batch(), pytest.raises(LedgerBusy), mine.batch(wait=False):
+            pass
+        with ThreadPoolExecutor(1) as thread:
+            with yours.batch():
+                review = thread.submit(begun, mine)
+                time.sleep(0.2)
+                assert not review.done()
+            assert review.result(5).hunks
+            with mine.batch():
+                assert isinstance(thread.submit(enter, mine.batch(wait=False)).exception(5), LedgerBusy)
 
 
 def test_a_decision_on_a_stale_state_is_refused(tmp_path: Path) -> None:

@@ -112,6 +112,31 @@ async def test_commands_side_by_side_record_each_change_once(project: Path, tmp_
     recorder.close()
 
 
+async def test_a_command_waits_for_another_process_that_writes_to_the_ledger_and_the_program_does_not(
+    project: Path, tmp_path: Path
+) -> None:
+    recorder = await opened(project, tmp_path / "home")
+    folder = recorder.project.ledger.folder
+    assert folder is not None
+    run = TrackedRun("s")
+
+    async def command() -> None:
+        operation = await begin(recorder, run, None)
+        (project / "a").write_text("one\n")
+        await end(operation)
+
+    with Ledger.open(folder) as other:
+        async with anyio.create_task_group() as tasks:
+            with other.batch():
+                tasks.start_soon(command)
+                start = time.monotonic()
+                await anyio.sleep(0.2)
+                assert time.monotonic() - start < 2  # a wait for the lock lasts 5 s
+                assert not (project / "a").exists()
+    assert {entry.path for entry in recorder.project.ledger.entries(run=run.id)} == {"a"}
+    recorder.close()
+
+
 async def test_a_file_written_while_a_command_runs_is_its_writers_alone(
     project: Path, tmp_path: Path
 ) -> None:
