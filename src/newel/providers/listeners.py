@@ -39,6 +39,11 @@ class ListeningProcess(NamedTuple):
 
 def listeners(ports: Collection[int]) -> list[ListeningProcess]:
     """All such sockets on some ports. None for a port of which the system tells nothing."""
+    # The kernel prints the tables in parts; a socket that is closed between two of them can hide another.
+    return _scan(ports) or _scan(ports)
+
+
+def _scan(ports: Collection[int]) -> list[ListeningProcess]:
     reached = _reached()
     found: list[ListeningProcess] = []
     for table in TABLES:

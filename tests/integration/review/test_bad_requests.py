@@ -29,7 +29,10 @@ class Case(NamedTuple):
         return status, answer["error"]["code"]
 
     def state(self) -> Any:
-        shown = [self.at.get("/sessions"), self.at.get("/pending"), self.at.get(f"/jobs/{self.job['id']}")]
+        sessions = self.at.get("/sessions")
+        for session in sessions["sessions"]:
+            del session["updated_at"]  # changes once more when the engine suspends the job
+        shown = [sessions, self.at.get("/pending"), self.at.get(f"/jobs/{self.job['id']}")]
         return shown, disk(self.at.newel.project.parent / "outside"), disk(self.at.newel.project)
 
     def filled(self, value: Any) -> Any:

@@ -6,6 +6,8 @@ import os
 import pwd
 import socket
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,16 @@ import pytest
 from newel.providers.listeners import is_accepted, name_of_user, owners, program_on
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who listens")
+
+
+@contextmanager
+def listening_elsewhere() -> Generator[int]:
+    """A port on which a socket listens that connections to 127.0.0.1 do not reach, and no other one listens."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+        with socket.create_server(("127.0.0.2", port)):
+            yield port
 
 
 @pytest.mark.parametrize(
@@ -41,15 +53,13 @@ def test_the_program_that_listens_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         mine = Path("/proc/self/comm").read_text().strip()
         assert program_on(server.getsockname()[1]) == mine
-    with socket.create_server(("127.0.0.2", 0)) as elsewhere:
-        assert program_on(elsewhere.getsockname()[1]) == ""
+    with listening_elsewhere() as port:
+        assert program_on(port) == ""
 
 
 def test_a_socket_that_loopback_does_not_reach_says_nothing() -> None:
-    with socket.socket(socket.AF_INET) as server:
-        server.bind(("127.0.0.2", 0))
-        server.listen()
-        assert owners([server.getsockname()[1]]) == {}
+    with listening_elsewhere() as port:
+        assert owners([port]) == {}
 
 
 def test_the_user_root_and_known_services_may_be_asked_and_nobody_else() -> None:
