@@ -61,7 +61,7 @@ class UsageLimiter:
         self.uncounted |= not usage.total
         self.cost = add_costs(self.cost, cost)
 
-    def exceeded(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
+    def exceeded_limit(self, *, in_turn: bool = False) -> tuple[EndReason, str] | None:
         """The first limit that is reached, and a message; None if there is none. With ``in_turn`` the limit of turns does not
         count: the last turn may run its tools.
         """

@@ -134,7 +134,7 @@ class _Run:
             if queue.stop_requested():
                 ran = pluralize(self.limiter.tool_calls, "tool call")
                 return "stopped", f"Stopped before the next request. {ran} had run."
-            if exceeded := self.limiter.exceeded():
+            if exceeded := self.limiter.exceeded_limit():
                 return exceeded
             if self.config.tools_now is not None:
                 self.executor.offer(self.config.tools_now())

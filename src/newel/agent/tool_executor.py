@@ -176,7 +176,7 @@ class ToolExecutor:
             call.refusal = f"There is no tool named '{request.name}'. The tools are: {names}."
         elif request.problem:
             call.refusal = f"Not run: {request.problem}"
-        elif exceeded := self.limiter.exceeded(in_turn=True):
+        elif exceeded := self.limiter.exceeded_limit(in_turn=True):
             call.refusal = f"Not run. {exceeded[1]}"
         elif repetition := self.limiter.repetition(request):
             call.refusal = repetition

@@ -134,7 +134,7 @@ async def open_workbench(
     host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
     directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))
-    engine.leave_note(address)
+    engine.set_holder_info(address)
     hub = await stack.enter_async_context(EventHub(engine))
     factory = await stack.enter_async_context(
         open_agent_factory(settings, host, ephemeral=ephemeral, attended=True)

@@ -71,7 +71,7 @@ class _Reader:
                 continue
             field = fields[name]
             if not isinstance(before := getattr(defaults, field.name), msgspec.Struct | dict):
-                self._take(taken, field.name, value, field.type, here)
+                self._convert(taken, field.name, value, field.type, here)
             elif not isinstance(value, dict):
                 self._report(here, "it must be a table", "The defaults are used.")
             elif isinstance(before, msgspec.Struct):
@@ -80,10 +80,10 @@ class _Reader:
                 entries = taken[field.name] = cast("dict[str, Any]", {})
                 for key, entry in cast("dict[str, Any]", value).items():
                     kind = field.type.__args__[1]
-                    self._take(entries, key, entry, kind, (*here, key), otherwise="It is ignored.")
+                    self._convert(entries, key, entry, kind, (*here, key), otherwise="It is ignored.")
         return msgspec.structs.replace(defaults, **taken)
 
-    def _take(
+    def _convert(
         self,
         taken: dict[str, Any],
         name: str,

@@ -55,7 +55,7 @@ class RunLog:
     def write(self, event: RunEvent) -> Notice | None:
         """Add the entries for an event. Returns a notice for the readers of the run if that fails."""
         entries = "".join(
-            f"{event.timestamp}  {self._clean(head)}\n{_indented(self._clean(body))}"
+            f"{event.timestamp}  {self._clean(head)}\n{_indent(self._clean(body))}"
             for head, body in _entries(event)
         )
         if not entries:
@@ -66,7 +66,7 @@ class RunLog:
             self._append(("\n" if self._torn else "") + entries)
         except OSError as error:
             self.close()
-            return self._failed(error)
+            return self._on_write_error(error)
         self._missing, self._torn = 0, False
         return None
 
@@ -86,7 +86,7 @@ class RunLog:
             rest = rest[os.write(self._file, rest) :]
             self._torn = True
 
-    def _failed(self, error: OSError) -> Notice | None:
+    def _on_write_error(self, error: OSError) -> Notice | None:
         self._missing += 1
         if self._reported:
             return None
@@ -113,7 +113,7 @@ def log_file(directory: Path, name: str) -> Path:
     return path
 
 
-def _indented(body: str) -> str:
+def _indent(body: str) -> str:
     """The lines of a text, indented below the line that they belong to."""
     return "".join(f"    {line}\n" for line in body.split("\n")) if body else ""
 

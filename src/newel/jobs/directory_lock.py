@@ -27,7 +27,7 @@ class DirectoryLock:
         try:
             self._fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
         except OSError as error:
-            raise unusable(directory, error) from error
+            raise unusable_directory(directory, error) from error
         try:
             lock(self._fd, wait=False)
         except OSError as error:
@@ -40,9 +40,9 @@ class DirectoryLock:
             os.close(self._fd)
             raise EngineError(reason) from error
         self._since = datetime.now(UTC)
-        self.leave_note("")
+        self.set_holder_info("")
 
-    def leave_note(self, place: str) -> None:
+    def set_holder_info(self, place: str) -> None:
         """Publish the owner's address, such as ``http://127.0.0.1:8101``, for the error messages of other processes. It must
         contain no secret.
         """
@@ -52,7 +52,7 @@ class DirectoryLock:
         os.close(self._fd)
 
 
-def unusable(path: Path, error: OSError) -> EngineError:
+def unusable_directory(path: Path, error: OSError) -> EngineError:
     return EngineError(
         f"{path} cannot be used: {error.strerror}. Set NEWEL_HOME to a writable folder, or use `--ephemeral`."
     )

@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from newel.jobs import queries
-from newel.jobs.directory_lock import DirectoryLock, unusable
+from newel.jobs.directory_lock import DirectoryLock, unusable_directory
 from newel.jobs.engine import EngineError, Job, JobOutcome, JobState, JournalEntry, Lease
 from newel.jobs.group_commit import Writer
 from newel.jobs.queries import FILE, JOURNAL, MIGRATIONS
@@ -132,10 +132,10 @@ class SqliteEngine:
         self._notifier = Notifier()
         self._closed = False
 
-    def leave_note(self, place: str) -> None:
-        """See ``DirectoryLock.leave_note``."""
+    def set_holder_info(self, place: str) -> None:
+        """See ``DirectoryLock.set_holder_info``."""
         if self._owner is not None:
-            self._owner.leave_note(place)
+            self._owner.set_holder_info(place)
 
     async def submit(self, kind: str, params: bytes, *, queue: str, key: str | None = None) -> str:
         change = partial(queries.submit, kind=kind, params=params, queue=queue, key=key)
@@ -287,7 +287,7 @@ def _open(
         make_private(directory)
         directory.chmod(0o700)
     except OSError as error:
-        raise unusable(directory, error) from error
+        raise unusable_directory(directory, error) from error
     path = directory / FILE
     with contextlib.ExitStack() as undo:
         owner = DirectoryLock(directory)
@@ -302,7 +302,7 @@ def _open(
         except sqlite3.Error as error:
             raise JOURNAL.failure(str(path), error) from error
         except OSError as error:
-            raise unusable(path, error) from error
+            raise unusable_directory(path, error) from error
         undo.pop_all()
     return str(path), owner, writing, reading
 

@@ -16,17 +16,17 @@ LISTENING: Final = "0A"
 TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
-def _printed(address: bytes) -> str:
+def _format_address(address: bytes) -> str:
     """An IP address as the kernel prints it: numbers of 32 bits, each in the byte order of the machine."""
     words = [address[at : at + 4] for at in range(0, len(address), 4)]
     return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
 
 
-def _reached() -> frozenset[str]:
+def _loopback_addresses() -> frozenset[str]:
     """The local addresses of sockets that a connection to 127.0.0.1 may reach: its own, and those of every address."""
     four = [b"\x7f\0\0\1", bytes(4)]
     six = [*(bytes(10) + b"\xff\xff" + each for each in four), bytes(16)]
-    return frozenset(map(_printed, [*four, *six]))
+    return frozenset(map(_format_address, [*four, *six]))
 
 
 class ListeningProcess(NamedTuple):
@@ -44,7 +44,7 @@ def listeners(ports: Collection[int]) -> list[ListeningProcess]:
 
 
 def _scan(ports: Collection[int]) -> list[ListeningProcess]:
-    reached = _reached()
+    reached = _loopback_addresses()
     found: list[ListeningProcess] = []
     for table in TABLES:
         try:

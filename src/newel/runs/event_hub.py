@@ -92,12 +92,12 @@ class SubscriberQueue:
             return None
         item, _, pieces = self._pending.popleft()
         self._size -= len(pieces)
-        return item if len(pieces) == 1 else _joined(item, "".join(pieces))
+        return item if len(pieces) == 1 else _join_deltas(item, "".join(pieces))
 
     def wake(self) -> None:
         self._changed.set()
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until something was put in, or ``wake`` was called, since the last time."""
         await self._changed.wait()
         self._changed = anyio.Event()
@@ -107,7 +107,7 @@ class SubscriberQueue:
         self._size = 0
 
 
-def _joined(item: SequencedEvent, text: str) -> SequencedEvent:
+def _join_deltas(item: SequencedEvent, text: str) -> SequencedEvent:
     """A delta with the text of all those that it was joined with."""
     event: RunEvent | LiveSnapshot = item.event
     match event:
@@ -248,7 +248,7 @@ class EventHub(anyio.AsyncContextManagerMixin):
                     after_seq = item.seq
                     yield item
                 if not live and not state.ended:
-                    await queue.changed()
+                    await queue.wait_for_change()
         finally:
             self._leave(run, state, queue)
         if state.failure is not None:
@@ -301,7 +301,7 @@ class EventHub(anyio.AsyncContextManagerMixin):
 async def _next(state: _LiveRun, queue: SubscriberQueue) -> SequencedEvent | None:
     """The next event; None if the subscriber overflowed or the run has ended."""
     while (item := queue.pop()) is None and not queue.overflowed and not state.ended:
-        await queue.changed()
+        await queue.wait_for_change()
     return item
 
 

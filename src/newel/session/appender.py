@@ -102,7 +102,7 @@ class Appender:
     def release(self) -> None:
         """Unlock and close the file."""
         with contextlib.suppress(OSError):
-            _note(self._path).unlink()
+            _lock_path(self._path).unlink()
         unlock(self._fd)
         os.close(self._fd)
 
@@ -134,19 +134,19 @@ def writer_elsewhere(path: Path) -> LockHolder | None:
     return holder if holder and holder.pid != os.getpid() and holder.is_running else None
 
 
-def _note(path: Path) -> Path:
+def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
 def _note_holder(path: Path) -> None:
-    note = os.open(_note(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
+    note = os.open(_lock_path(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
     write_holder(note)
     os.close(note)
 
 
 def _noted_holder(path: Path) -> LockHolder | None:
     try:
-        with open_regular(_note(path)) as note:
+        with open_regular(_lock_path(path)) as note:
             return read_holder(note.fileno())
     except OSError:
         return None

@@ -174,7 +174,7 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
 def _message(entry: Entry) -> AppMessage:
     own = {"id": _text(entry, "id"), "timestamp": _time(entry)}
     with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError):
-        made = _converted(entry)
+        made = _convert_entry(entry)
         if made is not None:
             return msgspec.convert({**made, **own}, cast("type[AppMessage]", AppMessage))
     # Not part of the conversation, or not of the shape that it should have: kept as it is. The prefix keeps
@@ -183,13 +183,13 @@ def _message(entry: Entry) -> AppMessage:
     return CustomMessage(f"pi:{_text(entry, 'type')}", rest, own["id"], own["timestamp"])
 
 
-def _converted(entry: Entry) -> Entry | None:
+def _convert_entry(entry: Entry) -> Entry | None:
     """The fields of Newel's message; None for what is not part of the conversation. Raises ``KeyError``,
     ``TypeError``, ``AttributeError`` or ``ValueError`` for what has not the shape of pi's entries.
     """
     match entry["type"]:
         case "message":
-            return _said(entry["message"])
+            return _convert_message(entry["message"])
         case "custom_message":
             return {"role": "user", "content": entry["content"]}
         case "branch_summary":
@@ -205,7 +205,7 @@ def _converted(entry: Entry) -> Entry | None:
             return None
 
 
-def _said(message: Entry) -> Entry | None:
+def _convert_message(message: Entry) -> Entry | None:
     match message["role"]:
         case "user" | "custom" | "hookMessage":
             return {"role": "user", "content": message["content"]}

@@ -69,7 +69,7 @@ class SessionManager:
         self._cwd = cwd
         self._ephemeral = ephemeral
         self._settle = settle
-        self._begin(own_id)
+        self._start_session(own_id)
         path = paths.find_session(directory, session) if session is not None else None
         if path is None and continue_:
             path = paths.find_latest(directory, cwd)
@@ -123,7 +123,7 @@ class SessionManager:
         """Start a session with this configuration, without its secrets. If the current one has messages, it is closed."""
         if self.has_data():
             self.close()
-            self._begin()
+            self._start_session()
         self._metadata = msgspec.structs.replace(self._metadata, config=public_config(config))
         self._started = True
 
@@ -173,7 +173,7 @@ class SessionManager:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _begin(self, session_id: str | None = None) -> None:
+    def _start_session(self, session_id: str | None = None) -> None:
         self._metadata = SessionMetadata(session_id or new_id(), now(), self._cwd)
         self._path = project_folder(self._directory, self._cwd) / paths.file_name(self._metadata)
         self._history = MessageTree()

@@ -34,7 +34,7 @@ from newel.web.http_schema import (
     Failed,
     Json,
     describe,
-    failed,
+    error_response,
     handle_failures,
     read_body,
     route,
@@ -137,7 +137,9 @@ def _login_routes(access: ServerAccess) -> APIRouter:
         """For the page, which has the token in its URL."""
         if not access.accepts([(await read_body(request, Login)).token]):
             await anyio.sleep(WRONG_TOKEN_DELAY)
-            return failed(401, "unauthorized", "This token is wrong. Open the URL that the server printed.")
+            return error_response(
+                401, "unauthorized", "This token is wrong. Open the URL that the server printed."
+            )
         answer = Json(ChatStatus())
         answer.set_cookie(access.cookie, access.token, httponly=True, samesite="strict", path="/")
         return answer

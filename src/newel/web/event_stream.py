@@ -51,19 +51,21 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 — the shape of ASGI
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         events = Events(send)
-        async with until(self._closing.wait, lambda: _disconnected(receive), lambda: _beat(events)):
+        async with cancel_when_any(
+            self._closing.wait, lambda: _wait_for_disconnect(receive), lambda: _beat(events)
+        ):
             await self._produce(events)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def resumed(last_event_id: str | None, otherwise: int) -> int:
+def resume_after(last_event_id: str | None, otherwise: int) -> int:
     """The number after which a reader resumes: its ``Last-Event-ID``, or ``otherwise``."""
     number = last_event_id or ""
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 17 else otherwise
 
 
 @asynccontextmanager
-async def until(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
+async def cancel_when_any(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
     """Leave the block when one of these returns."""
     async with background_tasks() as tasks:
 
@@ -76,7 +78,7 @@ async def until(*ends: Callable[[], Awaitable[object]]) -> AsyncGenerator[None]:
         yield
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -41,7 +41,7 @@ class Json(Response):
         return to_json(content)
 
 
-def failed(status: int, code: str, message: str) -> Json:
+def error_response(status: int, code: str, message: str) -> Json:
     return Json(Failed(Failure(code, message)), status_code=status)
 
 
@@ -73,14 +73,16 @@ def handle_failures(app: FastAPI) -> None:
         match error:
             case HTTPException():
                 code = error.code if isinstance(error, ApiError) else CODES.get(error.status_code, "refused")
-                response = failed(error.status_code, code, str(error.detail))
+                response = error_response(error.status_code, code, str(error.detail))
                 response.headers.update(error.headers or {})
                 return response
             case RequestValidationError():
                 problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-                return failed(422, CODES[422], f"{'; '.join(problems)}.")
+                return error_response(422, CODES[422], f"{'; '.join(problems)}.")
             case NewelError():
-                return failed(502 if isinstance(error, ProviderError) else 409, error.code, str(error))
+                return error_response(
+                    502 if isinstance(error, ProviderError) else 409, error.code, str(error)
+                )
             case _:
                 raise error
 

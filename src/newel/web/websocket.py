@@ -158,7 +158,7 @@ class _Socket:
             try:
                 request = _decoder.decode(data)
             except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-                await self._send(_malformed(data, error))
+                await self._send(_malformed_request(data, error))
                 continue
             await self._slots.acquire()
             tasks.start_soon(self._answer, request, tasks)
@@ -174,7 +174,7 @@ class _Socket:
     async def _execute(self, request: protocol.ClientMessage, tasks: TaskGroup) -> protocol.ReplyMessage:
         if isinstance(request, protocol.Query):
             return await run_query(self._workbench, request)
-        async with self._ordered(subject(request)):
+        async with self._in_order(subject(request)):
             match request:
                 case protocol.WatchTab():
                     return await self._watch(request, tasks)
@@ -187,7 +187,7 @@ class _Socket:
         raise NewelError(f"The request timed out after {COMMAND_TIMEOUT_S:.0f} seconds.")
 
     @asynccontextmanager
-    async def _ordered(self, name: str) -> AsyncGenerator[None]:
+    async def _in_order(self, name: str) -> AsyncGenerator[None]:
         """Requests with the same name one at a time, in their order."""
         lock, users = self._orders.get(name, (anyio.Lock(), 0))
         self._orders[name] = lock, users + 1
@@ -371,7 +371,7 @@ def _failure(error: Exception, *, tab: str, re: str = "") -> protocol.ErrorMessa
     return protocol.ErrorMessage(re=re, tab=tab, code="internal_error", message=message)
 
 
-def _malformed(data: str | bytes, error: Exception) -> protocol.ErrorMessage:
+def _malformed_request(data: str | bytes, error: Exception) -> protocol.ErrorMessage:
     try:
         request_id = _id_decoder.decode(data).id[:64]
     except (msgspec.DecodeError, UnicodeError, RecursionError):

@@ -39,7 +39,7 @@ async def follow(tab: TabSession, run: str | None = None, after: int = 0) -> Asy
                         break
                     yield item
         while tab.epoch == epoch and tab.state.run == run and not tab.is_closed:
-            await tab.changed()
+            await tab.wait_for_change()
         is_current = tab.epoch == epoch
         run, after = tab.state.run, 0
 

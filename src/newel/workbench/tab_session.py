@@ -355,7 +355,7 @@ class TabSession:
                 chat,
                 self.services.engine,
                 self.services.hub,
-                unsaved=await self._unsaved(),
+                unsaved=await self._find_unsaved(),
                 on_start=partial(self._forward_queue, lease.job, releases=params.message is None),
             )
         finally:
@@ -399,9 +399,9 @@ class TabSession:
 
     async def messages(self) -> list[AppMessage]:
         """The conversation, with the messages that were accepted but not saved because their run failed."""
-        return await self.chat.messages(await self._unsaved())
+        return await self.chat.messages(await self._find_unsaved())
 
-    async def _unsaved(self) -> list[AppMessage]:
+    async def _find_unsaved(self) -> list[AppMessage]:
         return await find_unsaved(self.services.engine, self.state.id, self.state.session)
 
     async def history(self, before: str, limit: int) -> tuple[list[AppMessage], bool]:
@@ -427,7 +427,7 @@ class TabSession:
             cost=add_costs(used.cost, judged.cost),
         )
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until the latest run or the epoch is another one, or the tab was closed."""
         await self._changed.wait()
 

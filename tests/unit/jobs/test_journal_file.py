@@ -100,7 +100,7 @@ def test_nothing_of_an_ephemeral_engine_reaches_the_disk(
     async def main() -> None:
         async with open_engine(None) as engine:
             await begin(engine, b"1")
-            engine.leave_note("http://127.0.0.1:1")
+            engine.set_holder_info("http://127.0.0.1:1")
 
     monkeypatch.chdir(tmp_path)
     anyio.run(main)
@@ -125,7 +125,7 @@ async def test_a_folder_has_one_owner_who_says_where_it_is(tmp_path: Path) -> No
     """Two servers would answer the same message twice."""
     async with open_engine(tmp_path) as engine:
         assert "in use by this process (since 2" in await refused(tmp_path)
-        engine.leave_note("http://127.0.0.1:8101")
+        engine.set_holder_info("http://127.0.0.1:8101")
         program = "import anyio, sys; from pathlib import Path; from newel.jobs.sqlite import open_engine\n"
         program += "async def main():\n    async with open_engine(Path(sys.argv[1])): pass\nanyio.run(main)"
         other = await anyio.run_process([sys.executable, "-c", program, str(tmp_path)], check=False)

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from newel.review_jobs.errors import NoSuchJob
-from newel.web.event_stream import until
+from newel.web.event_stream import cancel_when_any
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ def anyio_backend() -> str:
 
 async def test_what_fails_while_something_is_waited_for_leaves_as_itself() -> None:
     async def ask() -> None:
-        async with until(anyio.Event().wait):
+        async with cancel_when_any(anyio.Event().wait):
             await anyio.lowlevel.checkpoint()
             raise NoSuchJob("There is no job j; it may have been forgotten.")
 
@@ -32,5 +32,5 @@ async def test_the_wait_ends_when_the_server_does() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(closing.wait)
             closing.set()
-            async with until(closing.wait):
+            async with cancel_when_any(closing.wait):
                 await anyio.sleep_forever()

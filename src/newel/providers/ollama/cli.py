@@ -303,7 +303,7 @@ class _CliAnswer:
         """The program succeeded, so its output is complete."""
         await self.take(self._decode(b"", final=True).encode())
         await self._emit([(self._within == "thoughts", self._kept.rstrip("\n"))])
-        self.fold.done()
+        self.fold.on_done()
         for delta in self.fold.close():
             await self._on_delta(delta)
 

@@ -80,7 +80,7 @@ class RemoteOllama:
         if self.way == "ollama run":
             return self._run
         try:
-            api = await self._reached()
+            api = await self._tunnelled_api()
             if self.way is None:
                 await api.version()
         except HostUnreachable as error:  # it was waited for already
@@ -92,7 +92,7 @@ class RemoteOllama:
         self.way, self.reason = "forwarded /api/chat", ""
         return api
 
-    async def _reached(self) -> Ollama:
+    async def _tunnelled_api(self) -> Ollama:
         """The API behind the current tunnel."""
         socket = await self._tunnel(self._port)
         if self._api is None or socket != self._socket:

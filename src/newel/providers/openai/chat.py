@@ -229,7 +229,7 @@ class _StreamedResponse:
         await self.emit(self.feed(value))
         if not self.accumulator.started:
             raise self.not_a_completion(body)
-        self.accumulator.done()
+        self.accumulator.on_done()
 
     async def read_events(self, prefix: bytes, chunks: AsyncIterator[bytes]) -> None:
         await self.feed_events(self.parser.feed(prefix))
@@ -268,7 +268,7 @@ class _StreamedResponse:
         for event in feed_events:
             if event.data == DONE_EVENT:
                 self.done = True
-                self.accumulator.done()
+                self.accumulator.on_done()
             elif event.data:
                 await self.emit(self.feed(self.value(event), is_error=event.name == "error"))
 

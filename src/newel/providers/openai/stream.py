@@ -22,7 +22,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import ToolSpec
 from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
-from newel.providers.parsing.tool_calls import ToolCallAssembler, ToolIndex, bounded, fresh_id
+from newel.providers.parsing.tool_calls import ToolCallAssembler, ToolIndex, fresh_id, limit_run
 from newel.text.json import as_count, as_dict, as_list, as_str, regex
 
 OPENERS = ("<think>", "<thinking>")
@@ -166,7 +166,7 @@ class ResponseAccumulator:
             self._set_finish(finish)
         return deltas
 
-    def done(self) -> None:
+    def on_done(self) -> None:
         """Handle ``[DONE]``: the response is complete, even without a finish reason."""
         self._finish = self._finish or "stop"
 
@@ -193,7 +193,7 @@ class ResponseAccumulator:
         """Return the message. Raises ``BadResponse`` if nothing arrived."""
         if not self.started:
             raise BadResponse("The server sent an empty response.")
-        calls = bounded(self._text_calls or self._assembler.finish(cut=self._finish == LENGTH))
+        calls = limit_run(self._text_calls or self._assembler.finish(cut=self._finish == LENGTH))
         content: list[TextContent | ThinkingContent | ToolCall] = []
         for kind, pieces in self._parts:
             text = "".join(pieces)

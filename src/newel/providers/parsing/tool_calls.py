@@ -252,7 +252,7 @@ class ToolCallAssembler:
         return call.name
 
 
-def bounded(calls: list[ToolCall]) -> list[ToolCall]:
+def limit_run(calls: list[ToolCall]) -> list[ToolCall]:
     """Return the calls; those beyond ``MAX_RUN`` have a ``problem``, so that they do not run."""
     problem = f"there were too many calls in one message; {MAX_RUN} are run. Send it again."
     return calls[:MAX_RUN] + [msgspec.structs.replace(call, problem=problem) for call in calls[MAX_RUN:]]

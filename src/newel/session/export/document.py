@@ -92,7 +92,7 @@ def turns(messages: Sequence[AppMessage]) -> Iterator[Turn]:
                     parts = [DetailsBlock(message.tool_name, _output(message)), *message.images]
                     yield Turn("note", message.timestamp, parts)
             case CustomMessage():
-                yield Turn("note", message.timestamp, [_note(message)])
+                yield Turn("note", message.timestamp, [_custom_block(message)])
 
 
 def _answers(messages: Sequence[AppMessage], place: int) -> dict[str, ToolResultMessage]:
@@ -160,7 +160,7 @@ def _output(result: ToolResultMessage) -> list[Section]:
     return [*sections, Section("Diff", diff, "diff")] if isinstance(diff, str) and diff else sections
 
 
-def _note(message: CustomMessage) -> DetailsBlock:
+def _custom_block(message: CustomMessage) -> DetailsBlock:
     summary: Any = message.data.get("summary")
     if isinstance(summary, str):
         return DetailsBlock(message.name, [Section("Summary", summary)])

@@ -43,11 +43,11 @@ def _details(part: DetailsBlock) -> str:
     mark = f" · {part.mark}" if part.mark else ""
     pieces = [f"<details><summary>{_in_html(plain_line(part.summary + mark))}</summary>"]
     for section in part.sections:
-        pieces += [section.label, _fenced(plain_text(section.text), section.info)]
+        pieces += [section.label, _fence(plain_text(section.text), section.info)]
     return "\n\n".join(piece for piece in [*pieces, "</details>"] if piece)
 
 
-def _fenced(text: str, info: str) -> str:
+def _fence(text: str, info: str) -> str:
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{info}\n{text.removesuffix(chr(10))}\n{fence}"
@@ -58,16 +58,16 @@ def _prose(text: str) -> str:
     pieces: list[str] = []
     for block in split_blocks(text):
         if block.code:
-            pieces.append(_fenced(block.text, block.info))
+            pieces.append(_fence(block.text, block.info))
             continue
-        prose = _escaped(block.text)
+        prose = _escape_html(block.text)
         if links_off:
             prose = prose.replace("[", "&#91;")
         pieces.append(prose.replace("![", "!&#91;").strip("\n"))
     return "\n\n".join(pieces)
 
 
-def _escaped(prose: str) -> str:
+def _escape_html(prose: str) -> str:
     """Tags and entities as plain text; code spans that hold some become ``<code>`` elements, because a
     viewer shows an escape inside a code span as it is written.
     """

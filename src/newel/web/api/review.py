@@ -21,7 +21,7 @@ from newel.review_jobs import requests, responses
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import BadRequest, Unprocessable, status_of
 from newel.tools.review.clarify_user import NO_USER_ANSWER
-from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
+from newel.web.event_stream import MAX_WAIT, Events, EventStream, cancel_when_any, resume_after
 from newel.web.http_schema import ApiError, Failure, Json, route
 
 if TYPE_CHECKING:  # the services take long to import, and the server starts without them
@@ -178,10 +178,10 @@ async def get_events(
     closing = request.app.state.closing
     if "text/event-stream" in request.headers.get("accept", ""):
         await service.jobs.get(job_id)  # an unknown job is refused before the stream starts
-        return EventStream(partial(_stream, service, job_id, resumed(last_event_id, cursor)), closing)
+        return EventStream(partial(_stream, service, job_id, resume_after(last_event_id, cursor)), closing)
     page = await service.jobs.events(job_id, cursor, limit=limit)
     if wait and not page.events:
-        async with until(closing.wait):
+        async with cancel_when_any(closing.wait):
             page = await service.jobs.events(job_id, page.next_cursor, limit=limit, wait=wait)
     return Json(page)
 

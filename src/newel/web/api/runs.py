@@ -15,7 +15,7 @@ from newel.agent.messages import Wire
 from newel.jobs.engine import FINAL, JobState, JournalEntry
 from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import is_lasting
-from newel.web.event_stream import MAX_WAIT, Events, EventStream, resumed, until
+from newel.web.event_stream import MAX_WAIT, Events, EventStream, cancel_when_any, resume_after
 from newel.web.http_schema import Json, route
 from newel.workbench.workbench import Workbench
 
@@ -71,14 +71,14 @@ def run_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         if await workbench.engine.get(run) is None:
             raise HTTPException(404, "No run has this id.")
         if "text/event-stream" in request.headers.get("accept", ""):
-            start = resumed(last_event_id, after)
+            start = resume_after(last_event_id, after)
 
             async def produce(events: Events) -> None:
                 await _stream(workbench, run, start, events)
 
             return EventStream(produce, closing)
         page: list[JournalEntry] = []
-        async with until(closing.wait):
+        async with cancel_when_any(closing.wait):
             page = await workbench.engine.read(run, after, limit=limit, wait=wait)
         job = await workbench.engine.get(run)
         return Json(
