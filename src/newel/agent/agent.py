@@ -279,12 +279,12 @@ class Agent:
         self._require_idle()
         state = self.state
         state.is_streaming, state.error, self.queue.stop = True, None, False
-        ended = AgentEnd(reason="aborted")
+        end = AgentEnd(reason="aborted")
 
         async def emit(event: AgentEvent) -> None:
-            nonlocal ended
+            nonlocal end
             if isinstance(event, AgentEnd):
-                ended = event
+                end = event
             await self.emit(event)
 
         try:
@@ -294,7 +294,7 @@ class Agent:
         finally:
             state.end_run()
             self._scope = None
-        return ended
+        return end
 
     async def queue_message(self, message: AppMessage, mode: Literal["steer", "follow_up"] = "steer") -> None:
         """Queue a message for the current run, or the next: ``steer`` reaches the model after the current tool calls,

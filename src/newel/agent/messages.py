@@ -104,8 +104,8 @@ class Usage(Wire, frozen=True):
 
 def add_costs(*costs: float | None) -> float | None:
     """The sum of the known costs; None if none is known."""
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs else None
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -57,12 +57,14 @@ class HostModel(msgspec.Struct, frozen=True):
 
 def host_places(home: Path, remote: RemoteSettings) -> dict[str, str]:
     """The address of each named host. Raises ``ConfigError``."""
-    there = remote.connection
-    if there.host is None:
+    connection = remote.connection
+    if connection.host is None:
         return load_hosts(home)
     from newel.workspace.ssh.target import Target
 
-    return {REMOTE: Target(there.host, there.user, there.port, there.directory).url} | load_hosts(home)
+    return {
+        REMOTE: Target(connection.host, connection.user, connection.port, connection.directory).url
+    } | load_hosts(home)
 
 
 def choose_model(
@@ -132,12 +134,12 @@ def _without(name: str, text: str, hosts: Mapping[str, str]) -> str:
     if name not in hosts:
         return text
     others = {key: value for key, value in hosts.items() if key != name}
-    kept = "".join(f"{line}\n" for line in text.split("\n")[:-1] if not _defines(line, name))
+    rest = "".join(f"{line}\n" for line in text.split("\n")[:-1] if not _defines(line, name))
     try:
-        is_same = tomllib.loads(kept) == others
+        is_same = tomllib.loads(rest) == others
     except tomllib.TOMLDecodeError:
         is_same = False
-    return kept if is_same else "".join(f"{key} = {_toml(value)}\n" for key, value in others.items())
+    return rest if is_same else "".join(f"{key} = {_toml(value)}\n" for key, value in others.items())
 
 
 def _defines(line: str, name: str) -> bool:

@@ -326,11 +326,11 @@ def _of_project(cwd: Path) -> list[tuple[str, dict[str, object]]]:
 def newel_home(environ: Mapping[str, str]) -> Path:
     """The folder of settings and sessions."""
     try:
-        given = environ.get("NEWEL_HOME")
-        home = Path(given).expanduser() if given else Path.home() / ".newel"
+        configured = environ.get("NEWEL_HOME")
+        home = Path(configured).expanduser() if configured else Path.home() / ".newel"
     except RuntimeError as error:
         raise ConfigError("Newel's folder cannot be found. Set NEWEL_HOME to your own folder.") from error
-    if not given and not environ.get("HOME", "x"):
+    if not configured and not environ.get("HOME", "x"):
         raise ConfigError("HOME is empty. Set HOME or NEWEL_HOME to your own folder.")
     return home.absolute()
 
@@ -355,26 +355,26 @@ def _review_limits(
     environ: Mapping[str, str], file: ReviewFile, path: str, origins: dict[str, str]
 ) -> ReviewSettings:
     """The limits of reviews, from the environment or else from the file."""
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for name in ReviewSettings.__struct_fields__:
         if (value := getattr(file, name)) is not None:
-            found[name], origins[f"review.{name}"] = value, path
+            limits[name], origins[f"review.{name}"] = value, path
     for variable, text in environ.items():
         if not variable.startswith(REVIEW_PREFIX) or not text.strip():
             continue
         name = variable.removeprefix(REVIEW_PREFIX).lower()
         try:
-            given = msgspec.convert({name: text.strip()}, ReviewSettings, strict=False)
+            parsed = msgspec.convert({name: text.strip()}, ReviewSettings, strict=False)
         except msgspec.ValidationError as error:
             raise ConfigError(_bad_limit(variable, name, text)) from error
-        found[name], origins[f"review.{name}"] = getattr(given, name), "environment"
-    return ReviewSettings(**found)
+        limits[name], origins[f"review.{name}"] = getattr(parsed, name), "environment"
+    return ReviewSettings(**limits)
 
 
 def _bad_limit(variable: str, name: str, text: str) -> str:
     """The message about an invalid variable, with the allowed values."""
     if name not in ReviewSettings.__struct_fields__:
-        valid = ", ".join(f"{REVIEW_PREFIX}{each.upper()}" for each in ReviewSettings.__struct_fields__)
+        valid = ", ".join(f"{REVIEW_PREFIX}{field.upper()}" for field in ReviewSettings.__struct_fields__)
         return f"environment: {variable[:80]!r} is not a setting. Unset it; valid settings are {valid}."
     annotated, _ = get_args(get_type_hints(ReviewSettings, include_extras=True)[name])
     kind, bounds = get_args(annotated)
@@ -415,7 +415,7 @@ def _key_places(
     typed, environment = places[0], places[1:3]
     if place == typed[0]:
         return [typed, *environment, places[-1]]
-    return [typed, *(each for each in places if each[0] == place)]
+    return [typed, *(place_and_line for place_and_line in places if place_and_line[0] == place)]
 
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
@@ -440,11 +440,11 @@ def _read_dotenv(path: Path) -> dict[str, str]:
         text = read_regular(path).decode(errors="replace")
     except OSError:
         return {}  # a project may have anything of this name
-    known = {name for names in NAMES.values() for name in names}
+    known_names = {name for names in NAMES.values() for name in names}
     values: dict[str, str] = {}
     for line in text.split("\n"):
         name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if not equals or name.strip() not in known:
+        if not equals or name.strip() not in known_names:
             continue
         value = value.strip()
         if value[:1] in {'"', "'"} and value.endswith(value[0]) and len(value) > 1:

@@ -46,9 +46,9 @@ def read_toml(path: Path, data: bytes, defaults: S) -> LoadedToml[S]:
     try:
         written = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        found = _SYNTAX.fullmatch(str(error))
-        line = found["line"] if found and found["line"] else text.count("\n") + 1
-        return unreadable(line, found["what"] if found else str(error))
+        match = _SYNTAX.fullmatch(str(error))
+        line = match["line"] if match and match["line"] else text.count("\n") + 1
+        return unreadable(line, match["what"] if match else str(error))
     reader = _Reader(path, text)
     return LoadedToml(reader.section(defaults, written, ()), written, reader.problems)
 
@@ -65,22 +65,22 @@ class _Reader:
         fields = {field.encode_name: field for field in msgspec.structs.fields(defaults)}
         taken: dict[str, Any] = {}
         for name, value in raw.items():
-            here = (*at, name)
+            path = (*at, name)
             if name not in fields:
-                self._report(here, f"unknown setting{_suggestion(name, list(fields))}", "It is ignored.")
+                self._report(path, f"unknown setting{_suggestion(name, list(fields))}", "It is ignored.")
                 continue
             field = fields[name]
             if not isinstance(before := getattr(defaults, field.name), msgspec.Struct | dict):
-                self._convert(taken, field.name, value, field.type, here)
+                self._convert(taken, field.name, value, field.type, path)
             elif not isinstance(value, dict):
-                self._report(here, "it must be a table", "The defaults are used.")
+                self._report(path, "it must be a table", "The defaults are used.")
             elif isinstance(before, msgspec.Struct):
-                taken[field.name] = self.section(before, cast("dict[str, Any]", value), here)
+                taken[field.name] = self.section(before, cast("dict[str, Any]", value), path)
             else:
                 entries = taken[field.name] = cast("dict[str, Any]", {})
                 for key, entry in cast("dict[str, Any]", value).items():
                     kind = field.type.__args__[1]
-                    self._convert(entries, key, entry, kind, (*here, key), otherwise="It is ignored.")
+                    self._convert(entries, key, entry, kind, (*path, key), otherwise="It is ignored.")
         return msgspec.structs.replace(defaults, **taken)
 
     def _convert(
@@ -96,8 +96,8 @@ class _Reader:
         try:
             taken[name] = msgspec.convert(value, kind)
         except msgspec.ValidationError as error:
-            found = _PLACED.fullmatch(str(error))
-            what, inside = (found["what"], found["where"]) if found else (str(error), "")
+            match = _PLACED.fullmatch(str(error))
+            what, inside = (match["what"], match["where"]) if match else (str(error), "")
             self._report(at, what[:1].lower() + what[1:], otherwise, inside)
 
     def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
@@ -112,13 +112,13 @@ class _Reader:
         best, found = 0, 1
         for number, line in enumerate(self._lines, 1):
             if header := re.match(r"\s*\[+([^\]]*)\]", line):
-                here = table = _keys(header[1])
+                path = table = _keys(header[1])
             elif (key := re.match(r"\s*([^=#]+?)\s*=", line)) is not None:
-                here = (*table, *_keys(key[1]))
+                path = (*table, *_keys(key[1]))
             else:
                 continue
-            if len(here) > best and here == at[: len(here)]:
-                best, found = len(here), number
+            if len(path) > best and path == at[: len(path)]:
+                best, found = len(path), number
         return found
 
 

@@ -58,9 +58,9 @@ class ServerTrust:
 
     def is_trusted(self, folder: str, address: str) -> bool | None:
         """None if the user has not decided. ``folder`` is empty for a server of this machine."""
-        for each in self.all():
-            if (each.folder, each.address) == (folder, address):
-                return each.trusted
+        for server in self.all():
+            if (server.folder, server.address) == (folder, address):
+                return server.trusted
         return None
 
     def decide(self, folder: str, address: str, *, trusted: bool | None) -> None:
@@ -68,7 +68,9 @@ class ServerTrust:
         from newel.agent.messages import now
 
         def change(file: _TrustFile) -> None:
-            file.servers = [each for each in file.servers if (each.folder, each.address) != (folder, address)]
+            file.servers = [
+                server for server in file.servers if (server.folder, server.address) != (folder, address)
+            ]
             if trusted is not None:
                 file.servers.append(
                     TrustDecision(folder=folder, address=address, trusted=trusted, since=now())

@@ -109,12 +109,12 @@ async def follow_run(run: AgentRun) -> AsyncGenerator[RunEvent]:
     seq = 0
     async with open_reader(run.journal) as reader:
         while True:
-            ended = not await _is_running(reader, run)
+            is_ended = not await _is_running(reader, run)
             while page := (await reader.read(run.job.id, seq, PAGE))[0]:
                 for entry in page:
                     seq = entry.seq
                     yield decode(entry.data)
-            if ended:
+            if is_ended:
                 return
             await anyio.sleep(POLL_INTERVAL_S)
 

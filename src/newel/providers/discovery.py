@@ -55,20 +55,20 @@ async def discover(
     ``/v1/models``, in the given order. Ports where another user listens are not asked: see ``strangers``.
     """
     importlib.import_module("httpcore2")  # now, so that loading it does not count against the probes' time
-    found: dict[int, LocalServer] = {}
+    servers_by_port: dict[int, LocalServer] = {}
     listening = owners([port for _, port in servers])
 
     async def probe(name: str, port: int) -> None:
         with anyio.move_on_after(timeout):
             server = await _ollama(port) or await _any(name, port)
             if server is not None:
-                found[port] = msgspec.structs.replace(server, is_owned=port in listening)
+                servers_by_port[port] = msgspec.structs.replace(server, is_owned=port in listening)
 
     async with task_group() as group:
         for name, port in servers:
             if all(is_accepted(uid, SERVICES) for uid in listening.get(port, ())):
                 group.start_soon(probe, name, port)
-    return [found[port] for _, port in servers if port in found]
+    return [servers_by_port[port] for _, port in servers if port in servers_by_port]
 
 
 def strangers(servers: Sequence[tuple[str, int]] = KNOWN) -> list[tuple[int, str]]:

@@ -18,14 +18,14 @@ TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 def _format_address(address: bytes) -> str:
     """An IP address as the kernel prints it: numbers of 32 bits, each in the byte order of the machine."""
-    words = [address[at : at + 4] for at in range(0, len(address), 4)]
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+    numbers = [address[at : at + 4] for at in range(0, len(address), 4)]
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in numbers)
 
 
 def _loopback_addresses() -> frozenset[str]:
     """The local addresses of sockets that a connection to 127.0.0.1 may reach: its own, and those of every address."""
     four = [b"\x7f\0\0\1", bytes(4)]
-    six = [*(bytes(10) + b"\xff\xff" + each for each in four), bytes(16)]
+    six = [*(bytes(10) + b"\xff\xff" + address for address in four), bytes(16)]
     return frozenset(map(_format_address, [*four, *six]))
 
 
@@ -45,7 +45,7 @@ def listeners(ports: Collection[int]) -> list[ListeningProcess]:
 
 def _scan(ports: Collection[int]) -> list[ListeningProcess]:
     reached = _loopback_addresses()
-    found: list[ListeningProcess] = []
+    processes: list[ListeningProcess] = []
     for table in TABLES:
         try:
             lines = table.read_text().split("\n")[1:]
@@ -57,25 +57,25 @@ def _scan(ports: Collection[int]) -> list[ListeningProcess]:
                 continue
             address, _, port = fields[1].partition(":")
             if address in reached and (number := int(port, 16)) in ports:
-                found.append(ListeningProcess(number, int(fields[7]), fields[9]))
-    return found
+                processes.append(ListeningProcess(number, int(fields[7]), fields[9]))
+    return processes
 
 
 def owners(ports: Collection[int]) -> dict[int, set[int]]:
     """The user ids behind ``listeners``, by port."""
-    found: dict[int, set[int]] = {}
-    for each in listeners(ports):
-        found.setdefault(each.port, set()).add(each.uid)
-    return found
+    uids: dict[int, set[int]] = {}
+    for process in listeners(ports):
+        uids.setdefault(process.port, set()).add(process.uid)
+    return uids
 
 
 def program_on(port: int) -> str:
     """The name of the process that listens on a port, empty if this user may not know it."""
-    wanted = {f"socket:[{each.inode}]" for each in listeners([port])}
-    for process in Path("/proc").glob("[0-9]*") if wanted else ():
+    sockets = {f"socket:[{listener.inode}]" for listener in listeners([port])}
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
         with suppress(OSError):  # it ended, or is another user's
             for descriptor in (process / "fd").iterdir():
-                if _leads_to(descriptor) in wanted:
+                if _leads_to(descriptor) in sockets:
                     return (process / "comm").read_text(errors="replace").strip()
     return ""
 

@@ -94,10 +94,10 @@ class PriceList:
         return priced.model.context_window if priced else None
 
     def _find(self, model: str) -> PriceQuery | None:
-        known = (
+        prices = (
             query for query in self._queries(model) if _cost(Usage(input=1, output=1), query) is not None
         )
-        return next(known, None)
+        return next(prices, None)
 
     def _queries(self, model: str) -> Iterator[PriceQuery]:
         """Ways to look up the model, the most reliable first. Gateways put the vendor before a slash."""

@@ -52,7 +52,7 @@ class PendingQuestions:
 
     @property
     def pending(self) -> list[TabQuestion]:
-        return [each.question for each in self._pending.values()]
+        return [prompt.question for prompt in self._pending.values()]
 
     async def ask(self, question: TabQuestion) -> dict[str, Any]:
         """Show a question and wait for the answer; cancelled, it withdraws the question."""

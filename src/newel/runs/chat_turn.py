@@ -73,8 +73,8 @@ async def run_turn(
     """
     earlier = await read_events(engine, lease.job) if lease.seq else []
     # A run that the process before aborted as it shut down is resumed; any other end is final.
-    if ended := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
-        return outcome(ended[-1])
+    if endings := [event for event in earlier if isinstance(event, AgentEnd) and event.reason != "aborted"]:
+        return outcome(endings[-1])
     journal = JournalWriter(engine, lease, hub)
     try:
         async with chat.run(journal, earlier, unsaved) as agent:
@@ -134,7 +134,7 @@ async def find_unsaved(engine: Engine, tab: str, session: str) -> list[AppMessag
             recorded = [
                 event.message for event in await read_events(engine, job.id) if isinstance(event, MessageEnd)
             ]
-            if params.message is not None and all(each.id != params.message.id for each in recorded):
+            if params.message is not None and all(message.id != params.message.id for message in recorded):
                 recorded.insert(0, params.message)
             messages += recorded
     return messages
@@ -145,8 +145,8 @@ async def _failed_runs(engine: Engine, tab: str) -> list[Job]:
     latest = await engine.find(queue=tab, kind=TURN, states=["done", "failed"], limit=1)
     if not latest or latest[0].state == "done":
         return []
-    ended = await engine.find(queue=tab, kind=TURN, states=["done", "failed"], limit=MAX_FAILED_RUNS)
-    return list(takewhile(lambda job: job.state == "failed", ended))
+    jobs = await engine.find(queue=tab, kind=TURN, states=["done", "failed"], limit=MAX_FAILED_RUNS)
+    return list(takewhile(lambda job: job.state == "failed", jobs))
 
 
 class ChatQueue:

@@ -233,14 +233,14 @@ class EventHub(anyio.AsyncContextManagerMixin):
                 )  # a subscriber that keeps overflowing must not block the others
                 # Nothing may be awaited here: the journal is read up to where the queue and the snapshot begin.
                 queue.restart()
-                last, ended, snapshot = state.seq, state.ended, state.live.snapshot()
+                last, is_ended, snapshot = state.seq, state.ended, state.live.snapshot()
                 # If the journal is ahead of the published events, it is read to its end; the next event ends that state.
-                live = last >= after_seq and not ended
+                live = last >= after_seq and not is_ended
                 while page := await self._page(run, after_seq, last if live else None):
                     for entry in page:
                         after_seq = entry.seq
                         yield entry
-                if ended:
+                if is_ended:
                     break
                 if live and snapshot is not None:
                     yield SequencedEvent(run, after_seq, snapshot)

@@ -133,15 +133,15 @@ def _read_loosely(raw: bytes, *, number: int, timestamp: str) -> Line | None:
 
 
 def _complete(message: dict[str, Any], *, number: int, timestamp: str) -> dict[str, Any]:
-    own = {"id": f"line-{number}", "timestamp": timestamp}
+    defaults = {"id": f"line-{number}", "timestamp": timestamp}
     role = message.get("role")
     if role == "toolResult":
-        return {**own, "toolName": "", "isError": False, **message}
+        return {**defaults, "toolName": "", "isError": False, **message}
     if isinstance(role, str) and role not in _ROLES:
-        kept = {key: message[key] for key in own if isinstance(message.get(key), str)}
-        data = {key: value for key, value in message.items() if key != "role" and key not in kept}
-        return {**own, **kept, "role": "custom", "name": role, "data": data}
-    return {**own, **message}
+        existing = {key: message[key] for key in defaults if isinstance(message.get(key), str)}
+        data = {key: value for key, value in message.items() if key != "role" and key not in existing}
+        return {**defaults, **existing, "role": "custom", "name": role, "data": data}
+    return {**defaults, **message}
 
 
 def _without_halves(value: Any) -> bytes:
@@ -157,10 +157,10 @@ _USER_INFO = r"(?<=://)[^/@\s]*@"
 
 def public_config(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration without secrets: entries with such names, and credentials in URLs. Numbers are kept."""
-    kept: dict[str, Any] = {}
+    public: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            kept[key] = public_config(cast("dict[str, Any]", value))
+            public[key] = public_config(cast("dict[str, Any]", value))
         elif isinstance(value, int | float | None) or not _SECRET.search(key):
-            kept[key] = re.sub(_USER_INFO, "", value) if isinstance(value, str) else value
-    return kept
+            public[key] = re.sub(_USER_INFO, "", value) if isinstance(value, str) else value
+    return public

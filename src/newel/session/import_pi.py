@@ -112,7 +112,7 @@ def _link(entries: list[Entry]) -> None:
 
 
 def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetadata:
-    wanted = _text(header, "id")
+    session_id = _text(header, "id")
     config: dict[str, Any] = {"importedFrom": f"pi:{source.name}"}
     config |= {
         name: header[field]
@@ -125,7 +125,7 @@ def _metadata(header: Entry, entries: list[Entry], source: Path) -> SessionMetad
         elif entry.get("type") == "thinking_level_change":
             config["thinking"] = _text(entry, "thinkingLevel")
     return SessionMetadata(
-        id=wanted if re.fullmatch(r"[\w-]{1,64}", wanted, re.ASCII) else new_id(),
+        id=session_id if re.fullmatch(r"[\w-]{1,64}", session_id, re.ASCII) else new_id(),
         timestamp=_time(header),
         cwd=_text(header, "cwd").replace("\0", ""),
         config=config,
@@ -172,15 +172,15 @@ def _lines(entries: list[Entry], damage: Damage) -> Iterator[Line]:
 
 
 def _message(entry: Entry) -> AppMessage:
-    own = {"id": _text(entry, "id"), "timestamp": _time(entry)}
+    fields = {"id": _text(entry, "id"), "timestamp": _time(entry)}
     with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError):
-        made = _convert_entry(entry)
-        if made is not None:
-            return msgspec.convert({**made, **own}, cast("type[AppMessage]", AppMessage))
+        converted = _convert_entry(entry)
+        if converted is not None:
+            return msgspec.convert({**converted, **fields}, cast("type[AppMessage]", AppMessage))
     # Not part of the conversation, or not of the shape that it should have: kept as it is. The prefix keeps
     # the name from meaning anything to Newel.
     rest = {key: value for key, value in entry.items() if key not in _OWN}
-    return CustomMessage(f"pi:{_text(entry, 'type')}", rest, own["id"], own["timestamp"])
+    return CustomMessage(f"pi:{_text(entry, 'type')}", rest, fields["id"], fields["timestamp"])
 
 
 def _convert_entry(entry: Entry) -> Entry | None:
@@ -256,8 +256,8 @@ def _assistant(message: Entry) -> Entry:
 def _thought(block: Entry) -> Entry:
     """Pi's signature is, for some services, the name of the wire field that the thinking came in."""
     signature = block.get("thinkingSignature")
-    kept = "field" if signature in _THINKING_FIELDS else "signature"
-    return {"type": "thinking", "thinking": block["thinking"], kept: signature}
+    name = "field" if signature in _THINKING_FIELDS else "signature"
+    return {"type": "thinking", "thinking": block["thinking"], name: signature}
 
 
 def _result(message: Entry) -> Entry:

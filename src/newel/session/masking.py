@@ -66,19 +66,19 @@ class Masker:
     def session(self, data: SessionData) -> SessionData:
         """Mask the secrets in messages, calls and results. Images stay unchanged."""
         messages = msgspec.convert(
-            [self._part(each) for each in msgspec.to_builtins(data.messages)], list[AppMessage]
+            [self._part(message) for message in msgspec.to_builtins(data.messages)], list[AppMessage]
         )
         name = None if data.name is None else self.text(data.name)
         return msgspec.structs.replace(data, messages=messages, name=name)
 
     def _part(self, part: dict[str, Any]) -> dict[str, Any]:
         """A message, or a part of one."""
-        kept = _IMAGE if part.get("type") == "image" else _NAMES
-        return {key: value if key in kept else self._field(key, value) for key, value in part.items()}
+        names = _IMAGE if part.get("type") == "image" else _NAMES
+        return {key: value if key in names else self._field(key, value) for key, value in part.items()}
 
     def _field(self, key: str, value: Any) -> Any:
         if key in _PARTS and isinstance(value, list):
-            return [self._part(each) for each in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return [self._part(part) for part in value]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return self._any(value)
 
     def _any(self, value: Any) -> Any:
@@ -86,9 +86,9 @@ class Masker:
             case str():
                 return self.text(value)
             case list():
-                return [self._any(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+                return [self._any(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
             case dict():
-                return {self._any(key): self._any(each) for key, each in value.items()}  # pyright: ignore[reportUnknownVariableType]
+                return {self._any(key): self._any(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
             case _:
                 return value
 

@@ -66,9 +66,9 @@ class MessageTree:
             return [message]
         results: list[AppMessage] = []
         for place, call in enumerate(waiting):
-            own = self.unused_id(f"{message.id}-result-{place}")
+            result_id = self.unused_id(f"{message.id}-result-{place}")
             results.append(
-                msgspec.structs.replace(interrupted_result(call), id=own, timestamp=message.timestamp)
+                msgspec.structs.replace(interrupted_result(call), id=result_id, timestamp=message.timestamp)
             )
         return [*results, message]
 

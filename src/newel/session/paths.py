@@ -25,16 +25,16 @@ def file_name(metadata: SessionMetadata) -> str:
 
 def session_files(directory: Path, cwd: str | None = None) -> list[tuple[Path, os.stat_result]]:
     """The session files of the project ``cwd``, or of all projects, latest first."""
-    found: list[tuple[Path, os.stat_result]] = []
+    files: list[tuple[Path, os.stat_result]] = []
     folders = [project_folder(directory, cwd)] if cwd is not None else _folders(directory)
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 with contextlib.suppress(OSError):
                     if entry.name.endswith(SUFFIX) and entry.is_file():
-                        found.append((Path(entry.path), entry.stat()))
-    found.sort(key=lambda item: (item[1].st_mtime_ns, item[0].name), reverse=True)
-    return found
+                        files.append((Path(entry.path), entry.stat()))
+    files.sort(key=lambda item: (item[1].st_mtime_ns, item[0].name), reverse=True)
+    return files
 
 
 def read_metadata(path: Path) -> SessionMetadata | None:

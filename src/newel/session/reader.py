@@ -41,10 +41,10 @@ class SessionData(msgspec.Struct, frozen=True):
 
 def metadata_from_name(path: Path) -> SessionMetadata:
     """Derive the metadata from a file's name, ``<timestamp>_<id>.jsonl``."""
-    found = re.fullmatch(_NAME, path.name.removesuffix(".jsonl"))
-    if found is None:
+    match = re.fullmatch(_NAME, path.name.removesuffix(".jsonl"))
+    if match is None:
         return SessionMetadata(id=path.name, timestamp="", cwd="")
-    day, minute, second, milli, session_id = found.groups()
+    day, minute, second, milli, session_id = match.groups()
     timestamp = f"{day}:{minute}:{second}.{milli}Z" if day else ""
     return SessionMetadata(id=session_id, timestamp=timestamp, cwd="")
 

@@ -69,12 +69,12 @@ async def cancel_when_any(*ends: Callable[[], Awaitable[object]]) -> AsyncGenera
     """Leave the block when one of these returns."""
     async with background_tasks() as tasks:
 
-        async def leave(ended: Callable[[], Awaitable[object]]) -> None:
-            await ended()
+        async def leave(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
             tasks.cancel_scope.cancel()
 
-        for ended in ends:
-            tasks.start_soon(leave, ended)
+        for wait in ends:
+            tasks.start_soon(leave, wait)
         yield
 
 

@@ -77,7 +77,9 @@ def handle_failures(app: FastAPI) -> None:
                 response.headers.update(error.headers or {})
                 return response
             case RequestValidationError():
-                problems = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+                problems = (
+                    f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()
+                )
                 return error_response(422, CODES[422], f"{'; '.join(problems)}.")
             case NewelError():
                 return error_response(

@@ -68,9 +68,9 @@ def documentation(openapi: dict[str, Any]) -> str:
 
 def _route(method: str, path: str, operation: dict[str, Any]) -> str:
     rows = [
-        f"<dt><code>{escape(each['name'])}</code> ({escape(each['in'])})</dt>"
-        f"<dd>{escape(each.get('description', ''))}</dd>"
-        for each in operation.get("parameters", [])
+        f"<dt><code>{escape(parameter['name'])}</code> ({escape(parameter['in'])})</dt>"
+        f"<dd>{escape(parameter.get('description', ''))}</dd>"
+        for parameter in operation.get("parameters", [])
     ]
     for media, content in operation.get("requestBody", {}).get("content", {}).items():
         kind = content["schema"].get("$ref", "").rpartition("/")[2]

@@ -281,12 +281,12 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
         case protocol.GetSessions():
             sessions = [
                 protocol.SessionInfo(
-                    id=each.id,
-                    title=each.name or each.first_text or each.id,
-                    messages=each.messages,
-                    modified=each.modified,
+                    id=session.id,
+                    title=session.name or session.first_text or session.id,
+                    messages=session.messages,
+                    modified=session.modified,
                 )
-                for each in await workbench.list_sessions()
+                for session in await workbench.list_sessions()
             ]
             return protocol.ReplyMessage(re=request.id, sessions=sessions)
         case protocol.GetModels():

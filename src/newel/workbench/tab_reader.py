@@ -66,7 +66,7 @@ async def take_snapshot(tab: TabSession) -> Snapshot:
         messages=messages[-PAGE_MESSAGES:],
         run=run,
         seq=journal.seq if journal else job.seq if job else 0,
-        queue=[each for each in queue if each.message.id not in chat.delivered],
+        queue=[message for message in queue if message.message.id not in chat.delivered],
         more=len(messages) > PAGE_MESSAGES,
         working=sorted(agent.state.pending_tool_calls) if agent else [],
         questions=chat.questions.pending,
@@ -87,9 +87,9 @@ async def _reports(engine: Engine, snapshot: Snapshot) -> list[RunReport]:
             if isinstance(event, MessageEnd):
                 if after is None and event.message.id in ids:
                     before = ids[ids.index(event.message.id) - 1]
-                    reports = [msgspec.structs.replace(each, after=before) for each in reports]
+                    reports = [msgspec.structs.replace(report, after=before) for report in reports]
                 after = event.message.id
             elif isinstance(event, REPORTS) and entry.seq <= snapshot.seq:
                 reports.append(RunReport(after=ids[-1] if after is None else after, event=event))
         seq = page[-1].seq
-    return [each for each in reports if each.after in ids]
+    return [report for report in reports if report.after in ids]

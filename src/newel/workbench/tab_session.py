@@ -202,7 +202,7 @@ class TabSession:
                 raise TabServiceError(
                     "Stop the run first: it is still adding to the conversation that you want to change."
                 )
-            existing = {each.id for each in await self.messages()}
+            existing = {delivered.id for delivered in await self.messages()}
             if before not in existing and message.id not in existing:
                 raise TabServiceError("The message to replace is no longer part of the conversation.")
         async with self.queue.lock:

@@ -163,7 +163,14 @@ class Workbench:
         """A new conversation, or an earlier one from wherever it was started."""
         title = NEW_CHAT
         if session is not None:
-            summary = next((each for each in await self.list_sessions() if each.id == session), None)
+            summary = next(
+                (
+                    session_summary
+                    for session_summary in await self.list_sessions()
+                    if session_summary.id == session
+                ),
+                None,
+            )
             if summary is None:
                 raise TabServiceError(f"There is no session {session} of this folder.")
             title = summary.name or plain_line(summary.first_text, 40) or NEW_CHAT

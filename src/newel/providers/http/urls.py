@@ -80,7 +80,9 @@ def server_address(base_url: str) -> str:
     host = ascii_host(parts.hostname or "")
     place = (f"[{host}]" if ":" in host else host) + (f":{parts.port}" if parts.port else "")
     scheme = (
-        parts.scheme if ollama is None else next(own for own, http in OLLAMA.items() if http == parts.scheme)
+        parts.scheme
+        if ollama is None
+        else next(ollama_scheme for ollama_scheme, http in OLLAMA.items() if http == parts.scheme)
     )
     return f"{scheme}://{place}{quote(parts.path.rstrip('/'), safe=_IN_PATHS)}"
 

@@ -128,19 +128,19 @@ class OllamaCli:
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``."""
         model = request.model.id
-        shown = await self._show(model)
+        info = await self._show(model)
         if request.tools:
             raise self._no_tools(model)
         prompt = text_protocol.format_prompt(request).encode("utf-8", "replace")
         tries = 0
         while True:
-            flags = self._flags(request, shown)
+            flags = self._flags(request, info)
             answer = _CliAnswer(ResponseAccumulator(), on_delta, thinks="--think=true" in flags)
             argv = ["sh", "-c", _IF_IT_IS_THERE, "sh", model, *flags]
-            ended = await self._run(argv, prompt, answer.take)
-            if ended.exit_code == 0:
-                return await self._whole(answer, model, ended)
-            error = self._failure(ended, model)
+            result = await self._run(argv, prompt, answer.take)
+            if result.exit_code == 0:
+                return await self._whole(answer, model, result)
+            error = self._failure(result, model)
             refused = self._flag_in(str(error), flags)
             if not refused:
                 raise error
@@ -168,21 +168,21 @@ class OllamaCli:
             loaded = 0
         return loaded or (await self._show(model)).num_ctx or SMALLEST
 
-    async def pull(self, model: str, tell: Callable[[str], Awaitable[None]]) -> None:
-        """Download a model on the host; ``tell`` gets progress messages. Raises ``ProviderError``."""
+    async def pull(self, model: str, on_progress: Callable[[str], Awaitable[None]]) -> None:
+        """Download a model on the host; ``on_progress`` gets progress messages. Raises ``ProviderError``."""
         _check_name(model)
-        said = bytearray()
+        progress = bytearray()
 
-        async def take(piece: bytes) -> None:
-            said.extend(piece)
-            del said[:-MAX_PROGRESS]
-            if lines := [line.strip() for line in _plain(bytes(said)).split("\n") if line.strip()]:
-                await tell(quote(lines[-1], ""))
+        async def on_stdout(piece: bytes) -> None:
+            progress.extend(piece)
+            del progress[:-MAX_PROGRESS]
+            if lines := [line.strip() for line in _plain(bytes(progress)).split("\n") if line.strip()]:
+                await on_progress(quote(lines[-1], ""))
 
         argv = ["sh", "-c", 'exec ollama pull -- "$1" 2>&1', "sh", model]  # its progress goes to stderr
-        ended = await self._run(argv, b"", take)
-        if ended.exit_code != 0:
-            raise self._failure(ProgramEnded(ended.exit_code, bytes(said)), "")
+        result = await self._run(argv, b"", on_stdout)
+        if result.exit_code != 0:
+            raise self._failure(ProgramEnded(result.exit_code, bytes(progress)), "")
 
     async def aclose(self) -> None:
         """Nothing to close: each program ends with its response."""
@@ -191,58 +191,58 @@ class OllamaCli:
         """The host's information about the model, queried once."""
         if model not in self._shown:
             _check_name(model)
-            told = await self._query("show", "--", model, model=model)
-            num_ctx = regex(_NUM_CTX).search(told)
-            able = regex(_CAPABILITIES).search(told)
+            output = await self._query("show", "--", model, model=model)
+            num_ctx = regex(_NUM_CTX).search(output)
+            able = regex(_CAPABILITIES).search(output)
             thinks = "thinking" in able[1].split() if able else None
             self._shown[model] = Shown(int(num_ctx[1]) if num_ctx else 0, thinks)
         return self._shown[model]
 
-    def _flags(self, request: ModelRequest, shown: Shown) -> list[str]:
+    def _flags(self, request: ModelRequest, info: Shown) -> list[str]:
         thinking = ["--think=false", "--hidethinking"] if request.thinking == "off" else ["--think=true"]
-        flags = ["--nowordwrap", *(thinking if shown.thinks is not False else [])]
+        flags = ["--nowordwrap", *(thinking if info.thinks is not False else [])]
         if self._format is not None:
             flags.append(f"--format={self._format}")
         return [flag for flag in flags if flag.partition("=")[0] not in self._refused]
 
-    def _flag_in(self, words: str, flags: Sequence[str]) -> str:
+    def _flag_in(self, text: str, flags: Sequence[str]) -> str:
         """The flag that a refusal is about, empty if it is about something else."""
-        given = {flag.partition("=")[0] for flag in flags}
-        unknown = regex(_UNKNOWN_FLAG).search(words)
+        names = {flag.partition("=")[0] for flag in flags}
+        unknown = regex(_UNKNOWN_FLAG).search(text)
         named = unknown[1] if unknown else ""
         for about, flag in ((_NO_THINKING, "--think"), (_NO_FORMAT, "--format")):
-            if not named and regex(about).search(words):
+            if not named and regex(about).search(text):
                 named = flag
-        return named if named in given else ""
+        return named if named in names else ""
 
     async def _query(self, *arguments: str, model: str = "") -> str:
         """The output of a query to the program."""
         pieces = bytearray()
 
-        async def keep(piece: bytes) -> None:
+        async def on_stdout(piece: bytes) -> None:
             pieces.extend(piece[: MAX_ASIDE - len(pieces)])
 
-        ended = await self._run(["ollama", *arguments], b"", keep)
-        if ended.exit_code != 0:
-            raise self._failure(ended, model)
+        result = await self._run(["ollama", *arguments], b"", on_stdout)
+        if result.exit_code != 0:
+            raise self._failure(result, model)
         return pieces.decode("utf-8", "replace")
 
     async def _run(
-        self, argv: Sequence[str], given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         try:
-            return await self._programs.run_program(argv, given=given, on_stdout=on_stdout)
+            return await self._programs.run_program(argv, given=stdin, on_stdout=on_stdout)
         except HostUnreachable as error:  # it was waited for already
             raise ProviderError(str(error)) from error
         except WorkspaceError as error:  # a query changes nothing, so it may be repeated
             raise ConnectionFailed(str(error)) from error
 
-    async def _whole(self, answer: _CliAnswer, model: str, ended: ProgramEnded) -> AssistantMessage:
+    async def _whole(self, answer: _CliAnswer, model: str, result: ProgramEnded) -> AssistantMessage:
         await answer.close()
         place = self._programs.place
         if not answer.fold.started:
-            told = f": {as_sentence(words)}" if (words := _error_message(ended.stderr)) else "."
-            raise BadResponse(f"'{model}' on {place} returned an empty answer{told}")
+            detail = f": {as_sentence(error_text)}" if (error_text := _error_message(result.stderr)) else "."
+            raise BadResponse(f"'{model}' on {place} returned an empty answer{detail}")
         message = answer.fold.message(model=model, provider=self.name)
         if message.text.startswith(_SIGN_IN):
             raise RequestRejected(
@@ -258,26 +258,26 @@ class OllamaCli:
             f"Agents need tools, and `ollama run` offers none to '{model}' on {self._programs.place}. {as_sentence(api)}"
         )
 
-    def _failure(self, ended: ProgramEnded, model: str) -> ProviderError:
+    def _failure(self, result: ProgramEnded, model: str) -> ProviderError:
         place = self._programs.place
-        words = _error_message(ended.stderr)
-        if ended.exit_code == _NO_PROGRAM:
+        message = _error_message(result.stderr)
+        if result.exit_code == _NO_PROGRAM:
             api = f" Its API was not reached {self.reason}" if self.reason else ""
             return RequestRejected(
                 f"`ollama` was not found on {place}. Install it there (https://ollama.com/download), or add it to the "
                 f"PATH of commands over SSH.{api}"
             )
-        if regex(_NO_SERVER).search(words):
+        if regex(_NO_SERVER).search(message):
             return ConnectionFailed(
-                f"Ollama is not running on {place}: {as_sentence(words)} Start it there: ollama serve"
+                f"Ollama is not running on {place}: {as_sentence(message)} Start it there: ollama serve"
             )
-        if model and regex(_MISSING).search(words):
+        if model and regex(_MISSING).search(message):
             return missing_model_error(model, place)
-        if is_overflow(words):
-            return ContextOverflow(f"The conversation is too long for {model}: {as_sentence(words)}")
-        kind = ServerFailed if regex(_PASSING).search(words) else RequestRejected
+        if is_overflow(message):
+            return ContextOverflow(f"The conversation is too long for {model}: {as_sentence(message)}")
+        kind = ServerFailed if regex(_PASSING).search(message) else RequestRejected
         return kind(
-            f"ollama on {place} exited with code {ended.exit_code}: {as_sentence(words or 'it printed nothing')}"
+            f"ollama on {place} exited with code {result.exit_code}: {as_sentence(message or 'it printed nothing')}"
         )
 
 
@@ -334,8 +334,8 @@ class _CliAnswer:
         for thinking, text in pieces:
             if text:
                 delta = {"thinking" if thinking else "content": text}
-                for told in self.fold.feed({"choices": [{"delta": delta}]}):
-                    await self._on_delta(told)
+                for event in self.fold.feed({"choices": [{"delta": delta}]}):
+                    await self._on_delta(event)
 
 
 def _check_name(model: str) -> None:

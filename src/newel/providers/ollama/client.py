@@ -124,7 +124,9 @@ class Ollama:
     async def models(self) -> list[str]:
         """The names of the server's models, in its order. Raises ``ProviderError``."""
         fields = await self._query("GET", "/api/tags")
-        return [name for each in as_list(fields.get("models")) if (name := as_str(as_dict(each).get("name")))]
+        return [
+            name for model in as_list(fields.get("models")) if (name := as_str(as_dict(model).get("name")))
+        ]
 
     async def version(self) -> str:
         """The server's version; only an Ollama server has one. Raises ``ProviderError``."""
@@ -222,15 +224,15 @@ class Ollama:
     async def _error(self, response: HttpResponse, endpoint: EndpointDescription) -> ProviderError:
         """The error for a status other than 2xx."""
         answer = await response.read_prefix(MAX_ERROR_BODY)
-        words, _ = parse_error_body(answer, endpoint.secret)
-        if response.status == 404 and endpoint.model and regex(_NOT_FOUND).search(words) and b"{" in answer:
+        message, _ = parse_error_body(answer, endpoint.secret)
+        if response.status == 404 and endpoint.model and regex(_NOT_FOUND).search(message) and b"{" in answer:
             return missing_model_error(endpoint.model, self._http.display_url(""))
         if response.status == 404:
             return _not_ollama(answer, endpoint)
         if response.status == 401 and _SIGN_IN in answer:
             problem = f"{endpoint.url} is not signed in to Ollama's cloud, where '{endpoint.model}' runs."
             return RequestRejected(f"{problem} Sign in there: ollama signin", status=401)
-        return _no_memory(words, endpoint) or error_from_response(
+        return _no_memory(message, endpoint) or error_from_response(
             response.status, response.headers, answer, endpoint
         )
 
@@ -239,18 +241,18 @@ class Ollama:
 
 
 def _not_ollama(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
-    words, _ = parse_error_body(answer, endpoint.secret)
+    message, _ = parse_error_body(answer, endpoint.secret)
     return BadResponse(
-        f"{endpoint.url} did not answer like Ollama: {as_sentence(words or 'nothing')} Check the address."
+        f"{endpoint.url} did not answer like Ollama: {as_sentence(message or 'nothing')} Check the address."
     )
 
 
-def _no_memory(words: str, endpoint: EndpointDescription) -> RequestRejected | None:
+def _no_memory(message: str, endpoint: EndpointDescription) -> RequestRejected | None:
     """The error for a model that is too large for the host; retrying would not help."""
-    if not regex(_NO_MEMORY).search(words):
+    if not regex(_NO_MEMORY).search(message):
         return None
     return RequestRejected(
-        f"{endpoint.url} has too little memory for '{endpoint.model}': {as_sentence(words)} Use a smaller model, or set its "
+        f"{endpoint.url} has too little memory for '{endpoint.model}': {as_sentence(message)} Use a smaller model, or set its "
         f"context_window to fewer than {DEFAULT_MAX_CONTEXT:,} tokens."
     )
 
@@ -277,8 +279,8 @@ def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:
     except ValueError as error:
         raise _not_ollama(line, endpoint) from error
     if error := fields.get("error"):
-        words, codes = parse_error_body(msgspec.json.encode(error), endpoint.secret)
-        raise _no_memory(words, endpoint) or classify(500, words, codes, endpoint, None)
+        message, codes = parse_error_body(msgspec.json.encode(error), endpoint.secret)
+        raise _no_memory(message, endpoint) or classify(500, message, codes, endpoint, None)
     if not fields.keys() & {"message", "done", "status"}:
         raise _not_ollama(line, endpoint)
     return fields

@@ -61,8 +61,8 @@ class ModelMissing(RequestRejected):
 
 def missing_model_error(model: str, place: str) -> ModelMissing:
     """The error for a model that the server ``place`` does not have."""
-    words = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
-    return ModelMissing(words, model=model)
+    message = f"{place} does not have the model '{model}'. Get it there: ollama pull {model}"
+    return ModelMissing(message, model=model)
 
 
 class ModelProfile(msgspec.Struct, frozen=True):
@@ -121,8 +121,10 @@ def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model:
     info = as_dict(details.get("model_info"))
     trained = as_count(info.get(f"{as_str(info.get('general.architecture'))}.context_length"))
     parameter = regex(_NUM_CTX).search(as_str(details.get("parameters")))
-    models = [as_dict(each) for each in as_list(loaded_models.get("models"))]
-    sizes = [as_count(each.get("context_length")) for each in models if each.get("name") == full_name(model)]
+    models = [as_dict(entry) for entry in as_list(loaded_models.get("models"))]
+    sizes = [
+        as_count(entry.get("context_length")) for entry in models if entry.get("name") == full_name(model)
+    ]
     profile = ModelProfile(
         trained=trained or None, num_ctx=max([int(parameter[1]) if parameter else 0, *sizes])
     )

@@ -133,7 +133,7 @@ class OpenAIChat:
 
     async def _reported_window(self, model: str) -> int | None:
         nothing: dict[str, Any] = {}
-        listed = next((each for each in await self._list_models() if _name(each) == model), nothing)
+        listed = next((entry for entry in await self._list_models() if _name(entry) == model), nothing)
         sizes = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
         return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
@@ -278,8 +278,8 @@ class _StreamedResponse:
         except ValueError as error:
             if self.accumulator.finished:
                 return None
-            words = quote(event.data[:MAX_ERROR_BODY].decode("utf-8", "replace"), self.endpoint.secret)
-            raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {words}") from error
+            quoted = quote(event.data[:MAX_ERROR_BODY].decode("utf-8", "replace"), self.endpoint.secret)
+            raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {quoted}") from error
 
     def feed(self, value: object, *, is_error: bool = False) -> list[Delta]:
         """Accumulate one object. After the end of the response an error no longer counts."""

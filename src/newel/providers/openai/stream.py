@@ -74,13 +74,13 @@ class ThinkSplitter:
     def _step(self, pieces: list[tuple[bool, str]]) -> bool:
         """Consume the text up to the next tag; False if none has arrived."""
         marks = (self._closer,) if self._closer else OPENERS
-        found = [(at, mark) for mark in marks if (at := self._pending.find(mark)) >= 0]
-        if not found:
+        positions = [(at, mark) for mark in marks if (at := self._pending.find(mark)) >= 0]
+        if not positions:
             keep = len(self._pending) - held_back(self._pending, marks)
             self._emit(pieces, self._pending[:keep], thinking=bool(self._closer))
             self._pending = self._pending[keep:]
             return False
-        at, mark = min(found)
+        at, mark = min(positions)
         self._emit(pieces, self._pending[:at], thinking=bool(self._closer))
         self._pending = self._pending[at + len(mark) :]
         if self._closer:
@@ -177,14 +177,14 @@ class ResponseAccumulator:
             self._text(deltas, text, thinking=thinking)
         held = self._call_filter.close()
         if held and not self._assembler:
-            held, found = find_calls(held, self._tools)
-            for index, call in enumerate(found):
-                cut = self._finish == LENGTH and index == len(found) - 1
-                made = self._tools.call(
+            held, calls = find_calls(held, self._tools)
+            for index, call in enumerate(calls):
+                cut = self._finish == LENGTH and index == len(calls) - 1
+                new_call = self._tools.call(
                     fresh_id(), call.name, call.arguments, repaired=call.repaired, cut=cut
                 )
-                self._text_calls.append(made)
-                deltas.append(ToolCallDelta(index=index, name=made.name))
+                self._text_calls.append(new_call)
+                deltas.append(ToolCallDelta(index=index, name=new_call.name))
         if held:
             deltas.insert(0, self._append(TEXT, held))
         return deltas

@@ -149,8 +149,8 @@ class ToolCallTextFilter:
             at = fence.end()
             if text.startswith(MARKS, at):
                 return True
-        found = regex(_JSON).match(text, at)
-        return found is not None and (not found["name"] or self._tools.find(found["name"]) is not None)
+        match = regex(_JSON).match(text, at)
+        return match is not None and (not match["name"] or self._tools.find(match["name"]) is not None)
 
 
 def _may_open(start: str, *, starts_line: bool) -> bool:
@@ -189,11 +189,11 @@ def _blocks(text: str, tools: ToolIndex) -> Iterator[_Block]:
     readers = [_read_opened, _read_element, _read_bare]
     at = 0
     for _ in range(MAX_BLOCKS):
-        found = [(block, reader) for reader in readers if (block := reader(text, at, tools))]
-        if not found:
+        blocks = [(block, reader) for reader in readers if (block := reader(text, at, tools))]
+        if not blocks:
             return
-        readers = [reader for _, reader in found]  # no match here means none further on
-        nearest = min((block for block, _ in found), key=lambda block: block.start)
+        readers = [reader for _, reader in blocks]  # no match here means none further on
+        nearest = min((block for block, _ in blocks), key=lambda block: block.start)
         yield nearest
         at = nearest.end
 
@@ -245,10 +245,10 @@ def _exact_calls(text: str, at: int, tools: ToolIndex) -> tuple[list[ParsedToolC
         value, after = decode_at(text, start.end())
         if not after:
             break
-        found = _calls_of(value, tools)
-        if not found:
+        parsed = _calls_of(value, tools)
+        if not parsed:
             return calls, end if calls else after
-        calls += found
+        calls += parsed
         end = after
     return calls, end
 
@@ -283,14 +283,14 @@ def _calls_of(value: Any, tools: ToolIndex, *, repaired: bool = False) -> list[P
     for item in items:
         fields = as_dict(item)
         inner = next((fields[key] for key in LISTS if as_list(fields.get(key))), None)
-        found = (
+        parsed = (
             _calls_of(inner, tools, repaired=repaired)
             if inner
             else _call_of(fields, tools, repaired=repaired)
         )
-        if not found:
+        if not parsed:
             return []
-        calls += found
+        calls += parsed
     return calls
 
 
@@ -306,8 +306,8 @@ def _call_of(fields: dict[str, Any], tools: ToolIndex, *, repaired: bool) -> lis
         if key in fields and isinstance(fields[key], dict | str | None):
             return [] if _is_schema(fields[key]) else [ParsedToolCall(name, fields[key], repaired)]
     flat = {key: value for key, value in fields.items() if key not in NEITHER}
-    known = as_dict(tool.parameters.get("properties")).keys() | tool.argument_aliases.keys()
-    return [ParsedToolCall(name, flat, repaired)] if flat and flat.keys() <= known else []
+    parameters = as_dict(tool.parameters.get("properties")).keys() | tool.argument_aliases.keys()
+    return [ParsedToolCall(name, flat, repaired)] if flat and flat.keys() <= parameters else []
 
 
 def _is_schema(arguments: object) -> bool:

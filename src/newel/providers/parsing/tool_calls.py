@@ -182,14 +182,14 @@ class ToolCallAssembler:
         """Return the calls in order. ``cut`` means that the output limit ended the message, within the last call or right after
         it, so that the last call must not be run.
         """
-        made: list[ToolCall] = []
+        finished: list[ToolCall] = []
         used: set[str] = set()
         calls = [call for call in self._calls if call.name or call.size]
         for call in calls:
             call_id = call.id if call.id and call.id not in used else fresh_id()
             used.add(call_id)
-            made.append(self._tools.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
-        return made
+            finished.append(self._tools.call(call_id, call.name, call.text, cut=cut and call is calls[-1]))
+        return finished
 
     def _add_piece(self, fields: dict[str, Any]) -> ToolCallDelta | None:
         function = as_dict(fields.get("function")) or fields
@@ -215,15 +215,15 @@ class ToolCallAssembler:
             index = None
         last = self._calls[-1] if self._calls else None
         if index is not None:
-            known = self._by_index.get(index)
+            existing = self._by_index.get(index)
         elif call_id:
-            known = self._by_id.get(call_id)
-            if known is None and last and not name and last.index is None:
-                known = last
+            existing = self._by_id.get(call_id)
+            if existing is None and last and not name and last.index is None:
+                existing = last
         else:
-            known = last
-        if known and not (name and self._is_another(known, call_id, name, has_index=index is not None)):
-            return known
+            existing = last
+        if existing and not (name and self._is_another(existing, call_id, name, has_index=index is not None)):
+            return existing
         if len(self._calls) >= MAX_CALLS:
             raise BadResponse(f"The server sent more than {MAX_CALLS:,} tool calls in one message; refused.")
         call = _PartialCall(len(self._calls), index, call_id)

@@ -61,8 +61,8 @@ class Turn(Wire, frozen=True):
 
 def title(data: SessionData) -> str:
     """The session's name, or else the user's first message, on one line."""
-    said = (message.text for message in data.messages if isinstance(message, UserMessage))
-    return data.name or plain_line(next(said, "")) or "Session"
+    texts = (message.text for message in data.messages if isinstance(message, UserMessage))
+    return data.name or plain_line(next(texts, "")) or "Session"
 
 
 def facts(data: SessionData) -> list[str]:
@@ -194,10 +194,10 @@ def split_blocks(text: str) -> Iterator[MarkdownBlock]:
                 fence, held = "", []
             else:
                 held.append(line.removeprefix(indent))
-        elif found := _FENCE.fullmatch(line):
+        elif opening := _FENCE.fullmatch(line):
             if held:
                 yield MarkdownBlock("\n".join(held))
-            indent, fence, info = found.groups()
+            indent, fence, info = opening.groups()
             held = []
         else:
             held.append(line)

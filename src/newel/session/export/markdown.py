@@ -89,4 +89,4 @@ def _inline(text: str) -> str:
 
 def _in_html(text: str) -> str:
     """Plain text in an element, where some viewers read Markdown and others do not."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[1])};", html.escape(text, quote=False))
+    return _MARKUP.sub(lambda match: f"&#{ord(match[1])};", html.escape(text, quote=False))

@@ -53,8 +53,8 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
         message = UserMessage(content=(await read_body(request, ChatRequest)).message)
         tab = await workbench.default_chat()
         started = now()
-        own = await tab.send(message)
-        runs = await _possible_runs(workbench, tab.state.id, own, since=started)
+        message_id = await tab.send(message)
+        runs = await _possible_runs(workbench, tab.state.id, message_id, since=started)
 
         async def produce(events: Events) -> None:
             for run, after in runs:
@@ -77,16 +77,18 @@ def chat_routes(workbench: Workbench, closing: anyio.Event) -> APIRouter:
     return router
 
 
-async def _possible_runs(workbench: Workbench, queue: str, own: str, *, since: str) -> list[tuple[str, int]]:
+async def _possible_runs(
+    workbench: Workbench, queue: str, message_id: str, *, since: str
+) -> list[tuple[str, int]]:
     """The runs that may answer a message, with the number of the event to read from: its own job, and before that the older
     ones of the chat that were live at the time ``since``, each of which may take messages that are queued behind it.
     """
     jobs = await workbench.engine.find(queue=queue, limit=MAX_PENDING)  # the newest first
     ids = [job.id for job in jobs]
-    older = jobs[ids.index(own) + 1 :] if own in ids else []
+    older = jobs[ids.index(message_id) + 1 :] if message_id in ids else []
     return [
         *((job.id, 0) for job in reversed(older) if job.state not in FINAL or job.updated >= since),
-        (own, 0),
+        (message_id, 0),
     ]
 
 
