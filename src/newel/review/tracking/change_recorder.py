@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -93,7 +93,7 @@ class ChangeRecorder:
         workspace: TrackedWorkspace,
         project: ProjectReview,
         sink: ChangeSink,
-        snapshots: Snapshotter,
+        make_snapshots: Callable[[], Snapshotter],
         log: EffectLog,
     ) -> None:
         self.project = project
@@ -104,7 +104,7 @@ class ChangeRecorder:
         self._sink = sink
         self._ledger = project.ledger
         self._log = log
-        self._snapshots = snapshots
+        self._make_snapshots = make_snapshots
         self._has_snapshot = False
         self._running: list[TrackedOperation] = []
         self._ended: list[TrackedOperation] = []
@@ -127,7 +127,7 @@ class ChangeRecorder:
         project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        snapshots = workspace.snapshots(ledger, limits=limits, index=index, left_out=left_out)
+        snapshots = partial(workspace.snapshots, ledger, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         try:
             await project.recover()
@@ -144,8 +144,14 @@ class ChangeRecorder:
         self.stop()
         self._ledger.close()
 
+    @cached_property
+    def _snapshots(self) -> Snapshotter:
+        """Made for the first command: a run that only writes needs none of it."""
+        return self._make_snapshots()
+
     def stop(self) -> None:
-        self._snapshots.close()
+        if "_snapshots" in vars(self):
+            self._snapshots.close()
         self._log.close()
 
     # -- operations ---------------------------------------------------------------------------------

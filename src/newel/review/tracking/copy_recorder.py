@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import anyio.to_thread
 
@@ -31,7 +32,8 @@ def recorder_of_copy(
     """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
     ledger = project.ledger
     sink = ProposalSink(project, mirror, hunks)
-    return ChangeRecorder(workspace, project, sink, workspace.snapshots(ledger), EffectLog(ledger, None))
+    snapshots = partial(workspace.snapshots, ledger)
+    return ChangeRecorder(workspace, project, sink, snapshots, EffectLog(ledger, None))
 
 
 class ProposalSink:
