@@ -1,4 +1,4 @@
-"""The page as it is shipped, and the parts of it that need no browser."""
+"""If these fail, the shipped page is not the one built from the sources, or its scripts are broken."""
 
 from __future__ import annotations
 

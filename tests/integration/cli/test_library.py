@@ -1,4 +1,4 @@
-"""Newel from a program: the agent with tools and a session, opened by one call."""
+"""If these fail, a Python program that opens an agent through ``newel`` gets no tools, no session, or no answer."""
 
 from __future__ import annotations
 

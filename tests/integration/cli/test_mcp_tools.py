@@ -1,4 +1,4 @@
-"""Tools of MCP servers in the terminal: there when they are named, and free when they are not."""
+"""If these fail, terminal users cannot use tools of MCP servers, or wait for servers that they did not name."""
 
 from __future__ import annotations
 

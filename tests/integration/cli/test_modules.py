@@ -1,4 +1,4 @@
-"""Which modules a start loads, and ``python -m`` where the scripts of an installation are not on PATH."""
+"""If these fail, each start loads modules that it does not need, or ``python -m newel`` does not work."""
 
 from __future__ import annotations
 

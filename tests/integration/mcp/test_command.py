@@ -1,4 +1,4 @@
-"""``newel mcp`` names servers, shows whether they work, and asks before a project's server runs."""
+"""If these fail, ``newel mcp`` hides a broken server, or starts a project's server before the user trusts it."""
 
 from __future__ import annotations
 

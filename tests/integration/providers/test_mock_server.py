@@ -1,4 +1,4 @@
-"""A conversation with tools against the scripted server, faults and retries included."""
+"""If these fail, a conversation with tools breaks when the model server sends errors or closes connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ollama's own API over a real connection, against a server that stands in for it."""
+"""If these fail, users of Ollama get wrong answers, silent truncation, or errors without advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model on a host is asked through the tunnel where that works, and by its program where it does not."""
+"""If these fail, a model on a host cannot be used where the tunnel is blocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model on a real host: through a tunnel in the SSH connection, and by the program there."""
+"""If these fail, a model on a real SSH host cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model asked by ``ollama run``, with a real process that behaves as the program does in the version of each test."""
+"""If these fail, models behind ``ollama run`` answer with noise of the terminal, or errors go unexplained."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""The chat completions client against servers that keep the protocol, or nearly."""
+"""If these fail, servers that deviate a little from the chat completions protocol cannot be used."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model behind a Newel server: keys stay there, tools run here."""
+"""If these fail, keys leave the Newel server that proxies a model, or tools run on the wrong machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections, refusals and what the client learns from them."""
+"""If these fail, requests to model servers hang, or a rejected feature is requested again each time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers behind TLS, as all should be that are not on this machine."""
+"""If these fail, model servers behind TLS are refused, or accepted without a valid certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain chat over HTTP: what a person with curl, or the small page of old, sees."""
+"""If these fail, scripts that chat by plain HTTP get no answer, or another conversation's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP interface as a whole: what is open, what is described, what the files are."""
+"""If these fail, the HTTP API answers without a token, or its description is wrong."""
 
 from __future__ import annotations
 

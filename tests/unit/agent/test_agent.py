@@ -1,4 +1,4 @@
-"""``Agent``: the interface that programs build on."""
+"""If these fail, programs built on ``Agent`` see wrong states, or lose prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop's promises, each with what a user loses without it."""
+"""If these fail, an agent loses messages, ignores a limit, or does not stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written can be read again exactly, under the names that the design gives."""
+"""If these fail, stored messages cannot be read again, or programs that read the events break."""
 
 from __future__ import annotations
 

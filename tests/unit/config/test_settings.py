@@ -1,4 +1,4 @@
-"""Settings come from where the documentation says, and a key never goes to a stranger's server."""
+"""If these fail, a documented setting has no effect, or a key is sent to a server that it is not for."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The line differ: what its spans promise, and that it gives the same ones as the page's."""
+"""If these fail, diffs are wrong or needlessly long, or the page's differ from the terminal's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diffs that people approve by: what they show is exactly what happens."""
+"""If these fail, users approve a change other than the one that is made."""
 
 from __future__ import annotations
 

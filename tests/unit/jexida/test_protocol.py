@@ -1,4 +1,4 @@
-"""A command that the model meant is found in its words, and one that it only talked about never is."""
+"""If these fail, jexida misses a command that the model proposed, or offers one that it only mentioned."""
 
 from __future__ import annotations
 

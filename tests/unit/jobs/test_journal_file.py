@@ -1,4 +1,4 @@
-"""The journal as a file: who may have it, what it survives, and what is said when it cannot be used."""
+"""If these fail, other users can read the journal, a crash damages it, or its errors are not explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool answered reaches the model: text, images, the rest in words, and never more than fits."""
+"""If these fail, results of MCP tools reach the model incomplete, or fill its context."""
 
 from __future__ import annotations
 

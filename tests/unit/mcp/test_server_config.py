@@ -1,4 +1,4 @@
-"""Servers are found where people name them, and a project's file can do no harm."""
+"""If these fail, configured MCP servers are not found, or a project's file can misuse them."""
 
 from __future__ import annotations
 

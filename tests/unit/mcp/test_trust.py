@@ -1,4 +1,4 @@
-"""A project's server runs only after a decision about exactly that; decisions are kept, for the user's eyes only."""
+"""If these fail, a project's MCP server runs without the user's consent, or consent is forgotten."""
 
 from __future__ import annotations
 

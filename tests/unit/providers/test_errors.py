@@ -1,4 +1,4 @@
-"""A refusal says what happened, where, and what to do next; what kind it is decides what the agent does."""
+"""If these fail, an agent retries what cannot succeed, gives up too early, or errors do not say what to do next."""
 
 from __future__ import annotations
 

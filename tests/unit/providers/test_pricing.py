@@ -1,4 +1,4 @@
-"""The cost of a run is the provider's price, and a local model costs nothing to ask about."""
+"""If these fail, the cost of a run is wrong, or local models appear to cost money."""
 
 from __future__ import annotations
 

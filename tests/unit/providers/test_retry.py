@@ -1,4 +1,4 @@
-"""What is worth trying again is tried again, and everything else is told at once."""
+"""If these fail, a passing error ends a run, or a permanent one delays it."""
 
 from __future__ import annotations
 

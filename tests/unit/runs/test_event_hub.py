@@ -1,4 +1,4 @@
-"""Reading a run while it happens: whoever reads, whenever and however slowly, sees what happened."""
+"""If these fail, a slow or late reader of a run misses events, or gets them twice."""
 
 from __future__ import annotations
 

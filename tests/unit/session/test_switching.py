@@ -1,4 +1,4 @@
-"""Going on with another session of the same agent."""
+"""If these fail, messages are stored in the wrong session after ``/resume`` or ``/new``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON is found where models and servers put it, and nothing else is taken for it."""
+"""If these fail, JSON in a model's prose is missed, or prose is taken for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines are the same however their bytes arrive, and none fills the memory."""
+"""If these fail, lines depend on how their bytes arrive, or an endless line fills the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bash``: what the model is told of a command, and what the screens are."""
+"""If these fail, the model or the screen gets the wrong output, exit code or state of a command."""
 
 from __future__ import annotations
 

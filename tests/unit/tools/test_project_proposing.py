@@ -1,4 +1,4 @@
-"""``propose_edits``: what is valid arrives whole, what is not is refused in words that tell how to mend it."""
+"""If these fail, valid edits of a review are changed or lost, or the model does not learn what was wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools that look at a project and ask its user: exact answers, in bounds, and nothing from outside the project."""
+"""If these fail, a review agent reads outside the project, or gets wrong lines of its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context that is asked for holds the conversation, and no more than the host and the model can carry."""
+"""If these fail, Ollama truncates conversations silently, or a context size exhausts the host's memory."""
 
 from __future__ import annotations
 

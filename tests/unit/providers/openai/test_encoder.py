@@ -1,4 +1,4 @@
-"""A request says exactly what the conversation holds, however it came about."""
+"""If these fail, the model gets a conversation other than the one that took place."""
 
 from __future__ import annotations
 

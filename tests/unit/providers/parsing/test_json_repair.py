@@ -1,4 +1,4 @@
-"""Arguments are read as the model meant them, or the model is asked again."""
+"""If these fail, a call with slightly broken JSON is lost, or runs with arguments that the model did not mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A conversation told in words keeps everybody's words apart, whatever they are."""
+"""If these fail, text of a tool or a user passes for an instruction or a call of somebody else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls that weak models write into their text are calls, and nothing else is."""
+"""If these fail, tool calls of weak models are lost, or quoted text is run as a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session whose id is known before it is begun: the workbench names it, then something is said."""
+"""If these fail, the workbench's tabs lose their sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer is put together right from what servers really send."""
+"""If these fail, an answer is assembled wrongly from the chunks of real servers."""
 
 from __future__ import annotations
 
