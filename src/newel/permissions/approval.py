@@ -22,7 +22,7 @@ from newel.agent.errors import NewelError
 from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, Wire
 from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
-from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths, refusal_message
+from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
 Preset = Literal["auto", "ask", "review", "read-only"]
 
@@ -87,12 +87,12 @@ def approval_policy(
     *,
     ask: Ask | None,
     folder: str,
+    places: SecretPaths,
     reviewed: Collection[str] = frozenset(),
-    places: SecretPaths | None = None,
 ) -> Policy:
     """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
-    open; with None all are free.
+    open.
     """
     match preset:
         case "auto":
@@ -110,7 +110,7 @@ class _AskFirst:
         self,
         ask: Ask | None,
         folder: str,
-        places: SecretPaths | None,
+        places: SecretPaths,
         *,
         free: Collection[str] = (),
         changes: bool = True,
@@ -132,7 +132,7 @@ class _AskFirst:
                 planned = await tool.plan(arguments)
                 touch, judged = self._worst(planned.touches)
                 if touch is not None and judged.level == "never":
-                    return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")
+                    return self._refused(touch, judged)
                 is_reviewed = tool.spec.name in self._free and not tool.read_only
                 if is_reviewed and touch is not None and judged.reason == OUTSIDE:
                     return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
@@ -153,7 +153,7 @@ class _AskFirst:
                 break
             answer = await self._request(call, tool, preview, changed=shown is not None)
             if answer.decision == "nobody" and touch is not None and tool.read_only:
-                return Verdict(allow=False, reason=f"Not run: {self._refusal(touch, judged)}")
+                return self._refused(touch, judged)
             if answer.decision not in {"once", "always"}:
                 return _verdict(answer)
             shown = preview
@@ -168,26 +168,23 @@ class _AskFirst:
     def _worst(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
         """The touch with the strictest judgement; None if all are free."""
         found: tuple[Touch | None, Judgement] = (None, FREE)
-        for touch in touches if self._places else ():
-            judged = self._judge(touch)
+        for touch in touches:
+            judged = self._places.judge(touch.path, writes=touch.writes)
             if judged.level == "never" or (judged.level == "ask" and found[0] is None):
                 found = touch, judged
         return found
 
-    def _judge(self, touch: Touch) -> Judgement:
-        return self._places.judge(touch.path, writes=touch.writes) if self._places else FREE
-
-    def _refusal(self, touch: Touch, judged: Judgement) -> str:
-        path = self._places.original(touch.path) if self._places else touch.path
-        return refusal_message(path, judged, writes=touch.writes)
+    def _refused(self, touch: Touch, judged: Judgement) -> Verdict:
+        problem = self._places.refusal(touch.path, judged, writes=touch.writes)
+        return Verdict(allow=False, reason=f"Not run: {problem}")
 
     def _describe(self, preview: Preview, *, changed: bool) -> str:
         """The preview for the user: targets of links and files outside the project come first."""
         lines = [CHANGED] if changed else []
-        for touch in preview.touches if self._places else ():
-            path = self._places.original(touch.path) if self._places else touch.path
-            judged = self._judge(touch)
-            leads = self._places is not None and self._places.by_its_words(touch.named) != path
+        for touch in preview.touches:
+            path = self._places.original(touch.path)
+            judged = self._places.judge(touch.path, writes=touch.writes)
+            leads = self._places.lexical_path(touch.named) != path
             line = f"{touch.named} → {path}" if leads else path
             if judged.level != "free":
                 line += f"  ({judged.reason})"

@@ -88,7 +88,7 @@ class SecretPaths:
             return self._project + path[len(self._root) :]
         return path
 
-    def by_its_words(self, named: str) -> str:
+    def lexical_path(self, named: str) -> str:
         """The absolute path that a name denotes if none of its parts is a link."""
         if named == "~" or named.startswith("~/"):
             named = self._home + named[1:]
@@ -111,6 +111,22 @@ class SecretPaths:
         if judged.level == "ask" and self.is_inside(named) and not self.is_inside(path):
             return f"it is a link to {path}, outside the project. To attach that file, name it itself."
         return ""
+
+    def refusal(self, path: str, judged: Judgement, *, writes: bool) -> str:
+        """Why a file is not opened, and how the user can allow it."""
+        path = self.original(path)
+        act = "write" if writes else "read"
+        done = "written" if writes else "read"
+        allow = f'in their config.toml: [permissions] allow = ["{act}({path})"]'
+        if judged.level == "never":
+            return (
+                f"{path} was not {done}: it holds secrets ({judged.reason}), which no tool of Newel opens in any mode. Continue "
+                f"without it. Only the user can allow it, {allow}"
+            )
+        return (
+            f"{path} was not {done}: it is {judged.reason}, so it needs the user's approval, and this run cannot ask for it. "
+            f"Continue without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
+        )
 
     # -- secrets ------------------------------------------------------------------------------------
 
@@ -235,22 +251,6 @@ _BELOW_HOME: Final = {row.pattern[1:]: row.reason for row in SECRET if row.patte
 _OTHER_HOME: Final = r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+"
 
 
-def refusal_message(path: str, judged: Judgement, *, writes: bool = False) -> str:
-    """Why a file is not opened, and how the user can allow it."""
-    act = "write" if writes else "read"
-    done = "written" if writes else "read"
-    allow = f'in their config.toml: [permissions] allow = ["{act}({path})"]'
-    if judged.level == "never":
-        return (
-            f"{path} was not {done}: it holds secrets ({judged.reason}), which no tool of Newel opens in any mode. Continue "
-            f"without it. Only the user can allow it, {allow}"
-        )
-    return (
-        f"{path} was not {done}: it is {judged.reason}, so it needs the user's approval, and this run cannot ask for it. "
-        f"Continue without it, and tell the user: they can use `--approve auto`, or allow it {allow}"
-    )
-
-
 class GuardedWorkspace(DelegatingWorkspace[Workspace]):
     """Closes secret places of another workspace; with ``strict`` also everything that would need approval.
 
@@ -266,7 +266,7 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
     def _open(self, path: str, *, writes: bool = False) -> str:
         judged = self._places.judge(path, writes=writes)
         if judged.level in self._closed:
-            raise WorkspaceError(refusal_message(self._places.original(path), judged, writes=writes))
+            raise WorkspaceError(self._places.refusal(path, judged, writes=writes))
         return path
 
     async def stat(self, path: str, /) -> FileInfo | None:

@@ -29,6 +29,7 @@ from newel.agent.transform import Transformer
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.permissions.approval import approval_policy
+from newel.permissions.secret_paths import SecretPaths
 from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.session.manager import SessionManager
@@ -128,7 +129,9 @@ async def build(cwd: Path, home: Path, approver: Approver) -> CodingAgent:
             model=Model("obedient", "script", 128_000),
             transform=Transformer(),
             tools=coding_tools(workspace),
-            policy=approval_policy(preset, ask=approver, folder=str(cwd)),
+            policy=approval_policy(
+                preset, ask=approver, folder=str(cwd), places=SecretPaths(str(cwd), home=str(cwd))
+            ),
         ),
         workspace=workspace,
         session=open_session(os.environ.get("PROGRAM_SESSION")),

@@ -19,6 +19,7 @@ from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
+from newel.permissions.secret_paths import SecretPaths
 from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, ModelStatus
@@ -91,7 +92,12 @@ class Crew:
                 model=Model(spec.model or "scripted"),
                 transform=Transformer(),
                 tools=coding_tools(workspace),
-                policy=approval_policy(self.approve, ask=approval_handler(spec.ask), folder=spec.folder),
+                policy=approval_policy(
+                    self.approve,
+                    ask=approval_handler(spec.ask),
+                    folder=spec.folder,
+                    places=SecretPaths(workspace.root, home=workspace.root),
+                ),
             ),
             workspace=workspace,
             session=open_session(spec.session),

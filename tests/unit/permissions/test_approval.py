@@ -15,6 +15,8 @@ from newel.permissions.secret_paths import SecretPaths
 
 pytestmark = pytest.mark.anyio
 
+policy = partial(approval_policy, folder="/src", places=SecretPaths("/src", home="/home/ada"))
+
 
 class Look:
     """A tool that only reads."""
@@ -77,16 +79,16 @@ async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
 
 @pytest.mark.parametrize("preset", get_args(Preset))
 async def test_reading_never_waits_for_an_answer(preset: Preset) -> None:
-    assert (await decide(approval_policy(preset, ask=None, folder="/src"), Look())).allow
+    assert (await decide(policy(preset, ask=None), Look())).allow
 
 
 async def test_auto_lets_everything_run() -> None:
-    assert (await decide(approval_policy("auto", ask=None, folder="/src"), Change(), what="it")).allow
+    assert (await decide(policy("auto", ask=None), Change(), what="it")).allow
 
 
 async def test_read_only_lets_nothing_change_whoever_could_be_asked() -> None:
     person = Person()
-    verdict = await decide(approval_policy("read-only", ask=person, folder="/src"), Change(), what="it")
+    verdict = await decide(policy("read-only", ask=person), Change(), what="it")
     assert not verdict.allow
     assert "read-only" in verdict.reason
     assert "'change'" in verdict.reason
@@ -96,7 +98,7 @@ async def test_read_only_lets_nothing_change_whoever_could_be_asked() -> None:
 @pytest.mark.parametrize("preset", ["ask", "review"])
 async def test_a_person_sees_exactly_what_would_be_done_and_where(preset: Preset) -> None:
     person = Person(Approval("once"))
-    assert (await decide(approval_policy(preset, ask=person, folder="/src"), Change(), what="it")).allow
+    assert (await decide(policy(preset, ask=person), Change(), what="it")).allow
     [request] = person.asked
     assert (request.label, request.preview, request.folder) == ("Change it", "change it", "/src")
     assert request.call.arguments == {"what": "it"}
@@ -104,7 +106,7 @@ async def test_a_person_sees_exactly_what_would_be_done_and_where(preset: Preset
 
 async def test_once_is_once_and_always_is_this_very_call() -> None:
     person = Person(Approval("once"), Approval("always"), Approval("no"), Approval("no"))
-    rules = approval_policy("ask", ask=person, folder="/src")
+    rules = policy("ask", ask=person)
     assert (await decide(rules, Change(), what="a", n=1)).allow
     assert (await decide(rules, Change(), what="a", n=1)).allow
     assert len(person.asked) == 2
@@ -130,19 +132,17 @@ class Shifting(Change):
 @pytest.mark.parametrize(("times", "is_allowed"), [(3, True), (4, False)])
 async def test_every_answer_counts_for_a_call_whose_files_keep_changing(times: int, is_allowed: bool) -> None:
     person = Person(*[Approval("once")] * 4)
-    verdict = await decide(approval_policy("ask", ask=person, folder="/src"), Shifting(times), what="it")
+    verdict = await decide(policy("ask", ask=person), Shifting(times), what="it")
     assert (verdict.allow, len(person.asked)) == (is_allowed, 3)
 
 
 async def test_always_for_one_policy_is_not_always_for_the_next() -> None:
-    await decide(approval_policy("ask", ask=Person(Approval("always")), folder="/src"), Change(), what="a")
-    assert not (await decide(approval_policy("ask", ask=None, folder="/src"), Change(), what="a")).allow
+    await decide(policy("ask", ask=Person(Approval("always"))), Change(), what="a")
+    assert not (await decide(policy("ask", ask=None), Change(), what="a")).allow
 
 
 async def test_a_no_reaches_the_model_with_the_users_word() -> None:
-    rules = approval_policy(
-        "ask", ask=Person(Approval("no", " use the other file "), Approval("no")), folder="/src"
-    )
+    rules = policy("ask", ask=Person(Approval("no", " use the other file "), Approval("no")))
     assert (await decide(rules, Change(), what="a")).reason.endswith(
         "declined this call and said: use the other file"
     )
@@ -150,7 +150,7 @@ async def test_a_no_reaches_the_model_with_the_users_word() -> None:
 
 
 async def test_where_nobody_can_be_asked_the_call_is_denied_with_the_remedy() -> None:
-    verdict = await decide(approval_policy("ask", ask=None, folder="/src"), Change(), what="it")
+    verdict = await decide(policy("ask", ask=None), Change(), what="it")
     assert not verdict.allow
     assert "--approve auto" in verdict.reason
 
@@ -158,20 +158,20 @@ async def test_where_nobody_can_be_asked_the_call_is_denied_with_the_remedy() ->
 async def test_a_call_that_cannot_say_what_it_would_do_does_not_run() -> None:
     """It could succeed a moment later, once an earlier call of the same message has run."""
     person = Person()
-    verdict = await decide(approval_policy("ask", ask=person, folder="/src"), Change())
+    verdict = await decide(policy("ask", ask=person), Change())
     assert (verdict.allow, verdict.reason) == (False, "Not run: nothing there to change")
     assert person.asked == []
 
 
 async def test_arguments_that_no_file_could_hold_can_be_decided_on() -> None:
-    rules = approval_policy("ask", ask=Person(Approval("always")), folder="/src")
+    rules = policy("ask", ask=Person(Approval("always")))
     assert (await decide(rules, Change(), what="\ud800")).allow
     assert (await decide(rules, Change(), what="\ud800")).allow
 
 
 async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_asked_about() -> None:
     person = Person(Approval("no"))
-    rules = approval_policy("review", ask=person, folder="/src", reviewed=["change"])
+    rules = policy("review", ask=person, reviewed=["change"])
     assert (await decide(rules, Change(), what="it")).allow
     assert person.asked == []
     assert not (await decide(rules, Other(), what="it")).allow
@@ -181,7 +181,7 @@ async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_aske
 async def test_only_review_lets_run_what_is_decided_afterwards() -> None:
     presets: tuple[Preset, ...] = ("ask", "read-only")
     for preset in presets:
-        rules = approval_policy(preset, ask=None, folder="/src", reviewed=["change"])
+        rules = policy(preset, ask=None, reviewed=["change"])
         assert not (await decide(rules, Change(), what="it")).allow
 
 
@@ -196,13 +196,10 @@ class Opens(Look):
         return arguments["named"]
 
 
-PLACES = SecretPaths("/src", home="/home/ada")
-
-
 @pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
 async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) -> None:
     person = Person(Approval("no"))
-    rules = approval_policy(preset, ask=person, folder="/src", places=PLACES)
+    rules = policy(preset, ask=person)
     named = "x\nREADME.md"
     assert not (await decide(rules, Opens(), path="/etc/motd", named=named)).allow
     assert person.asked[0].preview == "x␊README.md → /etc/motd  (outside the project)"
@@ -210,7 +207,7 @@ async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) ->
 
 async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name() -> None:
     person = Person(Approval("always"), Approval("no"))
-    rules = approval_policy("ask", ask=person, folder="/src", places=PLACES)
+    rules = policy("ask", ask=person)
     assert (await decide(rules, Opens(), path="/etc/motd", named="/etc/motd", offset=1)).allow
     assert (await decide(rules, Opens(), path="/etc/motd", named="motd", offset=9)).allow
     assert len(person.asked) == 1
@@ -220,7 +217,7 @@ async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name(
 @pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
 async def test_nobody_is_asked_about_a_secret_place(preset: Preset) -> None:
     person = Person()
-    rules = approval_policy(preset, ask=person, folder="/src", places=PLACES)
+    rules = policy(preset, ask=person)
     verdict = await decide(rules, Opens(), path="/home/ada/.ssh/config", named="notes")
     assert "holds secrets" in verdict.reason
     assert person.asked == []
