@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -248,11 +248,11 @@ def _load_known(index: Path, root: str, effects: Sequence[EffectRecord]) -> Know
     commands = [effect for effect in effects if effect.path is None]
     if not commands:
         return KnownFiles({}, 0.0, whole=False)
-    records: Mapping[str, Mapping[str, bytes]] | None = load(index, root)
+    records = load(index, root)
     states = {
         join(folder, name): state_of(record)
-        for folder, files in (records or {}).items()
+        for folder, files in records.items()
         for name, record in files.items()
     }
     at = max(effect.began_ns for effect in commands) / 1e9
-    return KnownFiles(states, at, whole=records is not None)
+    return KnownFiles(states, at, whole=bool(records))

@@ -18,7 +18,7 @@ import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.storage.files import read_regular, replace_file
-from newel.workspace.snapshots.tree import FileTree, folder_record, join, split, state_of, without_times
+from newel.workspace.snapshots.tree import FileTree, join, split, state_of, with_stale_times
 
 _VERSION: Final = 3
 _HEAD: Final = struct.Struct("<Q32s")
@@ -38,10 +38,9 @@ def pack_all(root: str, tree: FileTree, unsettled: set[str]) -> bytes:
         root,
         {
             path: {
-                name: without_times(made) if unsettled and join(path, name) in unsettled else made
-                for name, made in folder.files.items()
+                name: with_stale_times(record) if unsettled and join(path, name) in unsettled else record
+                for name, record in folder.records.items()
             }
-            | {name: folder_record(tree.folders[join(path, name)].mode) for name in folder.folders}
             for path, folder in tree.folders.items()
         },
     )
@@ -52,10 +51,7 @@ def pack_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
     some: Records = {}
     for path in paths:
         folder, name = split(path)
-        made = tree.record(path)
-        if made is None and path in tree.folders:
-            made = folder_record(tree.folders[path].mode)
-        some.setdefault(folder, {})[name] = _GONE if made is None else made
+        some.setdefault(folder, {})[name] = tree.record(path) or _GONE
     return _block(root, some)
 
 
@@ -68,32 +64,35 @@ def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
         raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
 
 
-def load(index: Path, root: str) -> Records | None:
-    """The saved records; None if there are none for this root, or the file is damaged."""
+def load(index: Path, root: str) -> Records:
+    """The saved records; empty if there are none for this root, or the file is damaged."""
+    packed: _Packed = {}
     with contextlib.suppress(OSError):
-        found = _read(read_regular(index, None), os.fsencode(root))
-        if found is not None:
-            return {
-                os.fsdecode(folder): {os.fsdecode(name): made for name, made in files.items()}
-                for folder, files in found.items()
-            }
-    return None
+        for owner, folders in _blocks(read_regular(index, None)):
+            if owner != os.fsencode(root):
+                return {}
+            for folder, files in folders.items():
+                packed.setdefault(folder, {}).update(files)
+    return {
+        os.fsdecode(folder): {os.fsdecode(name): record for name, record in files.items() if record != _GONE}
+        for folder, files in packed.items()
+    }
 
 
 def referenced_blobs(index: Path) -> set[str]:
     """The hashes of all contents that an index refers to. Raises ``OSError``."""
     return {
-        state_of(made).blob
+        state_of(record).blob
         for _, folders in _blocks(read_regular(index, None))
         for files in folders.values()
-        for made in files.values()
-        if made != _GONE
+        for record in files.values()
+        if record != _GONE
     }
 
 
 def _block(root: str, folders: Mapping[str, Mapping[str, bytes]]) -> bytes:
     raw = {
-        os.fsencode(folder): {os.fsencode(name): made for name, made in files.items()}
+        os.fsencode(folder): {os.fsencode(name): record for name, record in files.items()}
         for folder, files in folders.items()
     }
     data = msgspec.msgpack.encode((_VERSION, os.fsencode(root), raw))
@@ -114,19 +113,3 @@ def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
             if version != _VERSION:
                 return
             yield root, folders
-
-
-def _read(data: bytes, root: bytes) -> _Packed | None:
-    found: _Packed | None = None
-    for of, folders in _blocks(data):
-        if of != root:
-            return None
-        found = {} if found is None else found
-        for folder, files in folders.items():
-            found.setdefault(folder, {}).update(files)
-    if found is None:
-        return None
-    return {
-        folder: {name: made for name, made in files.items() if made != _GONE}
-        for folder, files in found.items()
-    }

@@ -106,9 +106,9 @@ class LocalSnapshotSource:
 
     def umask(self) -> int:
         with contextlib.suppress(OSError):
-            told = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
-            if told is not None:
-                return int(told[1], 8)
+            shown = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
+            if shown is not None:
+                return int(shown[1], 8)
         umask = os.umask(
             0o077
         )  # a file that another thread creates meanwhile gets too few permissions, not too many
@@ -167,7 +167,7 @@ class LocalSnapshotSource:
     def _read(self, path: str, limit: int) -> Reading:
         """Fastest if the files of one directory follow each other. Raises ``OSError``."""
         slack = CLOCK_SLACK_NS if self._watches is None else _LOCAL_CLOCK_SLACK_NS
-        aged = time.time_ns() - slack
+        settled_ns = time.time_ns() - slack
         folder, name = split(path)
         if self._folder < 0 or folder != self._path:
             self._leave()
@@ -177,9 +177,9 @@ class LocalSnapshotSource:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            return _read_link(self._folder, name, aged)
+            return _read_link(self._folder, name, settled_ns)
         try:
-            return _read(descriptor, limit, aged)
+            return _read(descriptor, limit, settled_ns)
         finally:
             os.close(descriptor)
 
@@ -207,28 +207,28 @@ def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
         yield name, found
 
 
-def _read(descriptor: int, limit: int, aged: int) -> Reading:
+def _read(descriptor: int, limit: int, settled_ns: int) -> Reading:
     found = os.fstat(descriptor)
     data = b""
     for _ in range(_TRIES):
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
             return Reading(None, found, fresh=False)
         data = _read_bytes(descriptor, found.st_size, limit)
-        retry_once = os.fstat(descriptor)
-        if signature(retry_once) == signature(found) and len(data) == found.st_size:
-            return Reading(data, found, fresh=found.st_ctime_ns > aged)
-        found = retry_once
+        now = os.fstat(descriptor)
+        if signature(now) == signature(found) and len(data) == found.st_size:
+            return Reading(data, found, fresh=found.st_ctime_ns > settled_ns)
+        found = now
     return Reading(data if len(data) <= limit else None, found, fresh=True)
 
 
-def _read_link(folder: int, name: str, aged: int) -> Reading:
+def _read_link(folder: int, name: str, settled_ns: int) -> Reading:
     """Read a link's target. Raises ``OSError`` if it was replaced."""
     target = os.readlink(os.fsencode(name), dir_fd=folder)
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     target_again = os.readlink(os.fsencode(name), dir_fd=folder)
     if not stat.S_ISLNK(found.st_mode) or target_again != target:
         return Reading(target_again, found, fresh=True)
-    return Reading(target, found, fresh=found.st_ctime_ns > aged)
+    return Reading(target, found, fresh=found.st_ctime_ns > settled_ns)
 
 
 def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:

@@ -237,7 +237,7 @@ class SnapshotManager:
         if is_new and not state.tree.folders:
             state.umask = source.umask()
             state.tree.folders[""] = FolderState(source.rules.repository_of_root())
-            state.indexed = (load(self._index, source.root) if self._index else None) or {}
+            state.indexed = load(self._index, source.root) if self._index else {}
         touched = source.touched(state.linked, everywhere=phase is not _Phase.CURRENT)
         if touched is None or recheck:
             return [DirectoryVisit("", None, absorb=is_new)]

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import stat
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
-from newel.workspace.snapshots.content_reader import ContentReader
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, is_never_covered
-from newel.workspace.snapshots.port import GONE, Entries, SnapshotSource
+from newel.workspace.snapshots.port import GONE, Entries, Reading, SnapshotSource
 from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
     FileStat,
     FolderState,
+    file_record,
+    folder_record,
     is_kept,
     join,
     signature,
-    signed,
+    signature_of,
     split,
+    state_of,
 )
+
+_BATCH_BYTES: Final = 8 << 20
+_BATCH_FILES: Final = 512
+"""Put into the store at a time."""
 
 
 class DirectoryVisit(NamedTuple):
@@ -53,7 +60,7 @@ class Scan:
         self._tree = update.state.tree
         self._recheck = recheck
         self._check_stopped = check_stopped
-        self._contents = ContentReader(update, check_stopped)
+        self._contents = _ContentReader(update, check_stopped)
         self._new: list[_NewEntry] = []
         self._new_files = 0
         self._next_level: list[DirectoryVisit] = []
@@ -91,7 +98,7 @@ class Scan:
             if not visit.path:
                 raise
             if error.errno in GONE:
-                self._drop_folder(visit.path)
+                self._drop(visit.path)
             else:
                 reason = error.strerror or error
                 self._state.notices.add(f"Cannot read {visit.path}/ ({reason}): changes in it are unknown.")
@@ -111,31 +118,26 @@ class Scan:
             self._set_repository(visit.path, folder.repository)
         if is_never_covered(name) or path in self._source.excluded:
             return
-        if stat.S_ISDIR(found.st_mode):
-            self._drop_other_kind(folder, path, name, folder.folders)
-            if name in folder.folders:
-                if self._tree.folders[path].mode != found.st_mode:
-                    self._update.set_folder_mode(path, found.st_mode)
-                self._next_level.append(DirectoryVisit(path, None, visit.absorb))
-                return
-        elif is_kept(found.st_mode):
-            self._drop_other_kind(folder, path, name, folder.files)
-            record = folder.files.get(name)
-            if record is not None:
-                if signed(record) != signature(found):
-                    self._contents.add(path, found, absorb=visit.absorb)
-                return
-        else:
-            self._drop_other_kind(folder, path, name, None)
+        is_folder = stat.S_ISDIR(found.st_mode)
+        if not is_folder and not is_kept(found.st_mode):
             self._exclude_special(folder, path, name, absorb=visit.absorb)
             return
-        if self._state.is_full or (name in folder.excluded and not self._recheck):
-            return
-        self._new.append(_NewEntry(path, found, visit.absorb or name in folder.excluded))
-        if len(self._new) > 2 * self._state.limits.files:
-            self._stop_covering_new()
+        self._drop_other_kind(folder, path, name, is_folder=is_folder)
+        record = folder.records.get(name)
+        if record is not None and is_folder:
+            if record != folder_record(found.st_mode):
+                self._update.put(path, folder_record(found.st_mode))
+            self._next_level.append(DirectoryVisit(path, None, visit.absorb))
+        elif record is not None:
+            if signature_of(record) != signature(found):
+                self._contents.add(path, found, absorb=visit.absorb)
+        elif not self._state.is_full and (self._recheck or name not in folder.excluded):
+            self._new.append(_NewEntry(path, found, visit.absorb or name in folder.excluded))
+            if len(self._new) > 2 * self._state.limits.files:
+                self._stop_covering_new()
 
     def _exclude_special(self, folder: FolderState, path: str, name: str, *, absorb: bool) -> None:
+        self._drop_other_kind(folder, path, name, is_folder=None)
         if self._update.report and not absorb and name not in folder.excluded:
             self._state.notices.add(f"{path} is now {ExclusionReason.SPECIAL.value}. This cannot be undone.")
         folder.excluded[name] = ExclusionReason.SPECIAL
@@ -146,31 +148,28 @@ class Scan:
             if self._tree.folders[below].repository == before:
                 self._tree.folders[below].repository = path
 
-    def _drop_other_kind(self, folder: FolderState, path: str, name: str, now: object) -> None:
-        """Drop what had the name before if it was of another kind."""
-        if now is not folder.files and name in folder.files:
-            self._drop_file(path)
-        if now is not folder.folders and name in folder.folders:
-            self._drop_folder(path)
-        if now is not None and folder.excluded.get(name) is ExclusionReason.SPECIAL:
+    def _drop_other_kind(self, folder: FolderState, path: str, name: str, *, is_folder: bool | None) -> None:
+        """Drop what had the name before, unless it was a folder or a file, too. None stands for neither."""
+        if name in folder.records and (path in self._tree.folders) is not is_folder:
+            self._drop(path)
+        if is_folder is not None and folder.excluded.get(name) is ExclusionReason.SPECIAL:
             del folder.excluded[name]
 
     def _remove_missing(self, folder: FolderState, path: str, name: str) -> None:
-        self._drop_other_kind(folder, path, name, None)
+        self._drop_other_kind(folder, path, name, is_folder=None)
         reason = folder.excluded.pop(name, ExclusionReason.IGNORED)
         if self._update.report and reason is not ExclusionReason.IGNORED:
             self._state.notices.add(f"{path} was deleted. It was {reason.value} and cannot be restored.")
 
-    def _drop_folder(self, path: str) -> None:
-        for below in list(self._tree.below(path)):
-            self._source.unwatch(below)
-            for name in list(self._tree.folders[below].files):
-                self._drop_file(join(below, name))
-            self._update.drop_folder(below)
-
-    def _drop_file(self, path: str) -> None:
-        self._update.drop_file(path)
-        self._contents.discard(path)
+    def _drop(self, path: str) -> None:
+        """Drop a file, or a folder with all below it. Contents go first: a folder's record is found through the folder above."""
+        paths = [path]
+        for folder in self._tree.below(path):
+            self._source.unwatch(folder)
+            paths += [join(folder, name) for name in self._tree.folders[folder].records]
+        for each in reversed(paths):
+            self._update.drop(each)
+            self._contents.discard(each)
 
     # -- new names ----------------------------------------------------------------------------------
 
@@ -188,11 +187,14 @@ class Scan:
             if entry.path in ignored:
                 folder.excluded[name] = ExclusionReason.IGNORED
                 self._state.ignored.add(entry.path + "/" if entry.is_folder else entry.path)
-            elif max(self._tree.count + self._new_files, len(self._tree.folders)) >= self._state.limits.files:
+            elif (
+                max(self._tree.file_count + self._new_files, len(self._tree.folders))
+                >= self._state.limits.files
+            ):
                 self._stop_covering_new()
             elif entry.is_folder:
-                new_folder = FolderState(folder.repository, entry.found.st_mode)
-                self._update.put_folder(entry.path, new_folder, absorb=entry.absorb)
+                mode = entry.found.st_mode
+                self._update.put_folder(entry.path, mode, folder.repository, absorb=entry.absorb)
                 self._next_level.append(DirectoryVisit(entry.path, None, entry.absorb))
             elif not self._restore_indexed(entry, self._state.indexed.get(parent, {}).get(name)):
                 self._new_files += 1
@@ -210,13 +212,117 @@ class Scan:
         """Whether the file is unchanged since an earlier process put its content into the store."""
         if (
             record is None
-            or signed(record) != signature(entry.found)
+            or signature_of(record) != signature(entry.found)
             or entry.path in self._update.acknowledged
         ):
             return False
         self._tree.put(entry.path, record)
         self._update.mark(entry.path, linked=entry.found.st_nlink > 1)
         return True
+
+
+class _PendingRead(NamedTuple):
+    """``size`` is in bytes, as far as known."""
+
+    size: int = 0
+    absorb: bool = False
+
+
+class _ContentReader:
+    """Reads the contents of new and changed files into the store, at the end of a scan. ``add`` files, then ``run``, once."""
+
+    def __init__(self, update: TreeUpdate, check_stopped: Callable[[], None]) -> None:
+        self._update = update
+        self._state = update.state
+        self._tree = update.state.tree
+        self._check_stopped = check_stopped
+        self._pending: dict[str, _PendingRead] = {}
+        self._pipes: dict[str, FileStat] = {}
+        self._batch: list[tuple[str, FileStat, bytes]] = []
+        self._batch_size = 0
+
+    def add(self, path: str, found: FileStat, *, absorb: bool) -> None:
+        self._pending[path] = _PendingRead(found.st_size, absorb)
+        if stat.S_ISFIFO(found.st_mode):
+            self._pipes[path] = found
+
+    def discard(self, path: str) -> None:
+        self._pending.pop(path, None)
+        self._pipes.pop(path, None)
+
+    def run(self) -> None:
+        """Also reads the files whose signatures cannot be trusted."""
+        tree = self._tree
+        acknowledged = (
+            path for path in self._update.acknowledged if tree.record(path) and path not in tree.folders
+        )
+        for path in [*self._state.unsettled, *acknowledged]:
+            self._pending.setdefault(path, _PendingRead())
+        for path, result in self._state.source.read(self._requests(), self._state.limits.file):
+            self._take(path, result)
+        # A pipe is never opened: that may block, or wake up its writer.
+        for path, found in self._pipes.items():
+            if split(path)[0] in self._tree.folders:
+                self._take(path, Reading(b"", found, fresh=False))
+        self._store_batch()
+
+    def _requests(self) -> Iterator[tuple[str, int]]:
+        """The paths to read, with their sizes as far as known."""
+        for path, (size, _) in self._in_order():
+            self._check_stopped()
+            if split(path)[0] not in self._tree.folders or path in self._pipes:
+                continue
+            if self._tree.state(path) is None and size > self._room():
+                self._store_batch()  # contents that are in the store already take no room
+                if size > self._room():
+                    self._update.exclude(path, ExclusionReason.ROOM)
+                    continue
+            yield path, size
+
+    def _in_order(self) -> list[tuple[str, _PendingRead]]:
+        """By directory; smallest first where there may not be room for all, as sources matter more than data."""
+        if sum(read.size for read in self._pending.values()) < self._room() // 2:
+            return sorted(self._pending.items())
+        return sorted(self._pending.items(), key=lambda item: (item[1].size, item[0]))
+
+    def _room(self) -> int:
+        return self._state.limits.total - self._state.copied - self._batch_size
+
+    def _take(self, path: str, result: Reading | OSError) -> None:
+        if isinstance(result, OSError):
+            if result.errno in GONE:
+                self._update.drop(path)
+            else:
+                self._update.exclude(path, ExclusionReason.UNREADABLE)
+            return
+        data, found, fresh = result
+        if data is None:
+            self._update.exclude(path, ExclusionReason.LARGE)
+            return
+        self._update.mark(path, unsettled=fresh, linked=found.st_nlink > 1)
+        self._batch.append((path, found, data))
+        self._batch_size += len(data)
+        if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
+            self._store_batch()
+
+    def _store_batch(self) -> None:
+        batch, self._batch, self._batch_size = self._batch, [], 0
+        blobs: list[bytes] = []
+        records: list[tuple[str, bytes]] = []
+        for path, found, data in batch:
+            new_record = file_record(found, hashlib.sha256(data).digest())
+            before = self._tree.state(path)
+            if before is None or before.blob != state_of(new_record).blob:
+                if self._state.copied + len(data) > self._state.limits.total:
+                    self._update.exclude(path, ExclusionReason.ROOM)
+                    continue
+                self._state.copied += len(data)
+                blobs.append(data)
+            records.append((path, new_record))
+        if blobs:
+            self._state.blobs.put_blobs(blobs)
+        for path, new_record in records:
+            self._update.put(path, new_record, absorb=self._pending[path].absorb)
 
 
 def modified_since(source: SnapshotSource, since_ns: int) -> list[str]:

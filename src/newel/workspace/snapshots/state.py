@@ -15,6 +15,7 @@ from newel.workspace.snapshots.tree import (
     FileSnapshot,
     FileTree,
     FolderState,
+    folder_record,
     split,
     state_of,
 )
@@ -92,36 +93,26 @@ class TreeUpdate:
         self.report = report
         self._tree = state.tree
 
-    def put_file(self, path: str, record: bytes, *, absorb: bool) -> None:
+    def put(self, path: str, record: bytes, *, absorb: bool = False) -> None:
         before, after = self._before(path), state_of(record)
         self._tree.put(path, record)
         self._record(path, before, after, absorb=absorb)
         if split(path)[1] == ".gitignore" and before != after and not absorb:
             self.state.needs_recheck = True
 
-    def drop_file(self, path: str) -> None:
+    def put_folder(self, path: str, mode: int, repository: str | None, *, absorb: bool) -> None:
+        """Cover a new folder."""
+        self._tree.folders[path] = FolderState(repository)
+        self.put(path, folder_record(mode), absorb=absorb)
+        if self.report and not absorb:
+            self.state.new_folders.add(path)
+
+    def drop(self, path: str) -> None:
+        """Drop a file or an empty folder."""
         before = self._before(path)
         self._tree.drop(path)
         self._record(path, before, None)
         self.mark(path, unsettled=False, linked=False)
-
-    def put_folder(self, path: str, folder: FolderState, *, absorb: bool) -> None:
-        before = self._before(path)
-        self._tree.put_folder(path, folder)
-        self._record(path, before, self._tree.state(path), absorb=absorb)
-        if self.report and not absorb:
-            self.state.new_folders.add(path)
-
-    def set_folder_mode(self, path: str, mode: int) -> None:
-        before = self._before(path)
-        self._tree.set_mode(path, mode)
-        self._record(path, before, self._tree.state(path))
-
-    def drop_folder(self, path: str) -> None:
-        """Drop a folder without the files in it."""
-        before = self._before(path)
-        self._tree.drop_folder(path)
-        self._record(path, before, None)
 
     def exclude(self, path: str, reason: ExclusionReason) -> None:
         """Stop covering a file whose content cannot be kept. Earlier contents stay in the store, but a change to it is not

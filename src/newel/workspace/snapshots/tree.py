@@ -59,85 +59,64 @@ class ExclusionReason(Enum):
 
 
 class FolderState:
-    """One directory. ``files`` has records (see ``record``), ``excluded`` the names that are not covered. ``repository`` is the
-    directory, relative to the root, whose Git repository applies here.
+    """One directory. ``records`` has the files and folders in it (see ``file_record`` and ``folder_record``), ``excluded`` the names
+    that are not covered. ``repository`` is the directory, relative to the root, whose Git repository applies here.
     """
 
-    __slots__ = ("excluded", "files", "folders", "mode", "repository")
+    __slots__ = ("excluded", "records", "repository")
 
-    def __init__(self, repository: str | None, mode: int = 0) -> None:
-        self.files: dict[str, bytes] = {}
-        self.folders: set[str] = set()
+    def __init__(self, repository: str | None) -> None:
+        self.records: dict[str, bytes] = {}
         self.excluded: dict[str, ExclusionReason] = {}
-        self.mode = mode
         self.repository = repository
 
     def names(self) -> set[str]:
-        return {*self.files, *self.folders, *self.excluded}
+        return {*self.records, *self.excluded}
 
 
 class FileTree:
-    """All covered directories by path, relative to the root, whose own path is empty."""
+    """All covered directories by path, relative to the root, whose own path is empty. Each but the root also has a record in the
+    directory above.
+    """
 
     def __init__(self) -> None:
         self.folders: dict[str, FolderState] = {}
-        self.count = 0
-        """Of files."""
         self.changed_paths: set[str] | None = None
         """Files and folders whose records changed since they were last exported; None if they never were."""
+        self._record_count = 0
+
+    @property
+    def file_count(self) -> int:
+        return self._record_count - (len(self.folders) - 1)
 
     def state(self, path: str) -> FileSnapshot | None:
         """The state of a file or folder; None for the root."""
-        made = self.record(path)
-        if made is not None:
-            return state_of(made)
-        folder = self.folders.get(path) if path else None
-        return None if folder is None else FileSnapshot(EMPTY, folder.mode)
+        record = self.record(path)
+        return None if record is None else state_of(record)
 
     def record(self, path: str) -> bytes | None:
-        """The record of a file."""
         folder, name = split(path)
         there = self.folders.get(folder)
-        return there.files.get(name) if there else None
+        return there.records.get(name) if there else None
 
-    def put(self, path: str, made: bytes) -> None:
+    def put(self, path: str, record: bytes) -> None:
         folder, name = split(path)
         there = self.folders[folder]
-        self.count += name not in there.files
-        there.files[name] = made
+        self._record_count += name not in there.records
+        there.records[name] = record
         there.excluded.pop(name, None)
         if self.changed_paths is not None:
             self.changed_paths.add(path)
 
     def drop(self, path: str) -> None:
+        """Drop a file or an empty folder."""
         folder, name = split(path)
         there = self.folders.get(folder)
-        if there and there.files.pop(name, None):
-            self.count -= 1
+        if there and there.records.pop(name, None):
+            self.folders.pop(path, None)
+            self._record_count -= 1
             if self.changed_paths is not None:
                 self.changed_paths.add(path)
-
-    def put_folder(self, path: str, folder: FolderState) -> None:
-        above, name = split(path)
-        self.folders[above].folders.add(name)
-        self.folders[above].excluded.pop(name, None)
-        self.folders[path] = folder
-        if self.changed_paths is not None:
-            self.changed_paths.add(path)
-
-    def set_mode(self, path: str, mode: int) -> None:
-        """Set a folder's mode."""
-        self.folders[path].mode = mode
-        if self.changed_paths is not None:
-            self.changed_paths.add(path)
-
-    def drop_folder(self, path: str) -> None:
-        del self.folders[path]
-        above, name = split(path)
-        if above in self.folders:
-            self.folders[above].folders.discard(name)
-        if self.changed_paths is not None:
-            self.changed_paths.add(path)
 
     def below(self, path: str) -> Iterator[str]:
         """The directory and all below it, parents first."""
@@ -147,7 +126,7 @@ class FileTree:
             folder = self.folders.get(path)
             if folder is not None:
                 yield path
-                waiting += [join(path, name) for name in folder.folders]
+                waiting += [join(path, name) for name in folder.records]
 
 
 def join(folder: str, name: str) -> str:
@@ -173,23 +152,23 @@ def signature(found: FileStat) -> bytes:
     )
 
 
-def record(found: FileStat, sha256: bytes) -> bytes:
+def file_record(found: FileStat, sha256: bytes) -> bytes:
     """A signature and a hash in 68 bytes, as there may be 200,000 records."""
     return signature(found) + sha256
 
 
-def signed(made: bytes) -> bytes:
-    return made[:_SIGNED]
+def signature_of(record: bytes) -> bytes:
+    return record[:_SIGNED]
 
 
-def without_times(made: bytes) -> bytes:
+def with_stale_times(record: bytes) -> bytes:
     """A record with a signature that never matches."""
-    return bytes(_TIMES) + made[_TIMES:]
+    return bytes(_TIMES) + record[_TIMES:]
 
 
-def state_of(made: bytes) -> FileSnapshot:
-    mode: int = _SIGNATURE.unpack_from(made)[4]
-    return FileSnapshot(made[_SIGNED:].hex(), state_mode(mode))
+def state_of(record: bytes) -> FileSnapshot:
+    mode: int = _SIGNATURE.unpack_from(record)[4]
+    return FileSnapshot(record[_SIGNED:].hex(), state_mode(mode))
 
 
 def state_mode(mode: int) -> int:
@@ -200,7 +179,7 @@ def state_mode(mode: int) -> int:
 
 
 def folder_record(mode: int) -> bytes:
-    """A folder's record in an index, without times."""
+    """A folder's record: it has a mode, but no times, as these change with every file in it."""
     return _SIGNATURE.pack(0, 0, 0, 0, mode & 0xFFFFFFFF) + bytes.fromhex(EMPTY)
 
 
