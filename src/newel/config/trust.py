@@ -42,7 +42,7 @@ class IgnoredServer(msgspec.Struct, frozen=True):
     declined: bool = False
 
 
-class _TrustFile(msgspec.Struct):
+class _ServerTrustFile(msgspec.Struct):
     version: int = 1
     servers: list[TrustDecision] = []
 
@@ -54,7 +54,7 @@ class ServerTrust:
         self._path = home / FILE
 
     def all(self) -> list[TrustDecision]:
-        return load_state(self._path, _TrustFile).servers
+        return load_state(self._path, _ServerTrustFile).servers
 
     def is_trusted(self, folder: str, address: str) -> bool | None:
         """None if the user has not decided. ``folder`` is empty for a server of this machine."""
@@ -67,7 +67,7 @@ class ServerTrust:
         """Save a decision; None removes it. Raises ``ConfigError``."""
         from newel.agent.messages import now
 
-        def change(file: _TrustFile) -> None:
+        def change(file: _ServerTrustFile) -> None:
             file.servers = [
                 server for server in file.servers if (server.folder, server.address) != (folder, address)
             ]
@@ -78,7 +78,7 @@ class ServerTrust:
 
         if not _is_utf8(folder):
             raise ConfigError(f"{folder!a} cannot be trusted: its name is not UTF-8 text. Rename the folder.")
-        update_state(self._path, _TrustFile, change)
+        update_state(self._path, _ServerTrustFile, change)
 
 
 def real_folder(cwd: Path) -> str:

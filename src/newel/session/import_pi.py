@@ -20,7 +20,7 @@ from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, CustomMessage, new_id, now
 from newel.agent.transform import COMPACTION
 from newel.session import paths
-from newel.session.format import (
+from newel.session.file_format import (
     MAX_LINE,
     UNREADABLE,
     BranchLine,

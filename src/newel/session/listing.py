@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.agent.messages import UserMessage
-from newel.session.format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
+from newel.session.file_format import MAX_LINE, UNREADABLE, MessageLine, NameLine, read_line
 from newel.session.paths import read_metadata, session_files
 from newel.session.reader import read_session
 from newel.text.sanitize import plain_line
@@ -27,7 +27,7 @@ _HEAD_LINES = 50
 _MAX_PATH = 4096
 
 
-class SessionSummary(msgspec.Struct, frozen=True):
+class StoredSession(msgspec.Struct, frozen=True):
     """A session in a list. ``modified`` is in seconds since 1970; ``messages`` counts those of the active branch. All texts are
     sanitized single lines; ``first_text`` is empty without messages.
     """
@@ -43,14 +43,14 @@ class SessionSummary(msgspec.Struct, frozen=True):
 
 def list_sessions(
     directory: Path, cwd: str | None = None, *, limit: int | None = None
-) -> list[SessionSummary]:
+) -> list[StoredSession]:
     """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
     unreadable files are skipped.
     """
     return list(itertools.islice(_summaries(directory, cwd), limit))
 
 
-def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
+def _summaries(directory: Path, cwd: str | None) -> Iterator[StoredSession]:
     for path, state in session_files(directory, cwd):
         metadata = read_metadata(path)
         if metadata is None or (cwd is not None and metadata.cwd not in {"", cwd}):
@@ -58,7 +58,7 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionSummary]:
         with contextlib.suppress(OSError, SessionError), path.open("rb", buffering=0) as stream:
             count, name, branches = _scan(stream)
             messages, first = _active(path) if branches else (count, _first_text(path))
-            yield SessionSummary(
+            yield StoredSession(
                 path=path,
                 id=plain_line(metadata.id),
                 name=name,

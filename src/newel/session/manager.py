@@ -22,7 +22,7 @@ from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage, UserMessage, interrupted_result, new_id, now
 from newel.session import paths
 from newel.session.appender import Appender
-from newel.session.format import (
+from newel.session.file_format import (
     BranchLine,
     Line,
     MessageLine,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from newel.agent.errors import SessionError
-from newel.session.format import UNREADABLE, SessionMetadata, is_foreign, read_line
+from newel.session.file_format import UNREADABLE, SessionMetadata, is_foreign, read_line
 from newel.session.reader import metadata_from_name, not_a_session
 from newel.storage.files import project_folder
 

@@ -13,7 +13,7 @@ import msgspec
 
 from newel.agent.errors import SessionError
 from newel.agent.messages import AppMessage
-from newel.session.format import (
+from newel.session.file_format import (
     MAX_LINE,
     UNREADABLE,
     BranchLine,

@@ -20,7 +20,7 @@ from newel.agent.messages import (
     UserMessage,
     open_calls,
 )
-from newel.session.format import MessageLine, encode_line
+from newel.session.file_format import MessageLine, encode_line
 from newel.session.manager import SessionManager
 from newel.session.reader import read_session
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from newel.agent.messages import CustomMessage, TextContent, UserMessage
-from newel.session.format import MessageLine, encode_line
+from newel.session.file_format import MessageLine, encode_line
 from newel.session.listing import list_sessions
 from newel.session.manager import SessionManager
 

@@ -27,7 +27,7 @@ from newel.agent.messages import (
 from newel.session.export import export_session
 from newel.session.export.html import to_html
 from newel.session.export.markdown import to_markdown
-from newel.session.format import SessionMetadata
+from newel.session.file_format import SessionMetadata
 from newel.session.reader import SessionData
 
 PROBES = [
