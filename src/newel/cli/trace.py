@@ -19,18 +19,18 @@ from newel.agent.messages import Usage
 from newel.app.secrets import configured_secrets
 from newel.cli.options import Parser, add_list_options, nothing_listed, project_of
 from newel.config.settings import newel_home
-from newel.review_jobs.trace_file import (
+from newel.review_jobs.traces import (
     SUFFIX,
     BadTrace,
     Header,
     Trace,
     TraceEvent,
+    load_trace,
     read_header,
     read_trace,
     replay,
     trace_files,
 )
-from newel.review_jobs.traces import load_trace
 from newel.text.format import call_text, format_duration, usage_line
 from newel.text.json import to_json
 from newel.text.sanitize import escape_invisible, escape_line

@@ -16,10 +16,10 @@ from newel.review.model.file_lines import head_of, is_blob, kind_of, text_hash
 from newel.review.model.file_review import BadRange, FileReview, Layer, Lines, buffer, new_hunk_id
 from newel.review.model.history import Kind
 from newel.review_jobs.dependencies import ReviewLimits
-from newel.review_jobs.errors import Unprocessable
+from newel.review_jobs.errors import BadRequest, TooLarge, Unprocessable
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.job_registry import JobRegistry
-from newel.review_jobs.job_service import JobService
+from newel.review_jobs.job_service import JobService, utf8_size
 from newel.review_jobs.requests import DecideAll, Decision, EditRequest, Splice
 from newel.review_jobs.responses import (
     DecidedFile,
@@ -29,7 +29,6 @@ from newel.review_jobs.responses import (
     SavedFile,
     SavedFiles,
 )
-from newel.review_jobs.validation import check_edit
 
 
 class _SeenDecision(NamedTuple):
@@ -99,7 +98,7 @@ class ReviewDecisions:
     async def edit(self, request: EditRequest) -> FileState:
         """Apply the user's edits to the buffer. Raises ``BadRequest`` and ``TooLarge``."""
         path = await self._files.resolve(request.file_path)
-        check_edit(request, self._limits)
+        _check_edit(request, self._limits)
         if (await self._files.get(path)).rev == 0:  # never read so far
             await self._files.saver.refresh(path)
         make = partial(spliced, splices=request.splices)
@@ -155,6 +154,24 @@ class ReviewDecisions:
 
 
 # -- edits --------------------------------------------------------------------------------------------
+
+
+def _check_edit(request: EditRequest, limits: ReviewLimits) -> None:
+    """Raises ``BadRequest`` and ``TooLarge``."""
+    if len(request.splices) > limits.max_splices:
+        raise TooLarge(f"The edit has {len(request.splices)} splices; the limit is {limits.max_splices}.")
+    size = sum(utf8_size(splice.new_text) for splice in request.splices)
+    if size > limits.max_edit_bytes:
+        raise TooLarge(f"The edit has {size} bytes of new text; the limit is {limits.max_edit_bytes}.")
+    for splice in request.splices:
+        if "\0" in splice.new_text:
+            raise BadRequest("The text contains a NUL character, which a text file cannot hold.")
+        try:
+            splice.new_text.encode()
+        except UnicodeEncodeError as error:
+            raise BadRequest(
+                "The text contains half of a surrogate pair, which is not valid UTF-8."
+            ) from error
 
 
 def spliced(review: FileReview, splices: Sequence[Splice]) -> FileReview:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final
 
 import anyio
+import anyio.to_thread
+import msgspec
 
 from newel.agent.messages import new_id
-from newel.jobs.engine import FINAL
-from newel.review_jobs import apply, rerun
-from newel.review_jobs.dependencies import ReviewDependencies
-from newel.review_jobs.errors import BadRequest, NoSuchJob, QuestionClosed, WrongState
+from newel.jobs.engine import FINAL, Job
+from newel.review.model.decisions import decided
+from newel.review.model.file_review import FileReview, Lines
+from newel.review.model.history import HistoryEntry, patched
+from newel.review.model.patch import file_patch
+from newel.review.paths import checked_path
+from newel.review.serialize import bundle, is_of
+from newel.review.store.ledger import Ledger
+from newel.review_jobs import apply
+from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
+from newel.review_jobs.errors import (
+    BadRequest,
+    NoSuchJob,
+    QuestionClosed,
+    TooLarge,
+    Unprocessable,
+    WrongState,
+)
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.journal import (
     HIDDEN,
     KIND,
+    JobJournal,
     JobParams,
     decode,
     event,
@@ -24,20 +42,29 @@ from newel.review_jobs.journal import (
     queue_of,
 )
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
-from newel.review_jobs.presenters import job_summary, job_view
-from newel.review_jobs.propose import Proposer
-from newel.review_jobs.requests import RunRequest
-from newel.review_jobs.responses import Applied, EventsPage, EventView, JobList, JobStarted, JobView
-from newel.review_jobs.retention import Retention
-from newel.review_jobs.session_store import SessionStore
-from newel.review_jobs.validation import check_answer, check_run
+from newel.review_jobs.propose import Proposer, reviews_of
+from newel.review_jobs.requests import ContextRow, RunRequest
+from newel.review_jobs.responses import (
+    Applied,
+    EventsPage,
+    EventView,
+    JobList,
+    JobStarted,
+    JobSummary,
+    JobView,
+)
+from newel.review_jobs.sessions import SessionService
 from newel.text.json import to_json
 from newel.tools.review import NO_USER_ANSWER
+from newel.workspace.port import Workspace
 
 PAGE: Final = 500
 """Events, or jobs, of one page at most."""
 CANCELLED: Final = "Cancelled by the user."
 """The error of a cancelled job."""
+
+MAX_PATCH: Final = 64 << 10
+"""Characters of the patch that the model is shown."""
 
 
 class JobService:
@@ -46,17 +73,15 @@ class JobService:
     def __init__(
         self,
         dependencies: ReviewDependencies,
-        store: SessionStore,
+        sessions: SessionService,
         registry: JobRegistry,
-        retention: Retention,
         files: ReviewFiles,
     ) -> None:
         self._dependencies = dependencies
         self._engine = dependencies.engine
         self._limits = dependencies.limits
-        self._store = store
+        self._sessions = sessions
         self._registry = registry
-        self._retention = retention
         self._files = files
 
     async def get(self, job_id: str) -> JobView:
@@ -74,8 +99,8 @@ class JobService:
 
     async def run(self, request: RunRequest) -> JobStarted:
         """Start a job. Raises ``NoSuchSession``, ``BadRequest``, ``TooLarge``, ``TooMany``, ``Unprocessable``."""
-        self._store.get(request.session_id)
-        await check_run(request, self._limits, self._dependencies.workspace)
+        self._sessions.store.get(request.session_id)
+        await _check_run(request, self._limits, self._dependencies.workspace)
         return await self._submit(
             JobParams(
                 session=request.session_id,
@@ -87,10 +112,10 @@ class JobService:
         )
 
     async def rerun(self, job_id: str) -> JobStarted:
-        """Run a job again on the changed files and show the model the changes; see ``rerun.prepare``."""
+        """Run a job again on the changed files and show the model the changes; see ``_prepare_rerun``."""
         journal = await self._registry.get(job_id)
         async with journal.decision_lock:
-            params = await rerun.prepare(self._files, journal)
+            params = await _prepare_rerun(self._files, journal)
             started = await self._submit(params)
             await journal.notify("rerun.started", job_id=job_id, new_job_id=started.job_id)
         for path in journal.state.hashes:
@@ -100,11 +125,11 @@ class JobService:
     async def _submit(self, params: JobParams) -> JobStarted:
         jobs = await find_jobs(self._engine, params.session)
         live = await self._registry.load(job for job in jobs if job.state not in FINAL)
-        self._retention.check_job_limit(sum(not journal.state.is_finished for _, journal in live))
-        await self._store.activate(params.session)
+        self._sessions.check_job_limit(sum(not journal.state.is_finished for _, journal in live))
+        await self._sessions.store.activate(params.session)
         job = await self._engine.submit(KIND, to_json(params), queue=queue_of(params.session), key=params.key)
         await self._registry.export_trace(job)
-        await self._retention.collect()
+        await self._sessions.collect()
         return JobStarted(job_id=job, status="queued")
 
     async def cancel(self, job_id: str) -> JobStarted:
@@ -161,7 +186,7 @@ class JobService:
 
     async def clarify(self, job_id: str, question_id: str, answer: str | None) -> JobStarted:
         """Answer a question, or skip it with None. Idempotent. Raises ``QuestionClosed`` and ``TooLarge``."""
-        check_answer(answer, self._limits)
+        _check_answer(answer, self._limits)
         journal = await self._registry.get(job_id)
         text = NO_USER_ANSWER if answer is None else answer
         async with journal.decision_lock:
@@ -182,7 +207,7 @@ class JobService:
 
     async def apply(self, session_id: str, job_id: str, accepted_hunk_ids: Sequence[str]) -> Applied:
         """Save the accepted hunks of a job and reject the others; see ``apply.apply``."""
-        self._store.get(session_id)
+        self._sessions.store.get(session_id)
         journal = await self._registry.get(job_id)
         if journal.params.session != session_id:
             raise NoSuchJob(f"Session {session_id} has no job {job_id}.")
@@ -202,3 +227,134 @@ class JobService:
                 await apply.complete_if_decided(self._files, journal)
             if journal.state.is_finished:
                 await self._registry.release(journal)
+
+
+async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
+    state, params = journal.state, journal.params
+    diff_bundle = None
+    if state.hashes and (state.is_finished or state.status == "awaiting_review"):
+        reviews = await anyio.to_thread.run_sync(reviews_of, ledger, journal.job, list(state.hashes))
+        diff_bundle = bundle(journal.job, reviews)
+    return JobView(
+        id=journal.job,
+        session_id=params.session,
+        status=state.status,
+        instruction=params.instruction,
+        context_rows=tuple(params.context_rows),
+        created_at=state.created_at,
+        started_at=state.started_at,
+        finished_at=state.finished_at,
+        cursor=state.seq,
+        summary=state.summary,
+        proposed_edits=tuple(state.edits),
+        diff_bundle=diff_bundle,
+        question=state.question if state.status == "waiting_for_user" else None,
+        checkpoint_id=state.checkpoint_id,
+        applied_files=tuple(state.applied) if state.applied is not None else None,
+        error=state.error,
+        rerun_of=params.rerun_of or None,
+    )
+
+
+def job_summary(job: Job, journal: JobJournal) -> JobSummary:
+    state = journal.state
+    return JobSummary(
+        id=job.id,
+        session_id=journal.params.session,
+        status=state.status,
+        instruction=journal.params.title,
+        created_at=state.created_at,
+        finished_at=state.finished_at,
+        files=len(state.hashes),
+    )
+
+
+# -- checks of requests -------------------------------------------------------------------------------
+
+
+async def _check_run(request: RunRequest, limits: ReviewLimits, workspace: Workspace) -> None:
+    """Check a request before anything is done. Raises ``BadRequest``, ``TooLarge``, ``Unprocessable`` and ``OutsideProject``."""
+    if not request.instruction.strip():
+        raise BadRequest("The instruction is empty.")
+    if utf8_size(request.instruction) > limits.max_instruction_bytes:
+        raise TooLarge(f"The instruction is longer than {limits.max_instruction_bytes} bytes.")
+    size = sum(utf8_size(row.content) for row in request.context_rows)
+    if len(request.context_rows) > limits.max_context_rows or size > limits.max_context_bytes:
+        raise TooLarge(
+            f"The request has {len(request.context_rows)} context rows of {size} bytes; the limit is "
+            f"{limits.max_context_rows} rows of {limits.max_context_bytes} bytes."
+        )
+    for row in request.context_rows:
+        await _check_row(row, workspace)
+    max_tool_calls = request.tool_config.max_tool_calls
+    if max_tool_calls is not None and not 1 <= max_tool_calls <= limits.max_tool_calls_cap:
+        raise Unprocessable(f"max_tool_calls must be between 1 and {limits.max_tool_calls_cap}.")
+
+
+async def _check_row(row: ContextRow, workspace: Workspace) -> None:
+    if row.file_path is not None:
+        await checked_path(workspace, row.file_path)
+    first, last = row.start_line, row.end_line
+    if (first is not None and first < 1) or (last is not None and last < (first or 1)):
+        raise Unprocessable(f"Context row {row.id}: lines {first} to {last} do not exist.")
+
+
+def _check_answer(answer: str | None, limits: ReviewLimits) -> None:
+    """Raises ``TooLarge``."""
+    if answer is not None and utf8_size(answer) > limits.max_instruction_bytes:
+        raise TooLarge(f"The answer is longer than {limits.max_instruction_bytes} bytes.")
+
+
+def utf8_size(text: str) -> int:
+    """The bytes of a text as UTF-8; a lone surrogate counts, too."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+# -- running a job again ------------------------------------------------------------------------------
+
+
+async def _prepare_rerun(files: ReviewFiles, journal: JobJournal) -> JobParams:
+    """Reject the hunks that the change affects, except those with the user's own edits, and return the new job's
+    parameters. All other hunks stay under review. Raises ``WrongState`` unless the job awaits review.
+    """
+    if journal.state.status != "awaiting_review":
+        raise WrongState(f"Job {journal.job} cannot be run again: it is {journal.state.status}.")
+    patches: list[str] = []
+    for path in journal.state.hashes:
+        review = await files.refresh(path)
+        patches.append(await anyio.to_thread.run_sync(_patch, files, journal, review))
+        await anyio.to_thread.run_sync(_reject_affected, files, journal.job, review)
+    return msgspec.structs.replace(
+        journal.params,
+        key=f"{journal.params.key}/again/{journal.state.seq}",
+        rerun_of=journal.job,
+        changed="".join(patches)[:MAX_PATCH],
+    )
+
+
+def _patch(files: ReviewFiles, journal: JobJournal, review: FileReview) -> str:
+    """The changes of a file since the job's last proposal, as a unified diff."""
+    before = _base_after(files.ledger.entries(path=review.path), journal.state.entries)
+    return file_patch(review.path, before, review.base)
+
+
+def _base_after(entries: Sequence[HistoryEntry], ids: Collection[str]) -> Lines:
+    """The base of a file after the last of the changes ``ids``."""
+    review = FileReview(path="")
+    base: Lines = ()
+    for entry in entries:
+        review = patched(review, entry.forward)
+        if entry.id in ids:
+            base = review.base
+    return base
+
+
+def _reject_affected(files: ReviewFiles, job: str, review: FileReview) -> None:
+    hunks = tuple(
+        hunk.id
+        for hunk in review.hunks
+        if hunk.conflict and hunk.is_shown and is_of(hunk, job) and not hunk.has_user_layer
+    )
+    if hunks:
+        make = partial(decided, hunk_ids=hunks, verdict="reject")
+        files.ledger.change(review.path, "reject", make, rev=review.rev, hunks=hunks)

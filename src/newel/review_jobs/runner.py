@@ -7,18 +7,23 @@ in the journal, and a proposal that the journal lacks is withdrawn first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
+from newel.agent.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionStart
 from newel.agent.loop import run
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
     TextContent,
+    ToolCall,
     ToolResultMessage,
     UserMessage,
     new_id,
@@ -30,18 +35,16 @@ from newel.jobs.engine import EngineError, JobCancelled, JobOutcome, LeaseLost
 from newel.permissions.secret_paths import GuardedWorkspace
 from newel.review.model.file_lines import text_hash
 from newel.review.serialize import bundle
-from newel.review_jobs.dependencies import ReviewDependencies
-from newel.review_jobs.event_recorder import PROPOSE, JobEventRecorder
-from newel.review_jobs.job_state import JobState
-from newel.review_jobs.journal import JobJournal, event
+from newel.review_jobs.dependencies import ReviewDependencies, ReviewLimits
+from newel.review_jobs.journal import TITLE_LENGTH, JobEvent, JobJournal, JobState, event, message_entry
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
-from newel.review_jobs.presenters import TITLE_LENGTH
-from newel.review_jobs.prompts import NO_CHANGES, system_prompt, task
-from newel.review_jobs.propose import Proposer, reviews_of
+from newel.review_jobs.propose import Proposer, proposed_event, reviews_of
+from newel.review_jobs.requests import ContextRow
 from newel.review_jobs.responses import ChatEntry
 from newel.runs.chat_session import is_settled
+from newel.text.json import to_json
 from newel.text.sanitize import plain_line
-from newel.tools.review import project_tools
+from newel.tools.review import canonical_call, canonical_result, project_tools
 from newel.workspace.port import Workspace
 
 
@@ -96,7 +99,7 @@ class _ReviewJobRun:
     async def start(self) -> None:
         params, job, model = self.journal.params, self.journal.job, self.dependencies.config.model
         checkpoint = await self.dependencies.checkpoints.begin(
-            job, session=params.session, title=plain_line(params.instruction, TITLE_LENGTH)
+            job, session=params.session, title=params.title
         )
         await self.journal.append(
             event(
@@ -218,3 +221,186 @@ def _history(chat: Sequence[ChatEntry]) -> list[AppMessage]:
         else AssistantMessage(content=[TextContent(entry.text)])
         for entry in chat
     ]
+
+
+# -- prompts ------------------------------------------------------------------------------------------
+
+
+SYSTEM: Final = """\
+You propose changes to the files of a project. You never write files: the user reviews each change and accepts or rejects it.
+
+How to work:
+1. Find the relevant code with search_project, list_files and read_file. Read the lines that you are going to change.
+2. If you need information that only the user has, ask one short question with clarify_user. Do not ask what the files can
+   answer.
+3. Propose all edits for the task with propose_edits. Line numbers start at 1, as in read_file; pass expected_hash if
+   read_file returned one. Change only the lines that must change, with a separate edit for each place.
+4. If an edit is rejected, read the file again and propose an edit of its current content. Each accepted proposal shifts
+   the numbers of the lines below it.
+5. Finish with one or two sentences that summarize the proposal, without a tool call.
+
+Paths are relative to the project. You may make at most {max_tool_calls} tool calls."""
+
+NO_CHANGES: Final = "The job ended before it proposed a change. {why}"
+TOO_MANY_FAILURES: Final = "The model made {times} malformed proposals in a row. The last error: {problem}"
+JOURNAL_FULL: Final = "The job was stopped because its journal reached the limit of {limit} entries."
+
+
+def system_prompt(max_tool_calls: int) -> str:
+    return SYSTEM.format(max_tool_calls=max_tool_calls)
+
+
+def task(instruction: str, rows: Sequence[ContextRow], changed: str) -> str:
+    """The user's message. Each context row is in a fence that is longer than any inside it."""
+    parts = [instruction]
+    if rows:
+        parts.append("The user added this context:")
+        parts += [_row(row) for row in rows]
+    if changed:
+        parts.append(
+            "This task was run before, and the files have changed since. Work on their current content. The changes:\n"
+            + _fenced(changed)
+        )
+    return "\n\n".join(parts)
+
+
+def _row(row: ContextRow) -> str:
+    place = row.file_path or row.id
+    if row.start_line is not None:
+        place += f", lines {row.start_line} to {row.end_line or row.start_line}"
+    return f"{row.kind}: {place}" + (f"\n{_fenced(row.content)}" if row.content else "")
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    lines = text.rstrip("\r\n")
+    return f"{fence}\n{lines}\n{fence}"
+
+
+# -- the journal of a run -----------------------------------------------------------------------------
+
+
+PROPOSE: Final = "propose_edits"
+MAX_ARGUMENTS_BYTES: Final = 4096
+"""The longest arguments of a call that an event includes."""
+MAX_QUOTE: Final = 500
+"""Characters of an error that an event quotes."""
+
+
+class JobEventRecorder:
+    """Receives the events of one run of the loop. ``stop`` is called to end the run; ``failure`` says why it failed."""
+
+    def __init__(
+        self, journal: JobJournal, proposer: Proposer, limits: ReviewLimits, stop: Callable[[], None]
+    ) -> None:
+        self._journal = journal
+        self._proposer = proposer
+        self._limits = limits
+        self._stop = stop
+        self._failures = 0
+        self._requested_at = ""
+        self.failure = ""
+        self.is_closed = False
+        """Whether events are dropped: the run resumes later from the end of the journal."""
+
+    async def __call__(self, agent_event: AgentEvent) -> None:
+        if self.is_closed:
+            await anyio.lowlevel.checkpoint()  # the loop is cancelled here, before its next request
+            return
+        if isinstance(agent_event, MessageStart):
+            self._requested_at = agent_event.timestamp
+        if isinstance(agent_event, ToolExecutionStart) and agent_event.tool_name == PROPOSE:
+            self._proposer.call = agent_event.tool_call_id
+        if not isinstance(agent_event, MessageEnd):
+            return
+        message = agent_event.message
+        if isinstance(message, AssistantMessage) and message.stop_reason in {"error", "aborted"}:
+            return
+        entry = message_entry(message)
+        if isinstance(message, AssistantMessage):
+            entry.data["raw_usage"] = _raw_usage(message, self._requested_at, agent_event.timestamp)
+        await self._journal.append(*self._entries(message), entry)
+        if isinstance(message, ToolResultMessage) and message.tool_name == PROPOSE:
+            self._count_failures(message)
+        if self._journal.is_full:
+            self.fail(JOURNAL_FULL.format(limit=self._limits.max_events_per_job))
+
+    def close(self) -> None:
+        """End the loop without recording that it ended."""
+        self.is_closed = True
+        self._stop()
+
+    def fail(self, reason: str) -> None:
+        self.failure = reason
+        self.close()
+
+    def _entries(self, message: AppMessage) -> list[JobEvent]:
+        match message:
+            case AssistantMessage():
+                texts = [event("agent.message", text=message.text)] if message.text.strip() else []
+                return [*texts, *(_requested(call) for call in message.tool_calls)]
+            case ToolResultMessage():
+                return [*self._proposed(message), _completed(message)]
+            case _:
+                return []
+
+    def _proposed(self, result: ToolResultMessage) -> list[JobEvent]:
+        """The event of a successful proposal."""
+        outcomes = self._proposer.outcomes
+        if result.tool_call_id not in outcomes:
+            return []
+        proposal = outcomes.pop(result.tool_call_id)
+        if proposal is None:
+            self._failures = -1  # well-formed but rejected: `_count_failures` resets it to 0
+        return [proposed_event(proposal)] if proposal is not None and not result.is_error else []
+
+    def _count_failures(self, result: ToolResultMessage) -> None:
+        """Stop a model that keeps making malformed calls."""
+        self._failures = self._failures + 1 if result.is_error else 0
+        if self._failures > self._limits.max_schema_retries:
+            self.fail(TOO_MANY_FAILURES.format(times=self._failures, problem=result.output[:MAX_QUOTE]))
+
+
+def _raw_usage(message: AssistantMessage, requested_at: str, answered_at: str) -> dict[str, Any]:
+    """The usage of a model request: tokens, milliseconds including retries, and US dollars if known."""
+    latency = datetime.fromisoformat(answered_at) - datetime.fromisoformat(requested_at)
+    return {
+        "provider": message.provider,
+        "model": message.model,
+        **{f"{kind}_tokens": number for kind, number in msgspec.structs.asdict(message.usage).items()},
+        "cost": message.cost,
+        "latency_ms": round(latency.total_seconds() * 1000),
+    }
+
+
+def _requested(call: ToolCall) -> JobEvent:
+    canonical = msgspec.structs.asdict(canonical_call(call))
+    return event("tool.call.requested", tool=call.name, **canonical | {"arguments": _bounded(call.arguments)})
+
+
+def _completed(result: ToolResultMessage) -> JobEvent:
+    """A canonical result with a count in place of its content."""
+    canonical = canonical_result(result)
+    return event(
+        "tool.call.completed",
+        tool=canonical.name,
+        tool_call_id=canonical.tool_call_id,
+        name=canonical.name,
+        ok=canonical.ok,
+        result_count=_count(canonical.result),
+        error=canonical.error and canonical.error[:MAX_QUOTE],
+        duration_ms=result.duration,
+    )
+
+
+def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
+    size = len(to_json(arguments))
+    return arguments if size <= MAX_ARGUMENTS_BYTES else {"omitted_bytes": size}
+
+
+def _count(result: dict[str, Any] | None) -> int | None:
+    """The number of results or files; None for a tool without any."""
+    lists: list[Any] = [result.get("results"), result.get("files")] if result is not None else []
+    return next((len(cast("list[Any]", items)) for items in lists if isinstance(items, list)), None)

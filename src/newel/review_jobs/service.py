@@ -9,9 +9,9 @@
 
 Each service covers one topic; calls go down this list and never up:
 
-    sessions   decisions   checkpoints      create sessions; accept, edit, undo and save; roll back
+    decisions   checkpoints                 accept, edit, undo and save; roll back
           jobs                              run, answer, cancel and apply jobs
-          retention                         deletes old jobs
+          sessions                          create and archive sessions; delete old ones and their jobs
     files     registry                      reads files under review; holds the journals of live jobs
     ledger    engine                        what persists: hunks and decisions; sessions and jobs
 
@@ -46,11 +46,8 @@ from newel.review_jobs.job_registry import JobRegistry
 from newel.review_jobs.job_service import JobService
 from newel.review_jobs.journal import KIND, JobJournal, find_jobs
 from newel.review_jobs.overview import Overview
-from newel.review_jobs.presenters import chat_of
-from newel.review_jobs.retention import Retention
 from newel.review_jobs.runner import outcome_of, run_job
-from newel.review_jobs.session_store import SessionStore
-from newel.review_jobs.sessions import SessionService
+from newel.review_jobs.sessions import SessionService, SessionStore, chat_of
 
 _WATCH_RETRY_S: Final = 5.0
 """Seconds until a ledger that could not be read is read again."""
@@ -68,12 +65,11 @@ class ReviewService:
         self.limits = limits
         self._dependencies = dependencies
         self._registry = JobRegistry(engine, dependencies.traces, max_events=limits.max_events_per_job)
-        self._retention = Retention(engine, store, self._registry, limits)
         self.files = ReviewFiles(ledger, dependencies.saver, dependencies.workspace)
         self.overview = Overview(ledger)
         self.browser = FileBrowser(dependencies.workspace, self.overview)
-        self.jobs = JobService(dependencies, store, self._registry, self._retention, self.files)
-        self.sessions = SessionService(engine, store, self._registry, self._retention)
+        self.sessions = SessionService(engine, store, self._registry, limits)
+        self.jobs = JobService(dependencies, self.sessions, self._registry, self.files)
         self.decisions = ReviewDecisions(self.files, self._registry, self.jobs, limits)
         self.checkpoints = CheckpointService(ledger, dependencies.checkpoints, self.files, self._registry)
 
@@ -83,7 +79,7 @@ class ReviewService:
         engine = dependencies.engine
         service = cls(dependencies, await SessionStore.open(engine))
         await dependencies.saver.recover()
-        await service._retention.collect()
+        await service.sessions.collect()
         for job in await engine.find(kind=KIND, states=LIVE, limit=10_000):
             journal = await service._registry.get(job.id)
             if job.state == "queued":

@@ -12,11 +12,11 @@ from newel.agent.ports import ModelRequest
 from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import QuestionClosed, WrongState
-from newel.review_jobs.event_recorder import JobEventRecorder
 from newel.review_jobs.journal import JobJournal
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer
 from newel.review_jobs.requests import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
+from newel.review_jobs.runner import JobEventRecorder
 from newel.tools.review import ProposedEdit
 from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
 from tests.scripted_provider import Answer, ScriptedProvider

@@ -26,7 +26,7 @@ from newel.review.model.history import patched
 from newel.review.model.rebase import kept
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import ReviewServiceError
-from newel.review_jobs.job_state import JobState
+from newel.review_jobs.journal import JobState
 from newel.review_jobs.requests import Decision, EditRequest, RollbackRequest, RunRequest, Splice
 from newel.review_jobs.responses import EventView, JobView
 from tests.properties import examples

@@ -18,7 +18,7 @@ from newel.cli import trace as command
 from newel.cli.trace import command_trace
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.journal import HIDDEN, EventType
-from newel.review_jobs.trace_file import GIVEN_UP, BadTrace
+from newel.review_jobs.traces import GIVEN_UP, BadTrace
 from newel.text.sanitize import escape_invisible
 from tests.review_place import calls, hunks, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider

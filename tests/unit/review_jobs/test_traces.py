@@ -20,11 +20,18 @@ from newel.jobs.engine import JobOutcome
 from newel.review.model.file_review import Conflict
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob
+from newel.review_jobs.job_service import job_view
 from newel.review_jobs.journal import HIDDEN
-from newel.review_jobs.presenters import job_view
 from newel.review_jobs.requests import RollbackRequest, RunRequest
-from newel.review_jobs.trace_file import GIVEN_UP, BadTrace, read_trace, replay, without_keys
-from newel.review_jobs.traces import MAX_BYTES, MAX_TRACES
+from newel.review_jobs.traces import (
+    GIVEN_UP,
+    MAX_BYTES,
+    MAX_TRACES,
+    BadTrace,
+    read_trace,
+    replay,
+    without_keys,
+)
 from newel.text.json import to_json
 from tests.properties import examples
 from tests.review_place import calls, hunks, proposes, replace, says

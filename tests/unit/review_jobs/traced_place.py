@@ -9,8 +9,7 @@ from newel.agent.ports import Model, Provider
 from newel.jobs.engine import Engine
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal
-from newel.review_jobs.trace_file import Trace
-from newel.review_jobs.traces import Traces, load_trace
+from newel.review_jobs.traces import Trace, Traces, load_trace
 from newel.storage.files import project_folder
 from tests.review_place import Place
 
