@@ -17,8 +17,7 @@ import msgspec
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Attachment
 from newel.context.attachments import Attachable, load_attachment
-from newel.workspace.errors import check_path
-from newel.workspace.port import Kind
+from newel.workspace.port import Kind, check_path
 
 MAX_ATTACHMENTS = 32
 MAX_TOTAL_BYTES = 64 * 1024 * 1024

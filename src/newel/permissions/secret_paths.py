@@ -22,8 +22,7 @@ import msgspec
 from newel.agent.errors import WorkspaceError
 from newel.permissions.rules import Rule, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
-from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import DirectoryEntry, FileInfo, Workspace, WriteResult
+from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 
 Level = Literal["free", "ask", "never"]
 

@@ -15,8 +15,7 @@ from newel.agent.errors import WorkspaceError
 from newel.review.model.file_lines import content_of, is_blob, text_hash
 from newel.review.model.file_review import Lines, buffer
 from newel.review.store.ledger import Ledger
-from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import DirectoryEntry, FileInfo, Workspace, WriteResult
+from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 
 STALE: Final = "stale"
 _READ_ONLY: Final = "{path} was not changed: this job only proposes changes. Use propose_edits."

@@ -12,8 +12,7 @@ import anyio.to_thread
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
 from newel.tools.base import Parameters, ParsedTool
-from newel.workspace.errors import check_path
-from newel.workspace.port import DirectoryEntry, Workspace
+from newel.workspace.port import DirectoryEntry, Workspace, check_path
 
 BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8."""

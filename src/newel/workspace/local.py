@@ -12,8 +12,15 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import file_kinds, files
-from newel.workspace.errors import check_path
-from newel.workspace.port import Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
+from newel.workspace.port import (
+    Completed,
+    DirectoryEntry,
+    FileInfo,
+    FileNode,
+    OnOutput,
+    WriteResult,
+    check_path,
+)
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.output import OutputLimits
 

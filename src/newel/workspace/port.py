@@ -1,4 +1,4 @@
-"""The port to a host: files and processes, in bytes and plain values.
+"""The port to a host: files and processes, in bytes and plain values; with its error messages, and the base of wrappers.
 
 Tools use only this port, so they work on the local disk, over SSH and on a copy alike.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
+
+from newel.agent.errors import StaleFile, WorkspaceError
 
 Kind = Literal["file", "directory", "other"]
 
 ABSENT: Final = "absent"
 """The hash of a file that does not exist: ``write_bytes(…, expect=ABSENT)`` only creates."""
+
+SCHEME: Final = "ssh://"
+"""Begins the name of a workspace on a host."""
 
 OnOutput = Callable[[str], Awaitable[None]]
 
@@ -178,3 +183,106 @@ class Workspace(Protocol):
         that it raises stops the command.
         """
         ...
+
+
+Inner = TypeVar("Inner", bound=Workspace)
+
+
+class DelegatingWorkspace(Generic[Inner]):
+    """Base of workspaces that change some calls of another one: delegates every call to ``inner``."""
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+
+    @property
+    def root(self) -> str:
+        return self._inner.root
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def _target(self) -> Inner:
+        """The workspace for the next call. May wait until it is ready."""
+        return self._inner
+
+    async def resolve(self, path: str, /) -> str:
+        return await (await self._target()).resolve(path)
+
+    async def stat(self, path: str, /) -> FileInfo | None:
+        return await (await self._target()).stat(path)
+
+    async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
+        return await (await self._target()).stats(paths)
+
+    async def list(
+        self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
+    ) -> list[DirectoryEntry]:
+        return await (await self._target()).list(path, limit=limit, nofollow=nofollow)
+
+    async def read_bytes(
+        self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
+    ) -> bytes:
+        return await (await self._target()).read_bytes(path, start=start, size=size, nofollow=nofollow)
+
+    async def write_bytes(
+        self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
+    ) -> WriteResult:
+        return await (await self._target()).write_bytes(path, data, expect=expect, mode=mode)
+
+    async def remove(self, path: str, /, *, expect: str | None = None) -> None:
+        await (await self._target()).remove(path, expect=expect)
+
+    async def remove_folder(self, path: str, /) -> None:
+        await (await self._target()).remove_folder(path)
+
+    async def run(
+        self,
+        command: str,
+        /,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 — see the port
+        on_output: OnOutput | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Completed:
+        return await (await self._target()).run(command, timeout=timeout, on_output=on_output, env=env)
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+Doing = Literal["look at", "list", "read", "write", "remove"]
+
+
+def cannot(doing: Doing, path: str, reason: str) -> WorkspaceError:
+    """A failed operation; ``reason`` is the system's."""
+    return WorkspaceError(f"Cannot {doing} {path}: {reason}.")
+
+
+def not_regular(doing: Doing, path: str, kind: Kind) -> WorkspaceError:
+    what = "a directory" if kind == "directory" else "not a regular file"
+    return cannot(doing, path, f"it is {what}")
+
+
+def stale(path: str, found: str, expect: str) -> StaleFile:
+    """The file differs from the expected state; both are hashes or ``ABSENT``."""
+    if expect == ABSENT:
+        what = "was created by another program in the meantime."
+    else:
+        what = "was deleted in the meantime." if found == ABSENT else "changed on disk in the meantime."
+    return StaleFile(f"{path} {what}")
+
+
+def leads_elsewhere(path: str) -> StaleFile:
+    return StaleFile(f"{path} now contains a symbolic link and leads elsewhere. Nothing was changed.")
+
+
+def check_path(path: str) -> None:
+    """Raises ``WorkspaceError`` for an impossible file name."""
+    if not path:
+        raise WorkspaceError("The path is empty. Specify a file.")
+    if "\0" in path:
+        raise WorkspaceError("The path contains a NUL character.")
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError as error:
+        raise WorkspaceError(f"{path!r} is not a valid file name.") from error

@@ -22,8 +22,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEvent, AgentStart
 from newel.review.last_run import LastRun
 from newel.review.tracking.recording_workspace import RecordingWorkspace
-from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import Completed, OnOutput, WriteResult
+from newel.workspace.port import Completed, DelegatingWorkspace, OnOutput, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:

@@ -27,8 +27,7 @@ from newel.review import last_run
 from newel.review.last_run import LastRun
 from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
-from newel.workspace.delegating_workspace import DelegatingWorkspace
-from newel.workspace.port import Completed, OnOutput, WriteResult
+from newel.workspace.port import Completed, DelegatingWorkspace, OnOutput, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:

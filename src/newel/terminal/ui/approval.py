@@ -11,7 +11,7 @@ from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.sanitize import escape_invisible, escape_line
-from newel.workspace.errors import SCHEME
+from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.permissions.approval import Ask

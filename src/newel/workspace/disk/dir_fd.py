@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from newel.storage.file_lock import lock
-from newel.workspace.errors import leads_elsewhere
-from newel.workspace.port import ABSENT
+from newel.workspace.port import ABSENT, leads_elsewhere
 
 _SEARCH: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 """Passing through a folder needs no permission to list it, on systems that distinguish this."""

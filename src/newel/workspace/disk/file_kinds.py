@@ -10,8 +10,7 @@ from typing import Final
 from newel.agent.errors import StaleFile
 from newel.workspace.disk.dir_fd import FilePlace, beside_name, open_place
 from newel.workspace.disk.files import failure
-from newel.workspace.errors import not_regular
-from newel.workspace.port import FileNode, kept_mode
+from newel.workspace.port import FileNode, kept_mode, not_regular
 
 _GONE: Final = (FileNotFoundError, NotADirectoryError)
 _ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -13,8 +13,17 @@ from typing import Final
 
 from newel.agent.errors import StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import FilePlace, beside, open_nofollow, open_place
-from newel.workspace.errors import Doing, cannot, not_regular, stale
-from newel.workspace.port import ABSENT, DirectoryEntry, FileInfo, Kind, WriteResult
+from newel.workspace.port import (
+    ABSENT,
+    DirectoryEntry,
+    Doing,
+    FileInfo,
+    Kind,
+    WriteResult,
+    cannot,
+    not_regular,
+    stale,
+)
 
 BLOCK: Final = 1 << 20
 

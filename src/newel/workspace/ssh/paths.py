@@ -8,7 +8,7 @@ import re
 from itertools import accumulate
 from typing import Final
 
-from newel.workspace.errors import cannot
+from newel.workspace.port import cannot
 from newel.workspace.ssh import protocol
 from newel.workspace.ssh.port import RemoteHostPort, quote
 

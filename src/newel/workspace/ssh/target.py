@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.errors import SCHEME
+from newel.workspace.port import SCHEME
 
 _PORTS: Final = range(1, 65_536)
 _LONGEST: Final = 255

@@ -16,8 +16,21 @@ import msgspec
 
 from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
 from newel.workspace.disk.dir_fd import beside_name
-from newel.workspace.errors import Doing, cannot, check_path, leads_elsewhere, not_regular, stale
-from newel.workspace.port import ABSENT, Completed, DirectoryEntry, FileInfo, FileNode, OnOutput, WriteResult
+from newel.workspace.port import (
+    ABSENT,
+    Completed,
+    DirectoryEntry,
+    Doing,
+    FileInfo,
+    FileNode,
+    OnOutput,
+    WriteResult,
+    cannot,
+    check_path,
+    leads_elsewhere,
+    not_regular,
+    stale,
+)
 from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh import paths, protocol
 from newel.workspace.ssh.connection import SshConnection
