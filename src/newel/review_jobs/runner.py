@@ -44,7 +44,7 @@ from newel.review_jobs.responses import ChatEntry
 from newel.runs.chat_session import is_settled
 from newel.text.json import to_json
 from newel.text.sanitize import plain_line
-from newel.tools.review import canonical_call, canonical_result, project_tools
+from newel.tools.review import project_tools
 from newel.workspace.port import Workspace
 
 
@@ -376,21 +376,22 @@ def _raw_usage(message: AssistantMessage, requested_at: str, answered_at: str) -
 
 
 def _requested(call: ToolCall) -> JobEvent:
-    canonical = msgspec.structs.asdict(canonical_call(call))
-    return event("tool.call.requested", tool=call.name, **canonical | {"arguments": _bounded(call.arguments)})
+    arguments = _bounded(call.arguments)
+    return event(
+        "tool.call.requested", tool=call.name, tool_call_id=call.id, name=call.name, arguments=arguments
+    )
 
 
 def _completed(result: ToolResultMessage) -> JobEvent:
-    """A canonical result with a count in place of its content."""
-    canonical = canonical_result(result)
+    """A result with a count in place of its content."""
     return event(
         "tool.call.completed",
-        tool=canonical.name,
-        tool_call_id=canonical.tool_call_id,
-        name=canonical.name,
-        ok=canonical.ok,
-        result_count=_count(canonical.result),
-        error=canonical.error and canonical.error[:MAX_QUOTE],
+        tool=result.tool_name,
+        tool_call_id=result.tool_call_id,
+        name=result.tool_name,
+        ok=not result.is_error,
+        result_count=None if result.is_error else _count(result.output),
+        error=result.output[:MAX_QUOTE] if result.is_error else None,
         duration_ms=result.duration,
     )
 
@@ -400,7 +401,11 @@ def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments if size <= MAX_ARGUMENTS_BYTES else {"omitted_bytes": size}
 
 
-def _count(result: dict[str, Any] | None) -> int | None:
-    """The number of results or files; None for a tool without any."""
-    lists: list[Any] = [result.get("results"), result.get("files")] if result is not None else []
+def _count(output: str) -> int | None:
+    """The number of results or files in a tool's answer; None for a tool without any."""
+    try:
+        answer = msgspec.json.decode(output, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError):  # plain text, perhaps with half of a surrogate pair
+        return None
+    lists: list[Any] = [answer.get("results"), answer.get("files")]
     return next((len(cast("list[Any]", items)) for items in lists if isinstance(items, list)), None)

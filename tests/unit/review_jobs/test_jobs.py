@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from newel.agent.events import MessageEnd, ToolExecutionStart
-from newel.agent.messages import AssistantMessage, ToolResultMessage
+from newel.agent.events import MessageEnd, MessageStart, ToolExecutionStart
+from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage
 from newel.agent.ports import ModelRequest
 from newel.review.model.file_review import Conflict, NeedsChoice, StaleRevision, UnknownHunk
 from newel.review_jobs.dependencies import ReviewLimits
@@ -283,9 +285,9 @@ async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) 
         assert "a.md, lines 1 to 2" in told
 
 
-async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
-    """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
-    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
+@asynccontextmanager
+async def recorder_of_job(at: Place) -> AsyncGenerator[tuple[JobEventRecorder, Proposer, str]]:
+    """The recorder of a job that no worker runs, with its proposer and the job's name."""
     async with at.open(working=False) as desk:
         at.write(a=TEXT)
         session = (await desk.sessions.create()).session_id
@@ -294,7 +296,43 @@ async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path
         journal = await JobJournal.open(at.engine, started.job_id, limit=100)
         journal.lease = lease
         proposer = Proposer(at.bench, journal, OverlayWorkspace(at.bench.workspace, at.ledger))
-        recorder = JobEventRecorder(journal, proposer, at.limits, lambda: None)
+        yield JobEventRecorder(journal, proposer, at.limits, lambda: None), proposer, started.job_id
+
+
+@pytest.mark.parametrize(
+    ("output", "is_error", "shown"),
+    [
+        ('{"results": [{}, {}]}', False, {"ok": True, "result_count": 2, "error": None}),
+        ('{"files": []}', False, {"ok": True, "result_count": 0, "error": None}),
+        ("words", False, {"ok": True, "result_count": None, "error": None}),
+        ("[1]", False, {"ok": True, "result_count": None, "error": None}),
+        ("\ud800", False, {"ok": True, "result_count": None, "error": None}),
+        ("no", True, {"ok": False, "result_count": None, "error": "no"}),
+    ],
+)
+async def test_calls_and_results_have_one_shape(
+    tmp_path: Path, output: str, is_error: bool, shown: dict[str, object]
+) -> None:
+    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits())
+    async with recorder_of_job(at) as (recorder, _, job):
+        call = ToolCall(id="tc_1", name="search_project", arguments={"query": "x", "limit": 20})
+        message = ToolResultMessage(
+            tool_call_id=call.id, tool_name=call.name, output=output, is_error=is_error, duration=7
+        )
+        request = AssistantMessage(content=[call])
+        await recorder(MessageStart(message=request))
+        await recorder(MessageEnd(message=request))
+        await recorder(MessageEnd(message=message))
+        events = {each.type: each.data for each in (await at.desk.jobs.events(job)).events}
+    same = {"tool": "search_project", "name": "search_project", "tool_call_id": "tc_1"}
+    assert events["tool.call.requested"] == same | {"arguments": {"query": "x", "limit": 20}}
+    assert events["tool.call.completed"] == same | shown | {"duration_ms": 7}
+
+
+async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
+    """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
+    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
+    async with recorder_of_job(at) as (recorder, proposer, _):
 
         def result(call: str) -> MessageEnd:
             return MessageEnd(

@@ -17,12 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import InvalidArguments, NewelError, ToolError
-from newel.agent.messages import ToolCall, ToolResultMessage
 from newel.agent.ports import Tool
 from newel.tools.review import (
     ProjectLimits,
-    canonical_call,
-    canonical_result,
     lines_hash,
     project_tools,
 )
@@ -453,32 +450,6 @@ async def test_a_question_that_is_none_is_refused(local_project: Project) -> Non
         with pytest.raises(InvalidArguments, match="argument `question`"):
             await local_project.call("clarify_user", question=question)
     assert local_project.asked == []
-
-
-# -- one shape ------------------------------------------------------------------------------------
-
-
-async def test_calls_and_results_have_one_shape(local_project: Project) -> None:
-    call = ToolCall(id="tc_1", name="search_project", arguments={"query": "x", "limit": 20})
-    assert msgspec.to_builtins(canonical_call(call)) == {
-        "tool_call_id": "tc_1",
-        "name": "search_project",
-        "arguments": {"query": "x", "limit": 20},
-    }
-
-    def shaped(output: str, *, is_error: bool = False) -> Any:
-        message = ToolResultMessage(
-            tool_call_id="tc_1", tool_name="search_project", output=output, is_error=is_error
-        )
-        return msgspec.to_builtins(canonical_result(message))
-
-    same = {"tool_call_id": "tc_1", "name": "search_project"}
-    output = json.dumps(await local_project.call("search_project", query="x"))
-    assert shaped(output) == {**same, "ok": True, "result": {"results": []}, "error": None}
-    assert shaped("words") == {**same, "ok": True, "result": {"output": "words"}, "error": None}
-    assert shaped("[1]")["result"] == {"output": "[1]"}
-    assert shaped("\ud800")["result"] == {"output": "\ud800"}
-    assert shaped("no", is_error=True) == {**same, "ok": False, "result": None, "error": "no"}
 
 
 def test_an_edit_survives_the_wire() -> None:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from newel.agent.ports import Tool
-from newel.tools.review.base import (
-    CanonicalCall,
-    CanonicalResult,
-    ProjectLimits,
-    canonical_call,
-    canonical_result,
-)
+from newel.tools.review.base import ProjectLimits
 from newel.tools.review.clarify_user import NO_USER_ANSWER, Ask, ClarifyTool
 from newel.tools.review.project_files import ListTool, ReadFileTool, SearchTool, Staged
 from newel.tools.review.propose_edits import Propose, ProposedEdit, ProposeTool, lines_hash
@@ -18,14 +12,10 @@ from newel.workspace.port import Workspace
 __all__ = [
     "NO_USER_ANSWER",
     "Ask",
-    "CanonicalCall",
-    "CanonicalResult",
     "ProjectLimits",
     "Propose",
     "ProposedEdit",
     "Staged",
-    "canonical_call",
-    "canonical_result",
     "lines_hash",
     "project_tools",
 ]
