@@ -10,11 +10,11 @@ from msgspec import Meta
 from newel.agent.errors import HostUnavailable, StaleFile, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, describe_diff, split_lines, unified_diff
+from newel.diff.unified import DiffBlock, split_lines
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, rename
-from newel.tools.file_tool import DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, not_found, sha256
-from newel.tools.text_replace import Edited, Replacement, edit
+from newel.tools.file_tool import ChangingTool, FileEdit, FileParameters, aside, encoded, not_found, sha256
+from newel.tools.text_replace import Replacement, edit
 from newel.workspace.port import ABSENT
 
 MAX_UNCHECKED_BYTES: Final = 1 << 20
@@ -48,34 +48,7 @@ class EditParameters(FileParameters, frozen=True):
     ] = msgspec.field(default_factory=list[EditItem])
 
 
-class _EditPlan(msgspec.Struct, frozen=True):
-    """A prepared edit: ``old`` is None for a new file."""
-
-    expect: str
-    old: bytes | None
-    edited: Edited
-
-    @property
-    def data(self) -> bytes:
-        return self.edited.content
-
-    def described(self, name: str, /) -> str:
-        return describe_diff(name, self._lines, self.edited.blocks)
-
-    def diff(self, name: str) -> str:
-        return unified_diff(name, self._lines, self.edited.blocks, limit=DIFF_SHOWN)
-
-    @property
-    def size(self) -> int:
-        """Bytes to compare for a diff."""
-        return len(self.old or b"") + len(self.edited.content)
-
-    @property
-    def _lines(self) -> list[bytes] | None:
-        return None if self.old is None else split_lines(self.old)
-
-
-class EditTool(ChangingTool[EditParameters, _EditPlan]):
+class EditTool(ChangingTool[EditParameters]):
     name = "edit"
     label = "Edit File"
     description = (
@@ -109,22 +82,22 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
             ]
         return given
 
-    async def apply(self, plan: _EditPlan, arguments: EditParameters, path: str, /) -> ToolResult:
-        name, edited = arguments.file_path, plan.edited
-        diff = await aside(plan.size, plan.diff, name)
+    async def apply(self, change: FileEdit, arguments: EditParameters, path: str, /) -> ToolResult:
+        name = arguments.file_path
+        diff = await aside(change.size, change.diff, name)
         try:
-            written = await self._workspace.write_bytes(path, edited.content, expect=plan.expect)
+            written = await self._workspace.write_bytes(path, change.data, expect=change.expect)
         except StaleFile as error:
             raise StaleFile(
                 f"{name} changed on disk during the edit. Nothing was changed. Read it again."
             ) from error
         self._tracker.saw(path, written.sha256)
-        if plan.old is None:
-            text = f"Created new file {name} ({pluralize(len(edited.content), 'byte')})"
+        if change.old is None:
+            text = f"Created new file {name} ({pluralize(len(change.data), 'byte')})"
         else:
             text = (
-                f"Replaced {pluralize(edited.matches, 'occurrence')} in {name} "
-                f"({pluralize(edited.lines_changed, 'line')} changed)"
+                f"Replaced {pluralize(change.matches, 'occurrence')} in {name} "
+                f"({pluralize(change.lines_changed, 'line')} changed)"
             )
         one = _replacements(arguments)[0]
         return ToolResult(
@@ -133,20 +106,20 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
                 "filePath": name,
                 "oldString": one.old,
                 "newString": one.new,
-                "matchCount": edited.matches,
-                "linesChanged": edited.lines_changed,
+                "matchCount": change.matches,
+                "linesChanged": change.lines_changed,
                 "diff": diff,
-                "firstChangedLine": edited.first_line,
+                "firstChangedLine": change.first_line,
             },
         )
 
-    async def prepare(self, arguments: EditParameters, path: str, /) -> _EditPlan:
+    async def prepare(self, arguments: EditParameters, path: str, /) -> FileEdit:
         name, replacements = arguments.file_path, _replacements(arguments)
         creates = len(replacements) == 1 and not replacements[0].old
         content = await self._content(path, name)
         if content is None:
             if creates:
-                return _EditPlan(ABSENT, None, _created(replacements[0].new))
+                return _created(ABSENT, None, replacements[0].new)
             raise await not_found(self._workspace, path, name)
         digest = sha256(content)
         if self._tracker.last_seen(path) not in {None, digest}:
@@ -155,8 +128,8 @@ class EditTool(ChangingTool[EditParameters, _EditPlan]):
                 "Read it again, then repeat the edit."
             )
         if not content and creates:
-            return _EditPlan(digest, content, _created(replacements[0].new))
-        return _EditPlan(digest, content, await aside(len(content), edit, content, replacements, name))
+            return _created(digest, [], replacements[0].new)
+        return await aside(len(content), edit, content, digest, replacements, name)
 
     async def _content(self, path: str, name: str) -> bytes | None:
         """A file's content; None if it does not exist. A short file takes one request, as its host may be far away."""
@@ -190,6 +163,6 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
     return [Replacement(arguments.old_string, arguments.new_string, arguments.replace_all), *edits]
 
 
-def _created(text: str) -> Edited:
-    content = encoded(text, "new_string")
-    return Edited(content, 1, [DiffBlock(0, 0, split_lines(content))])
+def _created(expect: str, old: list[bytes] | None, text: str) -> FileEdit:
+    data = encoded(text, "new_string")
+    return FileEdit(expect, data, old, [DiffBlock(0, 0, split_lines(data))])

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import Any, Final, Generic, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple
 
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import ToolError, WorkspaceError
 from newel.agent.ports import OnOutput, Preview, ToolResult, Touch
+from newel.diff.unified import DiffBlock, describe_diff, unified_diff
 from newel.tools.base import Parameters, ParsedTool
 from newel.workspace.port import DirectoryEntry, Workspace, check_path
 
@@ -118,41 +120,52 @@ class FileTool(ParsedTool[F]):
         return await self._workspace.resolve(arguments.file_path)
 
 
-class FileEdit(Protocol):
-    """A prepared change of a file: ``expect`` is the SHA-256 of the content that it was made from, or
-    ``ABSENT``; ``data`` is the new content.
+class FileEdit(msgspec.Struct, frozen=True):
+    """A prepared change of a file: ``expect`` is the SHA-256 of the content that it was made from, or ``ABSENT``; ``data`` is
+    the new content. ``old`` has the lines before it, None for a new file, and ``blocks`` the difference.
     """
 
-    @property
-    def expect(self) -> str: ...
-
-    @property
-    def data(self) -> bytes: ...
+    expect: str
+    data: bytes
+    old: list[bytes] | None
+    blocks: list[DiffBlock[bytes]]
+    matches: int = 1
+    """The number of texts that were replaced."""
 
     @property
     def size(self) -> int:
-        """Bytes to process for a description."""
-        ...
+        """Bytes of the new content and lines of the old: a measure of the work that a diff is."""
+        return len(self.data) + len(self.old or ())
 
-    def described(self, name: str, /) -> str:
+    def described(self, name: str) -> str:
         """The complete change, for the user who decides about it."""
-        ...
+        return describe_diff(name, self.old, self.blocks)
+
+    def diff(self, name: str) -> str:
+        return unified_diff(name, self.old, self.blocks, limit=DIFF_SHOWN)
+
+    @property
+    def lines_changed(self) -> int:
+        """Lines removed or added; a changed line counts once."""
+        return sum(max(block.end - block.start, len(block.new)) for block in self.blocks)
+
+    @property
+    def first_line(self) -> int:
+        """The number of the first line that differs, counted from 1."""
+        return self.blocks[0].start + 1
 
 
-C = TypeVar("C", bound=FileEdit)
-
-
-class ChangeCall(Generic[F, C]):
+class ChangeCall(Generic[F]):
     """A change of one file, bound to the file's real path, and after a preview to exactly that change. Implements
     ``newel.agent.ports.PlannedCall``.
     """
 
-    def __init__(self, tool: ChangingTool[F, C], arguments: F, path: str) -> None:
+    def __init__(self, tool: ChangingTool[F], arguments: F, path: str) -> None:
         self.touches = (Touch(path, arguments.file_path, writes=True),)
         self._tool = tool
         self._arguments = arguments
         self._path = path
-        self._previewed: C | None = None
+        self._previewed: FileEdit | None = None
 
     async def preview(self) -> Preview:
         change = self._previewed = await self._tool.prepare(self._arguments, self._path)
@@ -172,20 +185,20 @@ class ChangeCall(Generic[F, C]):
         return await self._tool.apply(change, self._arguments, self._path)
 
 
-class ChangingTool(FileTool[F], Generic[F, C]):
+class ChangingTool(FileTool[F]):
     """A tool that changes the content of one file."""
 
     read_only = False
 
-    async def plan(self, arguments: F, /) -> ChangeCall[F, C]:
+    async def plan(self, arguments: F, /) -> ChangeCall[F]:
         return ChangeCall(self, arguments, await self._workspace.resolve(arguments.file_path))
 
     @abstractmethod
-    async def prepare(self, arguments: F, path: str, /) -> C:
+    async def prepare(self, arguments: F, path: str, /) -> FileEdit:
         """The change of the file at the real ``path``. Changes nothing; raises ``NewelError`` if the change is not possible."""
 
     @abstractmethod
-    async def apply(self, change: C, arguments: F, path: str, /) -> ToolResult:
+    async def apply(self, change: FileEdit, arguments: F, path: str, /) -> ToolResult:
         """Write the change, if the file is still what it was made from. Raises ``StaleFile``."""
 
 

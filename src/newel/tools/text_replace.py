@@ -10,7 +10,7 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.diff.unified import DiffBlock, compare, split_lines
-from newel.tools.file_tool import BOM, encoded
+from newel.tools.file_tool import BOM, FileEdit, encoded
 from newel.tools.fuzzy_match import TextSpan, find, replacement
 
 MAX_LISTED: Final = 20
@@ -32,32 +32,14 @@ class Replacement(msgspec.Struct, frozen=True):
     all: bool = False
 
 
-class Edited(msgspec.Struct, frozen=True):
-    """The new content, and the lines by which it differs from the old."""
-
-    content: bytes
-    matches: int
-    blocks: list[DiffBlock[bytes]]
-
-    @property
-    def lines_changed(self) -> int:
-        """Lines removed or added; a changed line counts once."""
-        return sum(max(block.end - block.start, len(block.new)) for block in self.blocks)
-
-    @property
-    def first_line(self) -> int:
-        """The number of the first line that differs, counted from 1."""
-        return self.blocks[0].start + 1
-
-
 class _Change(msgspec.Struct, frozen=True, order=True):
     span: TextSpan
     new: bytes
     number: int
 
 
-def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edited:
-    """Make all ``replacements``, each matched against the original content of the file called ``name``.
+def edit(content: bytes, expect: str, replacements: Sequence[Replacement], name: str) -> FileEdit:
+    """Make all ``replacements``, each matched against the original content, with the hash ``expect``, of the file called ``name``.
 
     Raises ``ToolError`` if the file is UTF-16, if the text of a replacement is missing, ambiguous without ``all``, or overlaps
     another's, if there are more than ``MAX_REPLACEMENTS``, or if nothing would change.
@@ -87,7 +69,7 @@ def edit(content: bytes, replacements: Sequence[Replacement], name: str) -> Edit
     new = _apply(content, changes)
     if new == content:
         raise ToolError(f"The edit would not change {name}: it already has the new text.")
-    return Edited(new, len(changes), list(_blocks(content, changes)))
+    return FileEdit(expect, new, split_lines(content), list(_blocks(content, changes)), len(changes))
 
 
 def _changes(content: bytes, item: Replacement, number: int, name: str, which: str) -> list[_Change]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import msgspec
 from msgspec import Meta
 
 from newel.agent.errors import StaleFile
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
-from newel.diff.unified import DiffBlock, compare, describe_diff, split_lines, unified_diff
-from newel.tools.file_tool import BOM, DIFF_SHOWN, ChangingTool, FileParameters, aside, encoded, sha256
+from newel.diff.unified import DiffBlock, compare, split_lines
+from newel.tools.file_tool import BOM, ChangingTool, FileEdit, FileParameters, aside, encoded, sha256
 from newel.workspace.port import ABSENT
 
 MAX_COMPARED_BYTES: Final = 1_000_000
@@ -26,52 +25,36 @@ class WriteParameters(FileParameters, frozen=True):
     content: Annotated[str, Meta(description="Full file contents to write")]
 
 
-class _WritePlan(msgspec.Struct, frozen=True):
-    """A prepared write: ``old`` is None for a new file."""
-
-    expect: str
-    data: bytes
-    old: list[bytes] | None
-    blocks: list[DiffBlock[bytes]]
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def described(self, name: str, /) -> str:
-        return describe_diff(name, self.old, self.blocks)
-
-
-class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
+class WriteTool(ChangingTool[WriteParameters]):
     name = "write"
     label = "Write File"
     description = "Create a file, or replace its whole content. Missing directories are created."
     parameters = WriteParameters
 
-    async def apply(self, plan: _WritePlan, arguments: WriteParameters, path: str, /) -> ToolResult:
+    async def apply(self, change: FileEdit, arguments: WriteParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
         try:
-            written = await self._workspace.write_bytes(path, plan.data, expect=plan.expect)
+            written = await self._workspace.write_bytes(path, change.data, expect=change.expect)
         except StaleFile as error:
             raise _stale(name) from error
         self._tracker.saw(path, written.sha256)
-        is_new = plan.expect == ABSENT
+        is_new = change.expect == ABSENT
         return ToolResult(
-            f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(plan.data), 'byte')})",
+            f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(change.data), 'byte')})",
             details={
                 "filePath": name,
-                "size": len(plan.data),
+                "size": len(change.data),
                 "isNew": is_new,
-                "diff": unified_diff(name, plan.old, plan.blocks, limit=DIFF_SHOWN),
+                "diff": change.diff(name),
             },
         )
 
-    async def prepare(self, arguments: WriteParameters, path: str, /) -> _WritePlan:
+    async def prepare(self, arguments: WriteParameters, path: str, /) -> FileEdit:
         data = encoded(arguments.content, "content")
         new = split_lines(data)
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # anything else than a file is refused when it is written
-            return _WritePlan(
+            return FileEdit(
                 ABSENT if info is None else NO_FILE, data, None, [DiffBlock(0, 0, new)] if new else []
             )
         content = await self._workspace.read_bytes(path, size=MAX_COMPARED_BYTES + 1)
@@ -86,10 +69,10 @@ class WriteTool(ChangingTool[WriteParameters, _WritePlan]):
         if len(content) > MAX_COMPARED_BYTES:
             size = max(info.size, len(content))  # files in /proc report no size
             note = f"({size:,} bytes, not compared)\n".encode()
-            return _WritePlan(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
+            return FileEdit(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
         old = split_lines(content)
         blocks = await aside(len(content) + len(data), compare, old, new)
-        return _WritePlan(digest, data, old=old, blocks=blocks)
+        return FileEdit(digest, data, old=old, blocks=blocks)
 
     async def _digest(self, path: str, size: int) -> str:
         """The SHA-256 of a long file. It is wrong for a file that grows meanwhile, so that nothing is written."""

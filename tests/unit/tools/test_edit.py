@@ -372,10 +372,10 @@ PIECES = st.lists(
 )
 def test_the_bytes_around_a_match_stay_as_they_are(before: bytes, after: bytes, new: str) -> None:
     """In any encoding, with any line ends, with or without a last one."""
-    edited = edit(before + b"NEEDLE" + after, [Replacement("NEEDLE", new)], "f")
-    assert edited.content.startswith(before)
-    assert edited.content.endswith(after)
-    middle = edited.content[len(before) : len(edited.content) - len(after)]
+    edited = edit(before + b"NEEDLE" + after, "", [Replacement("NEEDLE", new)], "f")
+    assert edited.data.startswith(before)
+    assert edited.data.endswith(after)
+    middle = edited.data[len(before) : len(edited.data) - len(after)]
     assert middle.replace(b"\r\n", b"\n") == new.encode().replace(b"\r\n", b"\n")
 
 
@@ -392,8 +392,8 @@ def test_a_quotation_as_read_shows_it_changes_only_the_line_it_changes(
     whole = [f"<{line}{end}" for line, end in zip(lines, ends, strict=False)]
     quoted = [f"<{line.rstrip().replace(QUOTE, chr(39))}\n" for line in lines]
     wanted = [*quoted[:target], "NEW\n", *quoted[target + 1 :]]
-    edited = edit("".join(whole).encode(), [Replacement("".join(quoted), "".join(wanted))], "f")
-    assert edited.content.decode() == "".join([*whole[:target], f"NEW{ends[target]}", *whole[target + 1 :]])
+    edited = edit("".join(whole).encode(), "", [Replacement("".join(quoted), "".join(wanted))], "f")
+    assert edited.data.decode() == "".join([*whole[:target], f"NEW{ends[target]}", *whole[target + 1 :]])
 
 
 @given(
@@ -414,12 +414,12 @@ def test_the_blocks_of_an_edit_are_the_edit(
         content += f"<{number}{old}>".encode() + before
         wanted.append(Replacement(f"<{number}{old}>", new))
     content += after
-    edited = edit(content, wanted, "f")
+    edited = edit(content, "", wanted, "f")
     old_lines, pieces, done = split_lines(content), list[bytes](), 0
     for block in edited.blocks:
         pieces += [*old_lines[done : block.start], *block.new]
         done = block.end
-    assert b"".join([*pieces, *old_lines[done:]]) == edited.content
+    assert b"".join([*pieces, *old_lines[done:]]) == edited.data
 
 
 BOM = b"\xef\xbb\xbf"
@@ -465,6 +465,6 @@ async def test_utf_16_text_is_refused_and_not_torn(bench: Bench, encoding: str) 
 )
 def test_no_edit_moves_or_doubles_a_byte_order_mark(text: str, old: str, new: str) -> None:
     with contextlib.suppress(ToolError):
-        done = edit(BOM + text.encode(), [Replacement(old, new, all=True)], "f").content
+        done = edit(BOM + text.encode(), "", [Replacement(old, new, all=True)], "f").data
         assert done.startswith(BOM)
         assert not done.startswith(BOM + BOM)
