@@ -30,7 +30,7 @@ from newel.runs.chat_session import AgentSpec, AskUser, approval_handler
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.session import paths
 from newel.session.coding_agent import CodingAgent
-from newel.session.listing import StoredSession, list_sessions
+from newel.session.listing import SessionEntry, list_sessions
 from newel.session.manager import SessionManager
 from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
@@ -251,7 +251,7 @@ class WorkbenchAgentFactory:
         with monitor.request_deadline() if monitor else nullcontext():
             return await self.in_use.server.models()
 
-    def list_sessions(self) -> list[StoredSession]:
+    def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self._settings.home / "sessions", self.host.name, limit=200)
 
     def session_file(self, session: str, folder: str) -> Path | None:

@@ -12,7 +12,7 @@ from newel.agent.formatting import pluralize
 from newel.cli.options import Parser, add_list_options, nothing_listed, project_of
 from newel.config.settings import newel_home
 from newel.session import paths
-from newel.session.listing import StoredSession, list_sessions
+from newel.session.listing import SessionEntry, list_sessions
 from newel.session.reader import read_session
 from newel.text.sanitize import sanitize
 
@@ -34,7 +34,7 @@ def command_sessions(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _line(session: StoredSession, *, folder: bool) -> str:
+def _line(session: SessionEntry, *, folder: bool) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.modified))
     title = session.name or session.first_text or "(empty)"
     messages = pluralize(session.messages, "message")

@@ -20,7 +20,7 @@ from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
 from newel.session.coding_agent import CodingAgent, SessionTotals
-from newel.session.listing import StoredSession
+from newel.session.listing import SessionEntry
 from newel.session.reader import read_session
 from newel.workspace.git_worktree import Worktree
 
@@ -152,7 +152,7 @@ class AgentFactory(Protocol):
         """
         ...
 
-    def list_sessions(self) -> list[StoredSession]:
+    def list_sessions(self) -> list[SessionEntry]:
         """The sessions of the workbench's folder, the latest first."""
         ...
 

@@ -27,7 +27,7 @@ _HEAD_LINES = 50
 _MAX_PATH = 4096
 
 
-class StoredSession(msgspec.Struct, frozen=True):
+class SessionEntry(msgspec.Struct, frozen=True):
     """A session in a list. ``modified`` is in seconds since 1970; ``messages`` counts those of the active branch. All texts are
     sanitized single lines; ``first_text`` is empty without messages.
     """
@@ -41,16 +41,14 @@ class StoredSession(msgspec.Struct, frozen=True):
     cwd: str
 
 
-def list_sessions(
-    directory: Path, cwd: str | None = None, *, limit: int | None = None
-) -> list[StoredSession]:
+def list_sessions(directory: Path, cwd: str | None = None, *, limit: int | None = None) -> list[SessionEntry]:
     """The sessions of a project, or of all projects for None, latest first, at most ``limit``. Reads without locks; empty and
     unreadable files are skipped.
     """
     return list(itertools.islice(_summaries(directory, cwd), limit))
 
 
-def _summaries(directory: Path, cwd: str | None) -> Iterator[StoredSession]:
+def _summaries(directory: Path, cwd: str | None) -> Iterator[SessionEntry]:
     for path, state in session_files(directory, cwd):
         metadata = read_metadata(path)
         if metadata is None or (cwd is not None and metadata.cwd not in {"", cwd}):
@@ -58,7 +56,7 @@ def _summaries(directory: Path, cwd: str | None) -> Iterator[StoredSession]:
         with contextlib.suppress(OSError, SessionError), path.open("rb", buffering=0) as stream:
             count, name, branches = _scan(stream)
             messages, first = _active(path) if branches else (count, _first_text(path))
-            yield StoredSession(
+            yield SessionEntry(
                 path=path,
                 id=plain_line(metadata.id),
                 name=name,

@@ -5,7 +5,7 @@
             session.start_session({"model": "qwen2.5-coder"})
         session.append_message(message)
 
-``format`` defines the lines of a file, ``reader`` reads and ``appender`` writes them, ``message_tree`` holds the branches,
+``file_format`` defines the lines of a file, ``reader`` reads and ``appender`` writes them, ``message_tree`` holds the branches,
 ``paths`` finds files.
 """
 

@@ -39,7 +39,7 @@ from newel.runs.chat_turn import TURN, TurnParams
 from newel.runs.event_hub import EventHub
 from newel.runs.models import ModelStatus, Tab
 from newel.runs.run_events import Notice
-from newel.session.listing import StoredSession
+from newel.session.listing import SessionEntry
 from newel.text.sanitize import plain_line
 from newel.workbench.tab_log import TabLog, TabSaved, TabSettings
 from newel.workbench.tab_session import CLOSED, NEW_CHAT, ChangeKind, TabServiceError, TabServices, TabSession
@@ -155,7 +155,7 @@ class Workbench:
             raise TabServiceError(CLOSED)
         return self._tabs[tab]
 
-    async def list_sessions(self) -> list[StoredSession]:
+    async def list_sessions(self) -> list[SessionEntry]:
         """The folder's sessions, the latest first."""
         return await anyio.to_thread.run_sync(self.factory.list_sessions)
 

@@ -24,7 +24,7 @@ from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
 from newel.runs.models import Contract, ModelStatus
 from newel.session.coding_agent import CodingAgent
-from newel.session.listing import StoredSession, list_sessions
+from newel.session.listing import SessionEntry, list_sessions
 from newel.session.manager import SessionManager
 from newel.session.paths import find_exact
 from newel.tools import coding_tools
@@ -123,7 +123,7 @@ class Crew:
     async def list_models(self) -> list[str]:
         return ["scripted", "another"]
 
-    def list_sessions(self) -> list[StoredSession]:
+    def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self.home / "sessions", str(self.folder))
 
     def session_file(self, session: str, folder: str) -> Path | None:

@@ -18,7 +18,7 @@ from newel.text.format import describe_call, format_columns, one_line, short_num
 from newel.workspace.port import Workspace
 
 if TYPE_CHECKING:
-    from newel.session.listing import StoredSession
+    from newel.session.listing import SessionEntry
 
 LISTED = 20
 """Sessions that ``/resume`` offers."""
@@ -143,7 +143,7 @@ async def resume(context: CommandContext, session_id: str) -> None:
     context.say("\n".join([recap(agent), *agent.session.damage]))
 
 
-def _facts(listed: StoredSession) -> list[str]:
+def _facts(listed: SessionEntry) -> list[str]:
     from newel.session.appender import writer_elsewhere
 
     elsewhere = writer_elsewhere(listed.path)
