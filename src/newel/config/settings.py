@@ -415,7 +415,7 @@ def _key_places(
     typed, environment = places[0], places[1:3]
     if place == typed[0]:
         return [typed, *environment, places[-1]]
-    return [typed, *(place_and_line for place_and_line in places if place_and_line[0] == place)]
+    return [typed, *(candidate for candidate in places if candidate[0] == place)]
 
 
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
