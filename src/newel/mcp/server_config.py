@@ -40,24 +40,31 @@ WORKSPACE: Final = "workspaceFolder"
 """The variable that stands for the working folder."""
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's entry in a file, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that
-    reports no progress. ``trust_read_only``: tools that the server declares read-only run without approval; only
-    the user's own file can set it. ``target`` is for display.
-    """
+class _ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's entry in a file; keys of other programs are ignored."""
 
-    name: str
-    origin: Path
-    level: Level
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
+    env: Mapping[str, str | int | float | bool] = {}
     cwd: str | None = None
+    type: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
     disabled: bool = False
     timeout: float = 120.0
     trust_read_only: bool = False
+
+
+class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
+    """A valid entry, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that reports no progress.
+    ``trust_read_only``: tools that the server declares read-only run without approval; only the user's own file can set it.
+    ``target`` is for display.
+    """
+
+    name: str
+    origin: Path
+    level: Level
+    env: dict[str, str] = {}
 
     @property
     def target(self) -> str:
@@ -101,21 +108,6 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 def server_key(origin: Path, name: str) -> str:
     return f"{origin}#{name}"
-
-
-class _ServerEntry(msgspec.Struct, forbid_unknown_fields=False):
-    """A server's entry in a file; keys of other programs are ignored."""
-
-    command: str | None = None
-    args: list[str] = []
-    env: dict[str, str | int | float | bool] = {}
-    cwd: str | None = None
-    type: str | None = None
-    url: str | None = None
-    headers: dict[str, str] = {}
-    disabled: bool = False
-    timeout: float = 120.0
-    trust_read_only: bool = False
 
 
 class _ConfigFile(msgspec.Struct):
@@ -210,16 +202,13 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
     texts = [entry.command, entry.cwd, entry.url, *entry.args, *entry.env, *entry.headers.values()]
     if any("\0" in text for text in texts if text):
         raise ConfigError(f"{where} holds a NUL character.")
-    fields: dict[str, Any] = msgspec.structs.asdict(entry) | {
-        "args": tuple(entry.args),
-        "env": {
-            variable: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            for variable, value in entry.env.items()
-        },
-        "trust_read_only": entry.trust_read_only
-        and level == "user",  # no project can grant this to its own server
+    env = {
+        variable: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for variable, value in entry.env.items()
     }
-    del fields["type"]
+    trust_read_only = entry.trust_read_only and level == "user"  # no project can grant this to its own server
+    fields: dict[str, Any] = msgspec.structs.asdict(entry)
+    fields |= {"type": None, "env": env, "trust_read_only": trust_read_only}
     return ServerConfig(name=name, origin=origin, level=level, **fields)
 
 
