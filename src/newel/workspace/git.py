@@ -16,12 +16,9 @@ TIMEOUT_S: Final = 60.0
 """For one command."""
 
 SAFE_OPTIONS: Final = (
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "core.untrackedCache=false",
-    "-c",
-    "core.hooksPath=/dev/null",
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.untrackedCache=false"),
+    *("-c", "core.hooksPath=/dev/null"),
 )
 
 
@@ -39,7 +36,7 @@ def safe_environment() -> dict[str, str]:
 
 
 def run_git(folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
-    """What git prints in a folder; None if it ends with another code than a ``ok_codes`` one, or there is no git. Blocks."""
+    """What git prints in a folder; None if its exit code is not one of ``ok_codes``, or there is no git. Blocks."""
     try:
         done = subprocess.run(
             ["git", *SAFE_OPTIONS, *args],
@@ -64,14 +61,19 @@ def find_repository(folder: str) -> str | None:
     return None
 
 
+class RunGit(Protocol):
+    """See the function ``run_git``."""
+
+    def __call__(
+        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
+    ) -> bytes | None: ...
+
+
 class GitBackend(Protocol):
     """Git on one host, and the few files of a repository that git itself cannot transfer."""
 
-    def run_git(
-        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
-    ) -> bytes | None:
-        """See the function ``run_git``."""
-        ...
+    @property
+    def run_git(self) -> RunGit: ...
 
     def read_file(self, path: str, /) -> bytes | None:
         """The content of a regular file; None if there is none."""
@@ -85,10 +87,7 @@ class GitBackend(Protocol):
 class LocalGit:
     """``GitBackend`` of this machine."""
 
-    def run_git(
-        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
-    ) -> bytes | None:
-        return run_git(folder, *args, given=given, ok_codes=ok_codes)
+    run_git = staticmethod(run_git)
 
     def read_file(self, path: str, /) -> bytes | None:
         with contextlib.suppress(OSError):
@@ -117,9 +116,8 @@ def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool
     index = at.run_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
     done = [at.run_git(copy, "update-ref", "--stdin", given=refs)]
     _set_head(at, top, copy)
-    for pair in (at.run_git(top, "config", "--local", "-z", "--get-regexp", _COPIED_SETTINGS) or b"").split(
-        b"\0"
-    )[:-1]:
+    settings = at.run_git(top, "config", "--local", "-z", "--get-regexp", _COPIED_SETTINGS) or b""
+    for pair in settings.split(b"\0")[:-1]:
         name, _, value = os.fsdecode(pair).partition("\n")
         at.run_git(copy, "config", "--local", name, value)
     done.append(at.run_git(copy, "update-index", "-z", "--index-info", given=index))

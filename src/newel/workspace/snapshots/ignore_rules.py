@@ -5,12 +5,15 @@ from __future__ import annotations
 import bisect
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from newel.workspace.disk.dir_fd import is_beside
 from newel.workspace.glob import is_text
 from newel.workspace.snapshots.tree import split
+
+if TYPE_CHECKING:
+    from newel.workspace.git import RunGit
 
 NEVER: Final = frozenset({".git", ".hg", ".jj", ".svn"})
 """Stores of version control systems. Undoing changes to single files in them would corrupt them."""
@@ -38,14 +41,6 @@ BUILD_DIRS: Final = frozenset(
 def is_never_covered(name: str) -> bool:
     """Whether the name is excluded by any rules: a version control store, or a file that is being written."""
     return name in NEVER or is_beside(name)
-
-
-class RunGit(Protocol):
-    """See ``run_git``."""
-
-    def __call__(
-        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
-    ) -> bytes | None: ...
 
 
 class IgnoreRules:
@@ -115,28 +110,21 @@ class IgnoreRules:
         return False
 
 
-class GitView:
-    """Git's view of a project's files, for file browsers, on any host. Methods block."""
-
-    def __init__(self, root: str, run_git: RunGit, find_repository: Callable[[str], str | None]) -> None:
-        self._root = root
-        self._run_git = run_git
-        self._find_repository = find_repository
+class GitView(IgnoreRules):
+    """Git's view of a project's files, for file browsers, on any host. Use once: it does not notice later changes. Methods block."""
 
     def ignored(self, folder: str, names: Sequence[str]) -> set[str]:
         """The names in a folder ("" is the root) that git ignores; without git, build directories."""
         if not BUILD_DIRS.isdisjoint(folder.split("/")):
             return set(names)
-        rules = IgnoreRules(self._root, self._run_git, self._find_repository)
-        repository = self._repository(folder, rules)
+        repository = self._repository(folder)
         prefix = f"{folder}/" if folder else ""
-        out = rules.excluded((prefix + name, repository) for name in names)
+        out = self.excluded((prefix + name, repository) for name in names)
         return {path.removeprefix(prefix) for path in out}
 
     def files(self) -> list[str] | None:
         """The project's files without those that git ignores; None if there is no git repository."""
-        rules = IgnoreRules(self._root, self._run_git, self._find_repository)
-        if rules.repository_of_root() is None:
+        if self.repository_of_root() is None:
             return None
         words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
         answer = self._run_git(self._root, *words)
@@ -145,10 +133,10 @@ class GitView:
         names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])
         return [name for name in names if is_text(name) and not name.endswith("/")]
 
-    def _repository(self, folder: str, rules: IgnoreRules) -> str | None:
+    def _repository(self, folder: str) -> str | None:
         """The folder, relative to the root, whose repository applies to a folder; None if none does."""
         if folder and (top := self._find_repository(f"{self._root}/{folder}")) is not None:
             inside = os.path.relpath(top, self._root)
             if inside != "." and not inside.startswith(".."):
                 return inside
-        return rules.repository_of_root()
+        return self.repository_of_root()
