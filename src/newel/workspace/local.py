@@ -27,7 +27,7 @@ from newel.workspace.process.output import OutputLimits
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
     from newel.workspace.snapshots.ignore_rules import GitView
-    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
+    from newel.workspace.snapshots.port import BlobStore, SnapshotSource
 
 INLINE = files.BLOCK
 """Up to this many bytes, reading directly is cheaper than in a thread."""
@@ -156,20 +156,11 @@ class LocalWorkspace:
 
         return GitView(self._root, run_git, find_repository)
 
-    def snapshots(
-        self,
-        blobs: BlobStore,
-        /,
-        *,
-        limits: SnapshotLimits | None = None,
-        index: Path | None = None,
-        left_out: Iterable[str] = (),
-    ) -> Snapshotter:
+    def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
         from newel.workspace.snapshots.local_source import LocalSnapshotSource
-        from newel.workspace.snapshots.manager import SnapshotManager
 
-        files = LocalSnapshotSource(self._root, excluded=left_out)
-        return SnapshotManager(files, blobs, limits=limits, index=index)
+        del blobs  # only a source far away spares reads of contents that are there already
+        return LocalSnapshotSource(self._root, excluded=left_out)
 
     def _find_shell(self) -> list[str]:
         """A shell that reads no start-up file; ``--`` because a command may begin with a dash."""

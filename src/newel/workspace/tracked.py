@@ -10,7 +10,7 @@ from newel.workspace.port import FileNode, Workspace
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
-    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
+    from newel.workspace.snapshots.port import BlobStore, SnapshotSource
 
 
 class TrackedWorkspace(Workspace, Protocol):
@@ -49,17 +49,8 @@ class TrackedWorkspace(Workspace, Protocol):
         """The files below the root, relative to it, without those that git ignores; None if there is no git repository."""
         ...
 
-    def snapshots(
-        self,
-        blobs: BlobStore,
-        /,
-        *,
-        limits: SnapshotLimits | None = None,
-        index: Path | None = None,
-        left_out: Iterable[str] = (),
-    ) -> Snapshotter:
-        """Track the files below the root. ``blobs`` stores contents; ``index``, a file beside that store, records which file has
-        which content for the next process, and must be deleted when contents are. ``left_out`` are absolute paths of this
-        machine that are not covered, such as that of the store.
+    def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
+        """The files below the root, for a ``SnapshotManager`` that stores contents in ``blobs``. ``left_out`` are absolute paths of
+        this machine that are not covered, such as that of the store.
         """
         ...

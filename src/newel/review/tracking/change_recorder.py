@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -38,9 +38,12 @@ from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
 from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.workspace.port import ABSENT
-from newel.workspace.snapshots.port import FileChange, SnapshotLimits, Snapshotter, WorkspaceChanges
+from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
+
+if TYPE_CHECKING:
+    from newel.workspace.snapshots.manager import SnapshotManager
 
 CLOCK_LAG_NS: Final = 20_000_000
 """The clock of the file system may be behind by this much."""
@@ -83,6 +86,21 @@ class ChangeSink(Protocol):
         ...
 
 
+def snapshots_of(
+    workspace: TrackedWorkspace,
+    ledger: Ledger,
+    *,
+    limits: SnapshotLimits | None = None,
+    index: Path | None = None,
+    left_out: Iterable[str] = (),
+) -> SnapshotManager:
+    """Snapshots of a workspace's files, with their contents in the ledger."""
+    from newel.workspace.snapshots.manager import SnapshotManager
+
+    source = workspace.snapshot_source(ledger, left_out=left_out)
+    return SnapshotManager(source, ledger, limits=limits, index=index)
+
+
 class ChangeRecorder:
     """Tracks the files of ``workspace`` and records their changes in the ledger of ``project`` through ``sink``. Use ``open``.
     Raises ``LedgerError`` and what the workspace raises.
@@ -93,7 +111,7 @@ class ChangeRecorder:
         workspace: TrackedWorkspace,
         project: ProjectReview,
         sink: ChangeSink,
-        make_snapshots: Callable[[], Snapshotter],
+        make_snapshots: Callable[[], SnapshotManager],
         log: EffectLog,
     ) -> None:
         self.project = project
@@ -127,7 +145,7 @@ class ChangeRecorder:
         project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        snapshots = partial(workspace.snapshots, ledger, limits=limits, index=index, left_out=left_out)
+        snapshots = partial(snapshots_of, workspace, ledger, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         try:
             await project.recover()
@@ -145,7 +163,7 @@ class ChangeRecorder:
         self._ledger.close()
 
     @cached_property
-    def _snapshots(self) -> Snapshotter:
+    def _snapshots(self) -> SnapshotManager:
         """Made for the first command: a run that only writes needs none of it."""
         return self._make_snapshots()
 

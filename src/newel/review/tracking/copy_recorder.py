@@ -17,7 +17,7 @@ from newel.review.model.merge import staged
 from newel.review.model.proposal import HunkSize
 from newel.review.project import ProjectReview
 from newel.review.store.schema import LedgerError
-from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.change_recorder import ChangeRecorder, snapshots_of
 from newel.review.tracking.effect_log import EffectLog
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
@@ -32,7 +32,7 @@ def recorder_of_copy(
     """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
     ledger = project.ledger
     sink = ProposalSink(project, mirror, hunks)
-    snapshots = partial(workspace.snapshots, ledger)
+    snapshots = partial(snapshots_of, workspace, ledger)
     return ChangeRecorder(workspace, project, sink, snapshots, EffectLog(ledger, None))
 
 

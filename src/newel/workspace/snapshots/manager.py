@@ -67,10 +67,13 @@ class _Phase(Enum):
 
 
 class SnapshotManager:
-    """A ``Snapshotter`` of the files that ``source`` provides. Scans run one at a time; others wait.
+    """Tracks the files that ``source`` provides. Scans run one at a time; others wait.
 
     ``blobs`` stores contents. ``index``, a file beside that store, records which file has which content for
     the next process; it must be deleted when contents are.
+
+    Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
+    a failed or cancelled scan the next one reports the same changes.
     """
 
     def __init__(
@@ -97,18 +100,20 @@ class SnapshotManager:
 
     @property
     def umask(self) -> int:
-        """See ``Snapshotter``."""
+        """The permission bits that new folders do not get; known from the first scan on."""
         return self._state.umask
 
     async def take(self) -> list[str]:
-        """See ``Snapshotter``. The first time copies all files."""
+        """Take a snapshot of all files, with their contents in the store; returns notices for the user. The first time copies
+        all files.
+        """
         async with self._caller_lock:
             # If `changes` was cancelled, the next call of it returns what it would have.
             await self._update(report=self._is_report_due)
             return self._state.notices.drain()
 
     async def changes(self) -> WorkspaceChanges:
-        """See ``Snapshotter``."""
+        """The changes since the last ``take`` or ``changes``, and a new snapshot."""
         self._is_report_due = True
         async with self._caller_lock:
             await self._update(report=True)
@@ -125,11 +130,13 @@ class SnapshotManager:
             return WorkspaceChanges(files, folders, self._state.notices.drain())
 
     def acknowledge(self, path: str, state: FileSnapshot | None) -> None:
-        """See ``Snapshotter``."""
+        """Do not report that a file, relative to the root, is in this state: Newel itself wrote or removed it."""
         self._acknowledged[path] = state
 
     async def export_index(self, *, whole: bool) -> bytes:
-        """See ``Snapshotter``."""
+        """The last snapshot in the format of ``snapshots.index``: ``whole``, which must come first, or only what changed since
+        the last export; empty if nothing did.
+        """
         async with self._caller_lock:
             if not whole and not self._state.tree.changed_paths:
                 return b""
@@ -144,7 +151,7 @@ class SnapshotManager:
             return pack_some(self._source.root, state.tree, changed)
 
     async def modified_since(self, since_ns: int) -> list[str]:
-        """See ``Snapshotter``."""
+        """The covered files whose content or permission bits changed since a moment on this machine's clock."""
         async with self._caller_lock:
             return await self._source.run_in_thread(partial(self._modified_since, since_ns))
 

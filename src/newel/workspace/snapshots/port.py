@@ -1,4 +1,4 @@
-"""Ports of snapshots: the source of files, on this machine or a host, the store of contents, and the snapshots themselves."""
+"""Ports of snapshots: the source of files, on this machine or a host, and the store of contents; with the values they exchange."""
 
 from __future__ import annotations
 
@@ -146,42 +146,3 @@ class BlobStore(Protocol):
     def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
 
     def blob(self, sha256: str) -> bytes: ...
-
-
-class Snapshotter(Protocol):
-    """Tracks the files below a root. Scans run one at a time; others wait.
-
-    Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
-    a failed or cancelled scan the next one reports the same changes.
-    """
-
-    @property
-    def umask(self) -> int:
-        """The permission bits that new folders do not get; known from the first look on."""
-        ...
-
-    async def take(self) -> list[str]:
-        """Take a snapshot of all files, with their contents in the store; returns notices for the user."""
-        ...
-
-    async def changes(self) -> WorkspaceChanges:
-        """The changes since the last ``take`` or ``changes``, and a new snapshot."""
-        ...
-
-    def acknowledge(self, path: str, state: FileSnapshot | None, /) -> None:
-        """Do not report that a file, relative to the root, is in this state: Newel itself wrote or removed it."""
-        ...
-
-    async def export_index(self, *, whole: bool) -> bytes:
-        """The last snapshot in the format of ``snapshots.index``: ``whole``, which must come first, or only what changed since
-        the last export; empty if nothing did.
-        """
-        ...
-
-    async def modified_since(self, since_ns: int, /) -> list[str]:
-        """The covered files whose content or permission bits changed since a moment on this machine's clock."""
-        ...
-
-    def close(self) -> None:
-        """Save the index for the next process, and release the watches. May block."""
-        ...

@@ -40,7 +40,7 @@ from newel.workspace.ssh.process import run_on_host
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
     from newel.workspace.snapshots.ignore_rules import GitView
-    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, Snapshotter
+    from newel.workspace.snapshots.port import BlobStore, SnapshotSource
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"
@@ -220,21 +220,11 @@ class SshWorkspace:
         asking, git = self._git()
         return await asking.run_in_thread(git.files)
 
-    def snapshots(
-        self,
-        blobs: BlobStore,
-        /,
-        *,
-        limits: SnapshotLimits | None = None,
-        index: Path | None = None,
-        left_out: Iterable[str] = (),
-    ) -> Snapshotter:
-        from newel.workspace.snapshots.manager import SnapshotManager
+    def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
         own = f"{self.connection.info.home}/.newel"  # contains copies of projects
-        files = SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
-        return SnapshotManager(files, blobs, limits=limits, index=index)
+        return SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
 
     def at(self, folder: str, /) -> SshWorkspace:
         return SshWorkspace(self.connection, root=folder, limits=self._limits)

@@ -230,7 +230,7 @@ async def test_an_unreadable_folder_on_a_host_does_not_count_as_empty(sshd: Sshd
     project = sshd.project("shut")
     async with open_host(Target("host", path=str(project)), config=str(sshd.config)) as workspace:
         await workspace.run("mkdir -p a/b c; echo 1 > a/b/f; echo 1 > c/f; echo 1 > g")
-        looked = workspace.snapshots(ledger)
+        looked = SnapshotManager(workspace.snapshot_source(ledger), ledger)
         await looked.take()
         await workspace.run("chmod 000 a; chmod 400 c; chmod 000 g; echo 1 > h")
         changes = await looked.changes()
