@@ -15,8 +15,7 @@ from newel.concurrency import background_tasks
 from newel.text.format import as_clause
 
 if TYPE_CHECKING:
-    from newel.workspace.ssh.connection import SshConnection
-    from newel.workspace.ssh.supervisor import ConnectionState
+    from newel.workspace.ssh.connection import ConnectionState, SshConnection
 
 REQUEST_DEADLINE_S: Final = 3.0
 """Seconds that a user's request waits for a lost host; requests of agents wait longer."""
@@ -141,7 +140,7 @@ class HostMonitor:
         """While this is open, ``notify`` is awaited with a message for each loss and recovery of the connection."""
 
         async def send_notices() -> None:
-            from newel.workspace.ssh.supervisor import ConnectionState
+            from newel.workspace.ssh.connection import ConnectionState
 
             send, states = anyio.create_memory_object_stream[ConnectionState](math.inf)
             unsubscribe = self._connection.on_state(send.send_nowait)

@@ -11,8 +11,7 @@ import anyio
 from newel.agent.errors import WorkspaceError
 from newel.concurrency import background_tasks
 from newel.workspace.port import ProgramEnded
-from newel.workspace.ssh.connection import SshConnection, connected
-from newel.workspace.ssh.supervisor import ConnectionState
+from newel.workspace.ssh.connection import ConnectionState, SshConnection, connected
 from newel.workspace.ssh.target import Target
 
 TIMEOUT_S: Final = 20.0

@@ -22,9 +22,8 @@ import pytest
 from newel.agent.errors import ConnectionLost, HostUnreachable, StaleFile, WorkspaceError
 from newel.workspace.port import ABSENT, WriteResult
 from newel.workspace.process.output import OutputLimits
-from newel.workspace.ssh.connection import ConnectionOptions
+from newel.workspace.ssh.connection import ConnectionOptions, ConnectionState
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
-from newel.workspace.ssh.supervisor import ConnectionState
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
