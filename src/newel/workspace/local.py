@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import anyio.to_thread
 
@@ -17,7 +17,7 @@ from newel.workspace.port import (
     DirectoryEntry,
     FileInfo,
     FileNode,
-    OnOutput,
+    RunOptions,
     WriteResult,
     check_path,
 )
@@ -106,24 +106,15 @@ class LocalWorkspace:
     async def remove_folder(self, path: str, /) -> None:
         await anyio.to_thread.run_sync(files.remove_folder, path)
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         from newel.workspace.process.runner import run_process
 
         return await run_process(
             [*self._find_shell(), command],
             cwd=self._root,
-            env={**self._environ, **env} if env else self._environ,
+            environ=self._environ,
             limits=self._limits,
-            timeout=timeout,
-            on_output=on_output,
+            **options,
         )
 
     async def lstat(self, path: str, /) -> FileNode | None:

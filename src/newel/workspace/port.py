@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -98,6 +98,17 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     whole: str = ""
 
 
+class RunOptions(TypedDict, total=False):
+    """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
+    ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
+    the command. ``env`` is added to its environment.
+    """
+
+    timeout: float | None
+    on_output: OnOutput | None
+    env: Mapping[str, str] | None
+
+
 class Workspace(Protocol):
     """A host's files and processes, as seen from one directory.
 
@@ -167,20 +178,9 @@ class Workspace(Protocol):
         """Remove a directory if it is empty. Does nothing otherwise, follows no link, and does not raise."""
         ...
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — part of the result: partial output, `timed_out`
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
-        """Run a shell command in the root; ``timeout`` is in seconds, ``env`` is added to its environment.
-
-        Returns when the shell ends. A timeout or cancellation stops the command with all its processes.
-        ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error
-        that it raises stops the command.
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+        """Run a shell command in the root. Returns when the shell ends. A timeout or cancellation stops the command with all its
+        processes.
         """
         ...
 
@@ -236,16 +236,8 @@ class DelegatingWorkspace(Generic[Inner]):
     async def remove_folder(self, path: str, /) -> None:
         await (await self._target()).remove_folder(path)
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
-        return await (await self._target()).run(command, timeout=timeout, on_output=on_output, env=env)
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+        return await (await self._target()).run(command, **options)
 
 
 # -- errors -----------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from newel.providers.ollama.cli import ProgramEnded
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
 from newel.workspace.ssh.connection import SshConnection, connected
-from newel.workspace.ssh.process import run_program_on_host
 from newel.workspace.ssh.target import Target
 from tests.integration.providers.raw import ask
 from tests.sshd import Sshd, served
@@ -33,14 +32,14 @@ class Programs:
 
     def __init__(self, connection: SshConnection, folder: Path) -> None:
         self._connection = connection
-        self._env = {"PATH": f"{folder}:/usr/bin:/bin"}
+        self._path = f"PATH={folder}:/usr/bin:/bin"
 
     async def run_program(
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
-        client = await self._connection.client()
-        ended = await run_program_on_host(client, argv, given=given, on_stdout=on_stdout, env=self._env)
-        return ProgramEnded(ended.exit_code, ended.stderr.encode())
+        return await self._connection.run_program(
+            ["env", self._path, *argv], given=given, on_stdout=on_stdout
+        )
 
 
 @pytest.fixture

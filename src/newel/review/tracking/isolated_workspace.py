@@ -12,9 +12,9 @@ are recorded there like those of any agent, and reported.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
 
@@ -22,7 +22,7 @@ from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEvent, AgentStart
 from newel.review.last_run import LastRun
 from newel.review.tracking.recording_workspace import RecordingWorkspace
-from newel.workspace.port import Completed, DelegatingWorkspace, OnOutput, WriteResult
+from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -154,21 +154,13 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
         self._check_inside(path)
         await super().remove_folder(path)
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         copy = await self._target()
         before = self._project.recorded_paths
         async with AsyncExitStack() as stack:
             if self._project.root in command:
                 await stack.enter_async_context(self._project.recording())
-            done = await copy.run(command, timeout=timeout, on_output=on_output, env=env)
+            done = await copy.run(command, **options)
         if leaked := self._project.recorded_paths - before:
             await copy.notify(LEAKED.format(paths=_some(sorted(leaked))))
         return done

@@ -10,10 +10,10 @@ conversations begin with reading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 import anyio
 import anyio.to_thread
@@ -27,7 +27,7 @@ from newel.review import last_run
 from newel.review.last_run import LastRun
 from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
-from newel.workspace.port import Completed, DelegatingWorkspace, OnOutput, WriteResult
+from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -220,17 +220,9 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         async with self.recording(path, expect=expect):
             await self._inner.remove(path, expect=expect)
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         async with self.recording():
-            return await self._inner.run(command, timeout=timeout, on_output=on_output, env=env)
+            return await self._inner.run(command, **options)
 
     # -- recording ----------------------------------------------------------------------------------
 

@@ -282,10 +282,10 @@ class Live:
 class Output:
     """Distributes a command's output to the result, the file and the screens."""
 
-    def __init__(self, *, limit: int, directory: str | None, cap: int, on_output: OnOutput | None) -> None:
-        self.stdout = Capture(limit)
-        self.stderr = Capture(limit)
-        self.spill = Spill(directory, cap)
+    def __init__(self, limits: OutputLimits, on_output: OnOutput | None) -> None:
+        self.stdout = Capture(limits.output)
+        self.stderr = Capture(limits.output)
+        self.spill = Spill(limits.spill_dir, limits.spill)
         self.live = Live(on_output) if on_output else None
 
     def add(self, stream: str, chunk: bytes) -> None:

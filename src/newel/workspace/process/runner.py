@@ -14,12 +14,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.port import Completed, OnOutput
+from newel.workspace.port import Completed, RunOptions
 from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
 
@@ -39,19 +39,19 @@ async def run_process(
     argv: Sequence[str],
     *,
     cwd: str,
-    env: Mapping[str, str],
+    environ: Mapping[str, str],
     limits: OutputLimits,
-    timeout: float | None = None,  # noqa: ASYNC109 — partial output is returned, which cancelling cannot
-    on_output: OnOutput | None = None,
+    **options: Unpack[RunOptions],
 ) -> Completed:
     """Run a program in a session of its own, without input, until it ends.
 
-    On timeout (seconds) the program and all its processes (see ``ProcessTree``) get TERM, then KILL, and the output so far is
+    On timeout the program and all its processes (see ``ProcessTree``) get TERM, then KILL, and the output so far is
     returned. On cancellation the same happens, and the cancellation propagates. Raises ``WorkspaceError`` if the program
     cannot be started.
     """
-    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
-    return to_completed(output, await wait_for_exit(ChildProcess(argv, cwd, env, output), timeout))
+    output = Output(limits, options.get("on_output"))
+    child = ChildProcess(argv, cwd, {**environ, **(options.get("env") or {})}, output)
+    return to_completed(output, await wait_for_exit(child, options.get("timeout")))
 
 
 class ExitInfo(NamedTuple):
@@ -64,7 +64,7 @@ class ExitInfo(NamedTuple):
     left_running: Sequence[str] = ()
 
 
-async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — see run_process
+async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — the output until then is returned, which cancelling cannot
     """Wait until a process has ended; end it on timeout or cancellation."""
     began = anyio.current_time()
     try:

@@ -217,8 +217,7 @@ class SshConnection:
         self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         """Run a program of the user's on the host, in their home; see ``run_program_on_host``."""
-        ended = await run_program_on_host(await self.client(), argv, given=given, on_stdout=on_stdout)
-        return ProgramEnded(ended.exit_code, ended.stderr.encode())
+        return await run_program_on_host(await self.client(), argv, given=given, on_stdout=on_stdout)
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket, usable by this user only, that leads to a port on the host's loopback.

@@ -12,18 +12,17 @@ import errno
 import os
 import re
 import shlex
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Unpack
 
 import anyio
 import msgspec
 
 from newel.agent.errors import ConnectionLost, WorkspaceError
-from newel.workspace.port import Completed, OnOutput
+from newel.workspace.port import Completed, ProgramEnded, RunOptions
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
 from newel.workspace.process.lineage import new_mark, number_of_mark
 from newel.workspace.process.output import Capture, Output, OutputSink
@@ -43,6 +42,9 @@ LEAVE_GRACE: Final = 0.5
 
 LAST_WORDS: Final = 2_000
 """Characters of output that an error quotes if the outcome of a command is unknown."""
+
+MOST_STDERR: Final = 65_536
+"""Bytes to keep of a program's standard error; more is shortened in the middle."""
 
 MOST_UNREAD: Final = 1 << 24
 """Bytes of output to buffer. Reached only while a program is being ended and its output is no longer passed on."""
@@ -96,32 +98,22 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     is_responsive: Callable[[], bool] = lambda: True
 
 
-class RemoteExit(msgspec.Struct, frozen=True):
-    """How a program ended. ``stderr`` is shortened in the middle if it was too long."""
-
-    exit_code: int
-    stderr: str
-    timed_out: bool = False
-
-
 async def run_on_host(
     client: Client,
     command: str,
     *,
     root: str,
     limits: OutputLimits,
-    timeout: float | None = None,  # noqa: ASYNC109 — part of the result, see the port
-    on_output: OnOutput | None = None,
-    env: Mapping[str, str] | None = None,
+    **options: Unpack[RunOptions],
 ) -> Completed:
     """Run a shell command in a folder of the host, as the port's ``run`` does.
 
     Raises ``ConnectionLost`` if the outcome is unknown, and ``WorkspaceError`` if it was not started.
     """
-    output = Output(limit=limits.output, directory=limits.spill_dir, cap=limits.spill, on_output=on_output)
-    order = _Order(words=[command], by_shell=True, root=root, env=env or {})
+    output = Output(limits, options.get("on_output"))
+    order = _Order(words=[command], by_shell=True, root=root, env=options.get("env") or {})
     try:
-        return to_completed(output, await _run(client, order, output, timeout))
+        return to_completed(output, await _run(client, order, output, options.get("timeout")))
     except ConnectionLost as lost:
         said = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
@@ -133,23 +125,18 @@ async def run_program_on_host(
     client: Client,
     argv: Sequence[str],
     *,
-    on_stdout: OnData,
     given: bytes = b"",
-    root: str = "",
-    stderr_limit: int = 65_536,
-    timeout: float | None = None,  # noqa: ASYNC109 — as above
-    env: Mapping[str, str] | None = None,
-) -> RemoteExit:
-    """Run a program with ``given`` as its standard input, and pass on all of its output as it arrives.
+    on_stdout: OnData,
+) -> ProgramEnded:
+    """Run a program in the user's home, with ``given`` as its standard input, and pass on all of its output as it arrives.
 
-    Without a ``root`` it runs in the user's home. While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it
+    While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it
     must return within ``ProcessTimeouts.silence``. An exception from it ends the program, as cancellation does. Raises as
     ``run_on_host`` does.
     """
-    passed = _PassedOn(on_stdout, stderr_limit)
-    order = _Order(words=argv, by_shell=False, root=root, env=env or {}, given=given)
-    ending = await _run(client, order, passed, timeout)
-    return RemoteExit(ending.exit_code, passed.stderr.text("the whole output is not kept"), ending.timed_out)
+    passed = _PassedOn(on_stdout)
+    ending = await _run(client, _Order(words=argv, by_shell=False, given=given), passed, None)
+    return ProgramEnded(ending.exit_code, passed.stderr.text("the whole output is not kept").encode())
 
 
 class _Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,8 +144,9 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
     words: Sequence[str]
     by_shell: bool
-    root: str
-    env: Mapping[str, str]
+    root: str = ""
+    """The folder; the user's home if empty."""
+    env: Mapping[str, str] = {}
     given: bytes = b""
 
 
@@ -203,8 +191,6 @@ def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
     if reason := _NOT_ENTERED.get(ending.exit_code):
         raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
-        if ending.timed_out:  # before all of the input had arrived
-            return ending._replace(exit_code=128 + signal.SIGTERM)
         raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
     return ending
 
@@ -265,8 +251,8 @@ class _Channel(ChildProcess):
 class _PassedOn:
     """A sink that passes standard output on and captures standard error."""
 
-    def __init__(self, on_stdout: OnData, stderr_limit: int) -> None:
-        self.stderr = Capture(stderr_limit)
+    def __init__(self, on_stdout: OnData) -> None:
+        self.stderr = Capture(MOST_STDERR)
         self._on_stdout = on_stdout
         self._unread = bytearray()
 

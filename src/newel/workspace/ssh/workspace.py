@@ -6,11 +6,11 @@ import hashlib
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 import msgspec
 
@@ -23,7 +23,7 @@ from newel.workspace.port import (
     Doing,
     FileInfo,
     FileNode,
-    OnOutput,
+    RunOptions,
     WriteResult,
     cannot,
     check_path,
@@ -190,27 +190,11 @@ class SshWorkspace:
             raise StaleFile(f"{path} was replaced by something else in the meantime.")
         self._check("remove" if node is None else "write", path, answer)
 
-    async def run(
-        self,
-        command: str,
-        /,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 — see the port
-        on_output: OnOutput | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> Completed:
-        done = await run_on_host(
-            await self.connection.client(),
-            command,
-            root=self._root,
-            limits=self._limits,
-            timeout=timeout,
-            on_output=on_output,
-            env=env,
-        )
-        return msgspec.structs.replace(
-            done, whole=""
-        )  # the stored output is on this machine, not on the host
+    async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+        client = await self.connection.client()
+        done = await run_on_host(client, command, root=self._root, limits=self._limits, **options)
+        # The stored output is on this machine, where a reader on the host would not find it.
+        return msgspec.structs.replace(done, whole="")
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         asking, git = self._git()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.workspace.process.output import Capture, Live, Output, Spill, save_spill
+from newel.workspace.process.output import Capture, Live, Output, OutputLimits, Spill, save_spill
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -99,7 +99,7 @@ async def test_a_flood_is_shown_in_part_and_says_so() -> None:
 
 
 def test_the_file_holds_both_streams_in_order_and_only_its_owner_reads_it(tmp_path: Path) -> None:
-    output = Output(limit=10, directory=str(tmp_path / "spill"), cap=1_000, on_output=None)
+    output = Output(OutputLimits(output=10, spill=1_000, spill_dir=str(tmp_path / "spill")), None)
     output.add("stdout", b"one ")
     output.add("stderr", b"two ")
     assert output.spill.path is None
@@ -126,7 +126,7 @@ def test_the_file_is_bounded_and_says_what_it_holds(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_costs_the_file_not_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    output = Output(limit=10, directory=str(tmp_path / "file"), cap=1_000, on_output=None)
+    output = Output(OutputLimits(output=10, spill=1_000, spill_dir=str(tmp_path / "file")), None)
     output.add("stdout", b"x" * 100)
     output.close()
     assert output.spill.path is None
