@@ -132,18 +132,14 @@ class SecretPaths:
     def _secret(self, path: str) -> str:
         """The kind of secret at a path; empty for none."""
         folded = path.casefold()
-        for place in _upwards(folded):
-            reason = self._moved.get(place, "")
-            if reason and not self._is_workplace(folded, place):
-                return reason
-        for home in self._homes_of(folded):
-            for place in _upwards(folded[len(home) :]):
-                reason = _BELOW_HOME.get(place, "")
-                if reason and not self._is_workplace(folded, home + place):
-                    return reason
-        folded = folded.removeprefix("/private")
-        if _system_places().match(folded):
-            return next(row.reason for row in SECRET if row.pattern[0] == "/" and _system(row).match(folded))
+        tables = [("", self._moved), *((home, _BELOW_HOME) for home in self._homes_of(folded))]
+        for base, places in tables:
+            for place in _upwards(folded[len(base) :]):
+                if place in places and not self._is_workplace(folded, base + place):
+                    return places[place]
+        pattern, reasons = _system_places()
+        if found := pattern.match(folded.removeprefix("/private")):
+            return reasons[found.lastindex or 0]
         return _by_name(path, SECRET)
 
     def _is_workplace(self, folded: str, place: str) -> bool:
@@ -227,23 +223,28 @@ def _upwards(path: str) -> Iterator[str]:
 
 def _by_name(path: str, table: tuple[Row, ...]) -> str:
     name = posixpath.basename(path).casefold()
-    if _names(table).fullmatch(name) is None or name.endswith(EXAMPLES):
-        return ""
-    return next(row.reason for row in table if fnmatch.fnmatchcase(name, row.pattern))
+    pattern, reasons = _names(table)
+    found = pattern.fullmatch(name)
+    return "" if found is None or name.endswith(EXAMPLES) else reasons[found.lastindex or 0]
 
 
 @cache  # not at import, which would slow down every start
-def _names(rows: tuple[Row, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(fnmatch.translate(row.pattern) for row in rows if "/" not in row.pattern))
+def _names(table: tuple[Row, ...]) -> tuple[re.Pattern[str], list[str]]:
+    return _one_pattern([row for row in table if "/" not in row.pattern], fnmatch.translate)
 
 
 @cache
-def _system_places() -> re.Pattern[str]:
-    return re.compile("|".join(_system(row).pattern for row in SECRET if row.pattern[0] == "/"))
+def _system_places() -> tuple[re.Pattern[str], list[str]]:
+    def translate(pattern: str) -> str:
+        return "[^/]*".join(map(re.escape, pattern.split("*"))) + r"(?:/|\Z)"
+
+    return _one_pattern([row for row in SECRET if row.pattern[0] == "/"], translate)
 
 
-def _system(row: Row) -> re.Pattern[str]:
-    return re.compile("[^/]*".join(map(re.escape, row.pattern.split("*"))) + r"(?:/|\Z)")
+def _one_pattern(rows: Sequence[Row], translate: Callable[[str], str]) -> tuple[re.Pattern[str], list[str]]:
+    """An expression for all rows, and the reason of each of its groups, which count from 1."""
+    groups = "|".join(f"({translate(row.pattern)})" for row in rows)
+    return re.compile(groups), ["", *(row.reason for row in rows)]
 
 
 _BELOW_HOME: Final = {row.pattern[1:]: row.reason for row in SECRET if row.pattern.startswith("~/")}
