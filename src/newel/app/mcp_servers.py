@@ -31,6 +31,7 @@ def tool_servers(
 ) -> tuple[McpManager, list[str]]:
     """The servers, not started yet, and messages on problems with their configuration."""
     from newel.mcp.manager import McpManager
+    from newel.mcp.server_connection import ServerContext
     from newel.mcp.trust import Trust
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
@@ -43,15 +44,8 @@ def tool_servers(
     started = [each.name for each in enabled if each.name not in untrusted]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
-    manager = McpManager(
-        configs,
-        trust=trust,
-        root=settings.cwd,
-        environ=os.environ,
-        on_change=on_change,
-        sample=sample,
-    )
-    return manager, problems
+    context = ServerContext(trust=trust, root=settings.cwd, environ=os.environ, sample=sample)
+    return McpManager(configs, context, on_change), problems
 
 
 def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | None:

@@ -19,6 +19,7 @@ from newel.config.settings import newel_home
 from newel.mcp import FILE
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import ServerConfig, load_servers, parse_entry
+from newel.mcp.server_connection import ServerContext
 from newel.mcp.trust import Pinned, Pins, Trust, differences
 from newel.mcp.types import ServerStatus
 from newel.text.sanitize import escape_invisible, escape_line
@@ -147,7 +148,8 @@ def _test(given: argparse.Namespace) -> int:
 
 
 async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
-    async with McpManager(servers, trust=Trust(_home()), root=Path.cwd(), environ=os.environ) as manager:
+    context = ServerContext(trust=Trust(_home()), root=Path.cwd(), environ=os.environ)
+    async with McpManager(servers, context) as manager:
         await manager.wait_started(START_TIMEOUT_S)
         return manager.statuses()
 

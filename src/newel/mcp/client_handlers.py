@@ -47,28 +47,29 @@ class Call:
         self.elicit = elicit
         self._scope = scope
         self._timeout = timeout
-        self._questions: set[anyio.CancelScope] = set()
+        self.requests: set[anyio.CancelScope] = set()
+        """The requests of the server that are open during this call."""
 
     def alive(self) -> None:
         """The server showed activity: restart its timeout, unless it waits for us."""
-        if not self._questions:
+        if not self.requests:
             self._scope.deadline = anyio.current_time() + self._timeout
 
     @contextmanager
-    def asking(self) -> Generator[anyio.CancelScope]:
+    def asking(self) -> Generator[None]:
         """Suspend the timeout while a request is open. Requests end with their call."""
-        with anyio.CancelScope() as question:
-            self._questions.add(question)
+        with anyio.CancelScope() as request:
+            self.requests.add(request)
             self._scope.deadline = float("inf")
             try:
-                yield question
+                yield
             finally:
-                self._questions.discard(question)
+                self.requests.discard(request)
                 self.alive()
 
     def close(self) -> None:
-        for question in self._questions:
-            question.cancel()
+        for request in self.requests:
+            request.cancel()
 
 
 CURRENT: ContextVar[Call | None] = ContextVar("newel_mcp_call", default=None)
@@ -82,7 +83,6 @@ class ClientHandlers:
         self._server = server
         self._sample = sample
         self._root = root
-        self._open = 0
 
     @property
     def samples(self) -> bool:
@@ -113,7 +113,7 @@ class ClientHandlers:
             return types.ElicitResult(action="decline")
         request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
         answer = ElicitAnswer(action="cancel")
-        with self._counted(), call.asking():
+        with call.asking():
             answer = await call.elicit(request)
         if answer.action != "accept":
             return types.ElicitResult(action=answer.action)
@@ -131,7 +131,7 @@ class ClientHandlers:
         if call is None or self._sample is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="The model is not available now.")
         try:
-            with self._counted(), call.asking():
+            with call.asking():
                 answer = await self._sample(to_request(self._server, params))
                 return types.CreateMessageResult(
                     role="assistant",
@@ -145,16 +145,9 @@ class ClientHandlers:
 
     def _asker(self) -> Call | None:
         """The call that a request belongs to; None if there is none, or if too many requests are open."""
-        latest = self.calls[-1] if self.calls else None
-        return (CURRENT.get() or latest) if self._open < MAX_OPEN else None
-
-    @contextmanager
-    def _counted(self) -> Generator[None]:
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
+        if sum(len(call.requests) for call in self.calls) >= MAX_OPEN:
+            return None
+        return CURRENT.get() or (self.calls[-1] if self.calls else None)
 
 
 def to_request(server: str, params: types.CreateMessageRequestParams) -> SampleRequest:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Self
 
 import anyio
@@ -12,53 +11,32 @@ import anyio
 from newel.agent.errors import ConfigError
 from newel.concurrency import background_tasks
 from newel.mcp.server_config import ServerConfig
-from newel.mcp.server_connection import PAUSES, McpTool, Server, ServerContext
-from newel.mcp.transport_stdio import ShutdownTimeouts
-from newel.mcp.trust import Trust
-from newel.mcp.types import Elicit, Sample, ServerStatus
+from newel.mcp.server_connection import McpTool, Server, ServerContext
+from newel.mcp.types import Elicit, ServerStatus
 
 
 class McpManager(anyio.AsyncContextManagerMixin):
     """The servers as a context manager: entering starts them and returns at once; leaving stops them all in bounded
-    time.
-
-    ``root`` is the servers' working folder. ``environ`` provides
-    the variables in configurations; a few of them are passed on. ``on_change`` is called when a status changes,
-    and must not raise. With ``sample``, servers may ask the model. ``shutdown`` has the timeouts of stopping them,
-    ``pauses`` the seconds before each restart of a lost server.
+    time. ``on_change`` is called when a status changes, and must not raise.
     """
 
     def __init__(
         self,
         configs: Sequence[ServerConfig],
-        *,
-        trust: Trust,
-        root: Path,
-        environ: Mapping[str, str],
+        context: ServerContext,
         on_change: Callable[[], None] = lambda: None,
-        sample: Sample | None = None,
-        shutdown: ShutdownTimeouts | None = None,
-        pauses: Sequence[float] = PAUSES,
     ) -> None:
         self._on_change = on_change
         self._changed = anyio.Event()
-        self._around = ServerContext(
-            trust=trust,
-            environ=environ,
-            root=root,
-            changed=self._tell,
-            sample=sample,
-            shutdown=shutdown or ShutdownTimeouts(),
-            pauses=pauses,
-        )
-        self._servers = {config.name: Server(config, self._around) for config in configs}
+        self._trust = context.trust
+        self._servers = {config.name: Server(config, context, self._notify) for config in configs}
 
     @asynccontextmanager
     async def __asynccontextmanager__(self) -> AsyncGenerator[Self]:
         async with background_tasks(*(server.run for server in self._servers.values())):
             yield self
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
         self._on_change()
@@ -100,19 +78,19 @@ class McpManager(anyio.AsyncContextManagerMixin):
 
     async def set_enabled(self, name: str, enabled: bool) -> None:
         server = self._server(name)
-        await anyio.to_thread.run_sync(self._around.trust.set_enabled, server.config, enabled)
+        await anyio.to_thread.run_sync(self._trust.set_enabled, server.config, enabled)
         server.restart()
 
     async def set_trusted(self, name: str, trusted: bool) -> None:
         server = self._server(name)
-        await anyio.to_thread.run_sync(self._around.trust.set_trusted, server.config, trusted)
+        await anyio.to_thread.run_sync(self._trust.set_trusted, server.config, trusted)
         server.restart()
 
     async def set_tool(self, name: str, tool: str, enabled: bool) -> None:
         server = self._server(name)
-        await anyio.to_thread.run_sync(self._around.trust.set_tool, server.config, tool, enabled)
-        server.tools_off = self._around.trust.tools_off(server.config)
-        self._tell()
+        await anyio.to_thread.run_sync(self._trust.set_tool, server.config, tool, enabled)
+        server.tools_off = self._trust.tools_off(server.config)
+        self._notify()
 
     def _server(self, name: str) -> Server:
         if name not in self._servers:

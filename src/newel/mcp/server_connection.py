@@ -43,18 +43,18 @@ SETTLE: Final = 0.3
 """Seconds for which changes of tools are collected."""
 
 
-class ServerContext(msgspec.Struct, kw_only=True):
-    """The shared context of all servers. ``changed`` is called with every new state; ``root`` is their working folder;
-    ``pauses`` is as ``PAUSES``.
+class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared context of all servers: ``root`` is their working folder; ``environ`` provides the variables in
+    configurations, and a few of them are passed on. With ``sample``, servers may ask the model. ``shutdown`` has the timeouts
+    of stopping them, ``pauses`` the seconds before each restart of a lost server.
     """
 
     trust: Trust
-    environ: Mapping[str, str]
     root: Path
-    changed: Callable[[], None]
-    sample: Sample | None
-    shutdown: ShutdownTimeouts
-    pauses: Sequence[float]
+    environ: Mapping[str, str]
+    sample: Sample | None = None
+    shutdown: ShutdownTimeouts = ShutdownTimeouts()
+    pauses: Sequence[float] = PAUSES
 
 
 class Transport(Protocol):
@@ -69,19 +69,22 @@ class Transport(Protocol):
 
 
 class Server:
-    """A configured server. ``run`` keeps it running; all other methods may be called from any task."""
+    """A configured server. ``run`` keeps it running; all other methods may be called from any task. ``on_change`` is called
+    with every new state.
+    """
 
-    def __init__(self, config: ServerConfig, around: ServerContext) -> None:
+    def __init__(self, config: ServerConfig, context: ServerContext, on_change: Callable[[], None]) -> None:
         self.config = config
         self.state: ServerState = "starting"
         self.reason = ""
         self.tools: list[ToolInfo] = []
         self.withheld: list[str] = []
-        self.tools_off = around.trust.tools_off(config)
-        self._around = around
+        self.tools_off = context.trust.tools_off(config)
+        self._context = context
+        self._on_change = on_change
         self._tail = StderrTail()
         self._client: Client | None = None
-        self._callbacks = ClientHandlers(config.name, sample=around.sample, root=around.root)
+        self._callbacks = ClientHandlers(config.name, sample=context.sample, root=context.root)
         self._attempt = anyio.CancelScope()
         self._down = anyio.Event()
         self._stale = anyio.Event()
@@ -92,7 +95,7 @@ class Server:
             state=self.state,
             origin=str(self.config.origin),
             target=self.config.target,
-            folder=self.config.folder(self._around.root),
+            folder=self.config.folder(self._context.root),
             env=self.config.given,
             reason=self.reason,
             stderr=self._tail.text,
@@ -151,10 +154,10 @@ class Server:
 
     def _standby(self) -> tuple[ServerState, str] | None:
         """The state of a server that must not start, with the reason."""
-        if not self._around.trust.is_trusted(self.config):
+        if not self._context.trust.is_trusted(self.config):
             words = f"{self.config.origin.name} of this project names it. It starts when you trust it."
             return "untrusted", words
-        if not self._around.trust.is_enabled(self.config):
+        if not self._context.trust.is_enabled(self.config):
             return "disabled", ""
         return None
 
@@ -170,10 +173,10 @@ class Server:
                 legacy = True  # some servers exit on a first message that they do not know
                 continue
             losses = 1 if active > STABLE else losses + 1
-            if losses > len(self._around.pauses):
+            if losses > len(self._context.pauses):
                 self._set("broken", f"{self.reason} It was lost {losses} times and is not started again.")
                 return
-            await anyio.sleep(self._around.pauses[losses - 1])
+            await anyio.sleep(self._context.pauses[losses - 1])
 
     async def _connect(self, *, legacy: bool) -> tuple[float, bool]:
         """Start the server and stay connected until it is lost. Returns the seconds that it was active, 0 if never,
@@ -210,13 +213,13 @@ class Server:
 
     async def _transport(self) -> Transport:
         """The transport to it. Raises ``ConfigError`` if a variable is missing."""
-        around = self._around
-        folder = around.root
-        config = expand(self.config, around.environ, folder)
+        environ, folder = self._context.environ, self._context.root
+        config = expand(self.config, environ, folder)
         await sdk.load()
         if config.url is not None:
             return HttpTransport(config)
-        return StdioTransport(config, folder=str(folder), environ=around.environ, timeouts=around.shutdown)
+        timeouts = self._context.shutdown
+        return StdioTransport(config, folder=str(folder), environ=environ, timeouts=timeouts)
 
     async def _stay(self, client: Client, transport: Transport) -> None:
         async with background_tasks() as tasks:
@@ -245,11 +248,11 @@ class Server:
                 self.reason = self._withholding()
             except Exception as error:  # noqa: BLE001 — as above
                 self.reason = f"Its list of tools could not be refreshed: {sdk.describe_error(error)}"
-            self._around.changed()
+            self._on_change()
 
     async def _offer(self, listed: list[ToolInfo]) -> None:
         """Offer the tools whose descriptions the user has accepted."""
-        pins = self._around.trust.pins
+        pins = self._context.trust.pins
         self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
         offered = {facts.name for facts in self.tools}
         self.withheld = [facts.name for facts in listed if facts.name not in offered]
@@ -267,7 +270,7 @@ class Server:
         if state in {"untrusted", "disabled"}:
             self.tools, self.withheld = [], []
         self.state, self.reason = state, reason
-        self._around.changed()
+        self._on_change()
 
 
 class McpTool:

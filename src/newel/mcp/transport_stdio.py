@@ -32,6 +32,7 @@ from newel.workspace.process.runner import exit_descriptor
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
+    ToClient = MemoryObjectSendStream[SessionMessage | Exception]
     Streams = tuple[
         MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
     ]
@@ -233,7 +234,7 @@ class StdioTransport:
                 self._all.signal(number)
                 await anyio.sleep(0.05)
 
-    def _end(self, reason: str, to_us: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    def _end(self, reason: str, to_us: ToClient) -> None:
         if not self._stopping:
             self.reason = self.reason or reason
         self.ended.set()
@@ -242,9 +243,7 @@ class StdioTransport:
     # -- the pumps --------------------------------------------------------------------------------
     # They survive a cancellation: a server shuts down properly only if it can read and write to the end.
 
-    async def _watch(
-        self, pipes: ProcessPipes, to_us: MemoryObjectSendStream[SessionMessage | Exception]
-    ) -> None:
+    async def _watch(self, pipes: ProcessPipes, to_us: ToClient) -> None:
         code = await pipes.wait()
         if not self._stopping:
             self.exited = True
@@ -257,7 +256,7 @@ class StdioTransport:
     async def _read_messages(
         self,
         pipes: ProcessPipes,
-        to_us: MemoryObjectSendStream[SessionMessage | Exception],
+        to_us: ToClient,
         outgoing: MemoryObjectSendStream[SessionMessage],
     ) -> None:
         lines = JsonLineFramer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from newel.mcp.manager import McpManager
 from newel.mcp.server_config import ServerConfig
+from newel.mcp.server_connection import ServerContext
 from newel.mcp.transport_stdio import ShutdownTimeouts
 from newel.mcp.trust import Trust
 from tests.integration.mcp.rogues import Started
@@ -26,11 +27,15 @@ def started(tmp_path: Path) -> Started:
 
     @asynccontextmanager
     async def start(
-        *configs: ServerConfig, environ: Mapping[str, str] = os.environ, wait: float = 25, **given: Any
+        *configs: ServerConfig,
+        environ: Mapping[str, str] = os.environ,
+        wait: float = 25,
+        on_change: Callable[[], None] = lambda: None,
+        **given: Any,
     ) -> AsyncGenerator[McpManager]:
         trust = Trust(tmp_path / "newel")
         around: dict[str, Any] = {"trust": trust, "root": tmp_path, "environ": environ, "shutdown": QUICK}
-        async with McpManager(configs, **around | given) as manager:
+        async with McpManager(configs, ServerContext(**around | given), on_change) as manager:
             await manager.wait_started(wait)
             yield manager
 

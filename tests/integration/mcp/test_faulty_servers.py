@@ -285,6 +285,7 @@ import anyio
 from pathlib import Path
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.manager import McpManager
+from newel.mcp.server_connection import ServerContext
 from newel.mcp.trust import Trust
 
 async def main():
@@ -293,7 +294,8 @@ async def main():
         name="rogue", origin=here, level="user",
         command=sys.executable, args=("-IS", sys.argv[2], "family"), env={"NOTES": str(here / "notes")},
     )
-    async with McpManager([config], trust=Trust(here), root=here, environ={}) as manager:
+    context = ServerContext(trust=Trust(here), root=here, environ={})
+    async with McpManager([config], context) as manager:
         await manager.wait_started(20)
         os.write(1, b"up\\n")
         await anyio.sleep_forever()
