@@ -25,8 +25,8 @@ async def open_host(folder: Path, host: str | None) -> AsyncGenerator[ExecutionH
     if host is None:
         yield LocalHost(str(folder))
         return
-    from newel.workspace.ssh.host import SshHost
     from newel.workspace.ssh.target import Target
+    from newel.workspace.ssh.workspace import SshHost
 
     async with connect_to(Target.parse(host)) as connection:
         yield SshHost(connection)

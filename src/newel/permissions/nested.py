@@ -1,7 +1,7 @@
 """Restrictions of a Newel that an agent's command has started: it makes no decisions, and may do no more than that agent.
 
 A command runs with the user's rights, so an agent could keep its own changes, or start another agent with more rights. This
-stops an agent that tries; on Linux also one that hides where its command comes from (``newel.workspace.process.lineage``). Only
+stops an agent that tries; on Linux also one that hides where its command comes from (``newel.workspace.process.process_mark``). Only
 a sandbox stops a malicious one.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from newel.agent.errors import UsageError
-from newel.workspace.process import lineage, process_mark
+from newel.workspace.process import process_mark
 
 DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "decide": (),
@@ -64,4 +64,4 @@ def enter(approve: str, *, attended: bool) -> None:
                 f"{starter} has started this Newel, so there is no user to ask. "
                 "Give a prompt and no terminal: `newel PROMPT < /dev/null > FILE`."
             )
-    lineage.grant(approve)
+    process_mark.grant(approve)

@@ -16,8 +16,8 @@ import pytest
 from newel.agent.errors import ConfigError
 from newel.app.hosts import SSH_CONFIG, open_host
 from newel.workspace.ssh.connection import connected
-from newel.workspace.ssh.host import SshHost
 from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import SshHost
 from tests.sshd import SECONDS, Sshd, served
 from tests.support import Newel, bash, scenario
 from tests.tcp_relay import relayed

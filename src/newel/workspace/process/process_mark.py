@@ -1,8 +1,13 @@
 """Finds all processes that a command has started, so that they can be ended.
 
-They are identified by their session; those that left it (``setsid``, daemons) by a number that the kernel passes on to children
-(``newel.workspace.process.lineage``), or by the mark in their initial environment. Without ``/proc``, as on macOS, only the
-first process group of the session is found.
+They are identified by their session; those that left it (``setsid``, daemons) by a number, or by the mark in their initial
+environment. Without ``/proc``, as on macOS, only the first process group of the session is found.
+
+The number is inherited from the kernel, whatever a process does to detach itself. It may leave its session, close its files and
+start with an empty environment; a daemon does all three. But it keeps its resource limits. One of them, the CPU time of real-time
+processes (``RLIMIT_RTTIME``), is unlimited nearly everywhere, and its soft value is readable for every process. So each command is
+started with its own value: made from the command's mark, and too large to limit anything. The mark's last digit encodes the agent's
+rights, for a Newel that is started by the command. Linux only. A process that sets this limit itself escapes detection by it.
 
 Standard library only, as the watchdog imports nothing else.
 """
@@ -11,10 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable
+import resource
+import sys
+import threading
+from collections.abc import Collection, Generator, Iterable
 from typing import Final, NamedTuple
-
-from newel.workspace.process import lineage
 
 MARK: Final = "NEWEL_RUN"
 """The variable with the marks of a process's commands: several if a command is an agent with commands of its own."""
@@ -79,28 +85,28 @@ def find_all(origin: ProcessMark) -> list[str]:
 
 
 def inherited_rights() -> str | None:
-    """The rights of the agent whose command this process is part of, one of ``lineage.RIGHTS``; the fewest of several agents',
+    """The rights of the agent whose command this process is part of, one of ``RIGHTS``; the fewest of several agents',
     None without one.
     """
     marks = os.environ.get(MARK, "").split()
-    numbers = [lineage.read("self")]
+    numbers = [read_number("self")]
     pid = os.getppid()
     for _ in range(MAX_ANCESTORS):
         process = _inspect(str(pid))
         if process is None:
             break
-        numbers.append(lineage.read(pid))
+        numbers.append(read_number(pid))
         marks += [mark.decode(errors="replace") for mark in _marks(pid)]
         pid = process.parent
-    rights = [lineage.rights_of_mark(mark) for mark in marks]
-    rights += [lineage.rights_of_number(number) for number in numbers if number is not None]
-    return min(rights, key=lineage.RIGHTS.index, default=None)
+    rights = [rights_of_mark(mark) for mark in marks]
+    rights += [rights_of_number(number) for number in numbers if number is not None]
+    return min(rights, key=RIGHTS.index, default=None)
 
 
 def agent_processes() -> set[int]:
     """All processes of agents' commands, and their descendants."""
     processes = _processes()
-    found = {pid for pid in processes if lineage.read(pid) is not None or _marks(pid)}
+    found = {pid for pid in processes if read_number(pid) is not None or _marks(pid)}
     for pid in processes:
         above = [pid]
         while above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MAX_ANCESTORS:
@@ -131,12 +137,12 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
     marks = {origin.mark.encode() for origin in origins}
-    numbers = {lineage.number_of_mark(origin.mark) for origin in origins}
+    numbers = {number_of_mark(origin.mark) for origin in origins}
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
             targets.add(-process.group)
-        elif lineage.read(pid) in numbers or not marks.isdisjoint(_marks(pid)):
+        elif read_number(pid) in numbers or not marks.isdisjoint(_marks(pid)):
             targets.add(pid)
     return targets
 
@@ -146,7 +152,7 @@ def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) 
     process = process or _inspect(str(pid))
     if process is None or not (
         process.session == origin.session
-        or lineage.read(pid) == lineage.number_of_mark(origin.mark)
+        or read_number(pid) == number_of_mark(origin.mark)
         or origin.mark.encode() in _marks(pid)
     ):
         return False
@@ -233,3 +239,76 @@ def _marks(pid: int) -> list[bytes]:
 def _read(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
         return file.read()
+
+
+# -- the number -------------------------------------------------------------------------------------------
+
+RIGHTS: Final = ("", "read-only", "ask", "review", "auto")
+"""An agent's rights: values of ``--approve``, the fewest rights first; empty for unknown."""
+
+_LEAST: Final = 1 << 60
+"""The smallest of the numbers, microseconds: more than 36,000 years."""
+
+_ROW: Final = b"\nMax realtime timeout "
+_LIMIT_LOCK: Final = threading.Lock()
+# Global on purpose: a process has one set of rights, and every command that it starts inherits it.
+_granted_index = 0
+
+
+def grant(rights: str) -> None:
+    """Set the rights of this process's agents."""
+    global _granted_index  # noqa: PLW0603 — see above
+    _granted_index = RIGHTS.index(rights)
+
+
+def new_mark() -> str:
+    """32 hexadecimal digits, unique to a command; the last one holds its rights."""
+    return f"{os.urandom(16).hex()[:31]}{_granted_index}"
+
+
+def rights_of_mark(mark: str) -> str:
+    """The rights of the agent whose command has this mark."""
+    return _rights_at(int(mark[-1])) if mark[-1:].isdecimal() else RIGHTS[0]
+
+
+def number_of_mark(mark: str) -> int:
+    """The number of a command."""
+    return _LEAST | int(mark[:14], 16) << 4 | int(mark[-1], 16)
+
+
+def rights_of_number(number: int) -> str:
+    return _rights_at(number & 0xF)
+
+
+@contextlib.contextmanager
+def inherit_number(mark: str) -> Generator[None]:
+    """Processes started within inherit the mark's number, if the system allows."""
+    if sys.platform != "linux":
+        yield
+        return
+    with _LIMIT_LOCK:
+        before = resource.getrlimit(resource.RLIMIT_RTTIME)
+        try:
+            resource.setrlimit(resource.RLIMIT_RTTIME, (number_of_mark(mark), before[1]))
+        except (OSError, ValueError):  # our own limit is lower, or limits may not be changed
+            yield
+            return
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_RTTIME, before)
+
+
+def read_number(pid: int | str) -> int | None:
+    """The number of a process; None if it has none or has ended."""
+    try:
+        with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:  # noqa: PTH123 — pathlib is slow to import
+            soft = file.read().partition(_ROW)[2].split(maxsplit=1)[:1]
+    except OSError:
+        return None
+    number = int(soft[0]) if soft and soft[0].isdigit() else 0
+    return number if _LEAST <= number < 2 * _LEAST else None
+
+
+def _rights_at(index: int) -> str:
+    return RIGHTS[index] if index < len(RIGHTS) else RIGHTS[0]

@@ -1,16 +1,25 @@
-"""A command and all processes that it starts, watched from the start and ended together."""
+"""A command and all processes that it starts: ended together, and with Newel, even if Newel is killed.
+
+Each Newel that has started a command has one small process (``watchdog_main``) beside it. It waits for end-of-file on a pipe
+that only Newel holds open, and which the system closes however Newel ends. The running commands are in a shared table: Newel
+adds each before it starts, and removes it when it has ended. That wakes nobody, so a command costs two or three short writes
+to memory.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
+import threading
 from collections.abc import Mapping, Sequence
-from typing import IO
+from pathlib import Path
+from typing import IO, Final
 
 from newel.workspace.process import process_mark
-from newel.workspace.process.lineage import inherit_number, new_mark
-from newel.workspace.process.process_mark import MARK, ProcessMark
-from newel.workspace.process.watchdog import WATCHDOG
+from newel.workspace.process.environment import child_env
+from newel.workspace.process.process_mark import LINE_BYTES, MARK, ProcessMark, inherit_number, new_mark
 
 
 class ProcessTree:
@@ -69,3 +78,107 @@ class ProcessTree:
 
     def forget(self) -> None:
         WATCHDOG.forget(self._origin)
+
+
+# -- the watchdog -----------------------------------------------------------------------------------------
+
+_NONE: Final = -1
+
+_PROGRAM: Final = (
+    "import sys; sys.path.append(sys.argv[1]); from newel.workspace.process.watchdog_main import main; main()"
+)
+"""Imports from the standard library and from Newel's own folder only."""
+
+
+class Watchdog:
+    """The client, thread-safe. The process starts with the first command, and again if it was killed."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: dict[str, int] = {}
+        self._free: list[int] = []
+        self._process = self._pipe = self._table = _NONE
+
+    def watch(self, origin: ProcessMark) -> None:
+        """Add a command before it starts. Raises ``OSError`` if the watchdog cannot run."""
+        with self._lock:
+            if not self._lives():
+                self._start()
+            # Each line is either used or free; if none is free, append one.
+            self._lines[origin.mark] = self._free.pop() if self._free else len(self._lines)
+            self._write(self._lines[origin.mark], origin.line())
+
+    def update(self, origin: ProcessMark) -> None:
+        """Update the entry of a watched command."""
+        with self._lock:
+            self._write(self._lines[origin.mark], origin.line())
+
+    def forget(self, origin: ProcessMark) -> None:
+        """Remove a command: processes that it left running may stay."""
+        with self._lock:
+            if (line := self._lines.pop(origin.mark, None)) is not None:
+                self._free.append(line)
+                self._write(line, b" " * LINE_BYTES)
+
+    def leave_to_parent(self) -> None:
+        """After a fork, in the child: it must neither hold the pipe open nor use the table."""
+        for descriptor in (self._pipe, self._table):
+            if descriptor != _NONE:
+                os.close(descriptor)
+        self._begin()
+
+    def _write(self, line: int, text: bytes) -> None:
+        os.pwrite(self._table, text, line * LINE_BYTES)
+
+    def _lives(self) -> bool:
+        if self._process == _NONE:
+            return False
+        try:
+            return os.waitpid(self._process, os.WNOHANG) == (0, 0)
+        except ChildProcessError:  # it was reaped elsewhere
+            return False
+
+    def _start(self) -> None:
+        if self._table == _NONE:
+            self._table = _make_table()
+        if self._pipe != _NONE:
+            os.close(self._pipe)
+            self._process = self._pipe = _NONE
+        end, pipe = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parents[3])],
+                stdin=end,
+                stdout=self._table,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=child_env(os.environ),
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(pipe)
+            raise
+        finally:
+            os.close(end)
+        self._process, self._pipe = process.pid, pipe
+        process.returncode = 0  # it ends after us, so nothing may wait for it
+
+
+def _make_table() -> int:
+    """A file in memory, or an unlinked one where the system has no memfd."""
+    if sys.platform == "linux":
+        return os.memfd_create("newel-commands")
+    import tempfile
+
+    descriptor, path = tempfile.mkstemp()
+    Path(path).unlink()
+    return descriptor
+
+
+WATCHDOG: Final = Watchdog()
+"""This process's watchdog."""
+
+os.register_at_fork(after_in_child=WATCHDOG.leave_to_parent)

@@ -193,6 +193,10 @@ class ChildProcess:
             self._processes.signal(signal.SIGKILL)
             await anyio.sleep(0.01)
 
+    def receive(self, stream: str, chunk: bytes) -> None:
+        """Handle data from one of its outputs."""
+        self.output.add(stream, chunk)
+
     def send(self, data: bytes) -> None:
         """Write to its standard input as soon as it reads; dropped if that is closed."""
         if self._input is not None and data:
@@ -268,7 +272,7 @@ class ChildProcess:
                 del self._pipes[name]
                 self._close(pipe)
                 return
-            self.output.add(name, chunk)
+            self.receive(name, chunk)
 
     def _close(self, pipe: int) -> None:
         self._selector.unregister(pipe)

@@ -24,8 +24,8 @@ import msgspec
 from newel.agent.errors import ConnectionLost, WorkspaceError
 from newel.workspace.port import Completed, ProgramEnded, RunOptions
 from newel.workspace.process.environment import DROPPED, SENSITIVE, UNATTENDED
-from newel.workspace.process.lineage import new_mark, number_of_mark
 from newel.workspace.process.output import Capture, Output, OutputSink
+from newel.workspace.process.process_mark import new_mark, number_of_mark
 from newel.workspace.process.runner import (
     ChildProcess,
     ExitInfo,
@@ -34,7 +34,6 @@ from newel.workspace.process.runner import (
     to_completed,
     wait_for_exit,
 )
-from newel.workspace.ssh.framing import Framed
 from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 
 LEAVE_GRACE: Final = 0.5
@@ -51,6 +50,12 @@ MOST_UNREAD: Final = 1 << 24
 
 BUSY: Final = 60.0
 """Seconds that a command without a timeout waits for a free session on the host."""
+
+NOISE: Final = 4_096
+"""Bytes to keep of the output before the frame: of start-up files, or ssh's error."""
+
+_RARE: Final = b"\x1e"
+"""Delimits the frame. It is rare in output, so that output is hardly ever held back as a possible frame."""
 
 _REFUSED: Final = b"Session open refused by peer"
 """Printed by ssh when the server refuses a session: the command was not started."""
@@ -161,15 +166,15 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     until = anyio.current_time() + (BUSY if timeout is None else timeout)
     pause = 0.05
     while True:
-        framed = Framed(sink, nonce.encode())
+        channel = _Channel(client, nonce.encode(), sink, line + order.given)
         left = None if timeout is None else until - anyio.current_time()
         with client.busy():
-            ending = await wait_for_exit(_Channel(client, framed, line + order.given), left)
-        if framed.code is not None:
-            return _checked(client, order, ending._replace(exit_code=framed.code))
-        if _REFUSED not in framed.noise:
+            ending = await wait_for_exit(channel, left)
+        if channel.code is not None:
+            return _checked(client, order, ending._replace(exit_code=channel.code))
+        if _REFUSED not in channel.noise:
             raise _lost(
-                _how_it_was_lost(client, framed.noise, timeout if ending.timed_out else None),
+                _how_it_was_lost(client, channel.noise, timeout if ending.timed_out else None),
                 f" Any process that is still running is ended on the host within {client.timing.silence:g} seconds.",
             )
         if anyio.current_time() + pause > until:
@@ -204,16 +209,31 @@ class _Channel(ChildProcess):
 
     pipe_grace = LEAVE_GRACE
 
-    def __init__(self, client: Client, framed: Framed, given: bytes) -> None:
-        self._framed = framed
+    def __init__(self, client: Client, nonce: bytes, sink: OutputSink, given: bytes) -> None:
+        self._frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
         self._is_responsive = client.is_responsive
         self._timing = client.timing
         self._next_beat = anyio.current_time() + self._timing.beat
-        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, framed, given=given)
+        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, sink, given=given)
+
+    @property
+    def code(self) -> int | None:
+        """The code at the end of the streams, once both have ended."""
+        codes = [frame.code for frame in self._frames.values()]
+        return codes[0] if None not in codes else None
+
+    @property
+    def noise(self) -> bytes:
+        """Standard error, if no frame has started there."""
+        return self._frames["stderr"].noise
 
     @property
     def over(self) -> bool:
-        return self.ended or self._framed.code is not None
+        return self.ended or self.code is not None
+
+    def receive(self, stream: str, chunk: bytes) -> None:
+        if output := self._frames[stream].add(chunk):
+            super().receive(stream, output)
 
     async def wait(self, deadline: float) -> bool:
         while not await super().wait(min(deadline, self._next_beat)):
@@ -246,6 +266,54 @@ class _Channel(ChildProcess):
         while not self.over and self._is_responsive() and anyio.current_time() < until:
             await self._read_until(lambda: self.over, GLANCE)
         await super().stop()
+
+
+class Frame:
+    """One stream: noise, the nonce, the output, and the nonce with three digits.
+
+    ``code`` is that number, once it has arrived.
+    """
+
+    def __init__(self, nonce: bytes) -> None:
+        self.code: int | None = None
+        self._head = _RARE + nonce + _RARE
+        self._end = _RARE + nonce + b" "
+        self._ending = re.compile(re.escape(self._end) + rb"(\d{3})" + _RARE)
+        self._began = False
+        self._held: bytes = b""
+
+    @property
+    def noise(self) -> bytes:
+        """The data before the frame, as long as no frame has started."""
+        return b"" if self._began else self._held
+
+    def add(self, chunk: bytes) -> bytes:
+        """The output in the chunk, except for a tail that may be the start of the end marker."""
+        data = self._held + chunk if self._held else chunk
+        if not self._began:
+            _, found, rest = data.partition(self._head)
+            if not found:
+                self._held = data[-NOISE:]
+                return b""
+            self._began = True
+            data = rest
+        self._held = b""
+        if self.code is not None:
+            return data
+        if ending := self._ending.search(data):
+            self.code = int(ending[1])
+            return data[: ending.start()] + data[ending.end() :]
+        at = self._possible_end(data)
+        self._held = data[at:]
+        return data[:at]
+
+    def _possible_end(self, data: bytes) -> int:
+        at = max(0, len(data) - len(self._end) - 3)
+        while (at := data.find(_RARE, at)) >= 0:
+            if self._end.startswith(data[at : at + len(self._end)]):
+                return at
+            at += 1
+        return len(data)
 
 
 class _PassedOn:

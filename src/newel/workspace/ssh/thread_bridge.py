@@ -7,10 +7,11 @@ A cancelled task therefore leaves no thread behind that waits for an answer, and
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import anyio.to_thread
 
@@ -20,38 +21,26 @@ from newel.workspace.ssh.port import HostAnswer, RemoteHostPort
 T = TypeVar("T")
 
 
-class _BridgedCall(NamedTuple):
-    text: str
-    given: bytes
-    changes: bool
-    answer: Future[HostAnswer]
+_BridgedCall = tuple[Callable[[], Awaitable[HostAnswer]], Future[HostAnswer]]
 
 
-class _BridgeServer:
-    """Queue for the calls of one thread, with None at the end of its work."""
+class _Calls:
+    """The calls of one thread, with None at the end of its work."""
 
     def __init__(self) -> None:
-        self.left: SimpleQueue[_BridgedCall | None] = SimpleQueue()
+        self.queue: SimpleQueue[_BridgedCall | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: Future[HostAnswer] | None = None
 
-    def ask(self, text: str, given: bytes, *, changes: bool) -> HostAnswer:
-        question = _BridgedCall(text, given, changes, Future())
+    def call(self, ask: Callable[[], Awaitable[HostAnswer]]) -> HostAnswer:
+        answer: Future[HostAnswer] = Future()
         with self._lock:
             if self._closed:
                 raise Stopped
-            self._waiting = question.answer
-        self.left.put(question)
-        return question.answer.result()
-
-    def answer(self, question: _BridgedCall, answer: HostAnswer | Exception) -> None:
-        if self._closed:
-            return
-        if isinstance(answer, Exception):
-            question.answer.set_exception(answer)
-        else:
-            question.answer.set_result(answer)
+            self._waiting = answer
+        self.queue.put((ask, answer))
+        return answer.result()
 
     def close(self) -> None:
         """Make pending and later calls raise ``Stopped``."""
@@ -66,49 +55,51 @@ class ThreadBridge:
 
     def __init__(self, host: RemoteHostPort) -> None:
         self._host = host
-        self._desk = threading.local()
-        self._open: set[_BridgeServer] = set()
+        self._thread = threading.local()
+        self._open: set[_Calls] = set()
 
     def ask(self, text: str, given: bytes = b"") -> HostAnswer:
         """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``Stopped`` if its caller is gone, and what the host raises."""
-        desk: _BridgeServer = self._desk.at
-        return desk.ask(text, given, changes=False)
+        calls: _Calls = self._thread.calls
+        return calls.call(partial(self._host.ask, text, given=given))
 
     def change(self, text: str, given: bytes = b"") -> HostAnswer:
         """As ``ask``, but see ``RemoteHostPort.change``."""
-        desk: _BridgeServer = self._desk.at
-        return desk.ask(text, given, changes=True)
+        calls: _Calls = self._thread.calls
+        return calls.call(partial(self._host.change, text, given=given))
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Run work in a thread and return its result. If this is cancelled, its requests raise ``Stopped``."""
         outcome: Future[T] = Future()
-        desk = _BridgeServer()
+        calls = _Calls()
 
         def begin() -> None:
-            self._desk.at = desk
+            self._thread.calls = calls
             try:
                 outcome.set_result(work())
             except BaseException as error:  # noqa: BLE001 — raised again in the caller
                 outcome.set_exception(error)
-            desk.left.put(None)
+            calls.queue.put(None)
 
-        self._open.add(desk)
+        self._open.add(calls)
         threading.Thread(target=begin, daemon=True).start()
         try:
-            while question := await anyio.to_thread.run_sync(desk.left.get, abandon_on_cancel=True):
+            while call := await anyio.to_thread.run_sync(calls.queue.get, abandon_on_cancel=True):
+                ask, answer = call
                 try:
-                    put = self._host.change if question.changes else self._host.ask
-                    answer = await put(question.text, given=question.given)
+                    data = await ask()
                 except Exception as error:  # noqa: BLE001 — raised again in the thread
-                    desk.answer(question, error)
+                    if not answer.done():  # as it is after `cancel`
+                        answer.set_exception(error)
                 else:
-                    desk.answer(question, answer)
+                    if not answer.done():
+                        answer.set_result(data)
             return outcome.result()
         finally:
-            self._open.remove(desk)
-            desk.close()
+            self._open.remove(calls)
+            calls.close()
 
     def cancel(self) -> None:
         """Make all requests raise ``Stopped``. For the event loop's thread."""
-        for desk in self._open:
-            desk.close()
+        for calls in self._open:
+            calls.close()

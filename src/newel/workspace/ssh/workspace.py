@@ -1,4 +1,4 @@
-"""The workspace on a host, over one connection. ``host.sh`` is the host's side."""
+"""The workspace on a host, over one connection (``host.sh`` is the host's side), and the host as a place where agents work."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ from newel.workspace.port import (
     not_regular,
     stale,
 )
-from newel.workspace.process.output import OutputLimits
+from newel.workspace.process.output import ON_HOST, OutputLimits, save_spill_on_host
 from newel.workspace.ssh import paths, protocol
 from newel.workspace.ssh.connection import SshConnection
+from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.port import HostAnswer, quote
 from newel.workspace.ssh.process import run_on_host
+from newel.workspace.ssh.target import Target
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
@@ -229,12 +231,12 @@ class SshWorkspace:
 
     def _git(self) -> tuple[ThreadBridge, GitView]:
         from newel.workspace.snapshots.ignore_rules import GitView
-        from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
+        from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
         from newel.workspace.ssh.thread_bridge import ThreadBridge
 
         asking = ThreadBridge(self.connection)
-        git = HostGit(RootedShell(asking, self._root))
-        return asking, GitView(self._root, git.ask, git.find_repository)
+        shell = RootedShell(asking, self._root)
+        return asking, GitView(self._root, shell.run_git, shell.find_repository)
 
     async def _ask(self, *args: str) -> HostAnswer:
         return await self.connection.ask(_script(args))
@@ -283,3 +285,40 @@ def _node_args(node: FileNode | None) -> tuple[str, str]:
 
 def _script(args: Iterable[str]) -> str:
     return " ".join(map(quote, args))
+
+
+class SshHost:
+    """Fulfils ``newel.workspace.execution_host.ExecutionHost``."""
+
+    def __init__(self, connection: SshConnection) -> None:
+        self.connection = connection
+        self.monitor = HostMonitor(connection)
+        self.name = self._open(OutputLimits()).name
+
+    @property
+    def home(self) -> str:
+        return self.connection.info.home
+
+    @property
+    def system(self) -> str:
+        return f"{self.connection.info.system}, the host {self.connection.host}, reached over ssh"
+
+    @property
+    def shell(self) -> str:
+        return "bash" if self.connection.info.bash else "sh"
+
+    def workspace(self, folder: str, limits: OutputLimits) -> SshWorkspace:
+        local, requested = self.connection.target, Target.parse(folder)
+        if requested != msgspec.structs.replace(local, path=requested.path):
+            raise WorkspaceError(f"{folder} is not on the connected host, which is that of {self.name}.")
+        return self._open(limits).at(requested.path or self.connection.info.root)
+
+    def worktrees(self, home: Path) -> str:
+        del home  # a folder of this machine
+        return f"{self.home}/.newel/worktrees"
+
+    async def save_output(self, text: str) -> str:
+        return await save_spill_on_host(self._open(OutputLimits()), f"{self.home}/{ON_HOST}", text)
+
+    def _open(self, limits: OutputLimits) -> SshWorkspace:
+        return SshWorkspace(self.connection, limits=limits)

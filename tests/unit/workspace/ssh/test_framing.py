@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newel.workspace.ssh.framing import NOISE, Frame
+from newel.workspace.ssh.process import NOISE, Frame
 
 NONCE = b"0123456789abcdef0123456789abcdef"
 HEAD = b"\x1e" + NONCE + b"\x1e"

@@ -17,7 +17,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import WorkspaceChanges
 from newel.workspace.ssh.port import HostAnswer
-from newel.workspace.ssh.snapshots.scripts import STAT_VARIANTS, parse_capabilities, records
+from newel.workspace.ssh.snapshots.rooted_shell import STAT_VARIANTS, parse_capabilities, records
 from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 from newel.workspace.ssh.target import Target
 from tests.needed import needed

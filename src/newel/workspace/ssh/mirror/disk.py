@@ -15,7 +15,7 @@ import posixpath
 import stat
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
@@ -27,10 +27,8 @@ from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, Lay
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.ssh import protocol
 from newel.workspace.ssh.mirror.scripts import MirrorScripts
-from newel.workspace.ssh.mirror.walk import MirrorWalk
 from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
-from newel.workspace.ssh.snapshots.rooted_shell import HostGit, RootedShell
-from newel.workspace.ssh.snapshots.scripts import records, sum_of
+from newel.workspace.ssh.snapshots.rooted_shell import RootedShell, records, sum_of
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
@@ -77,7 +75,7 @@ class SshMirrorBackend:
         self._attach = attach
         self._shell = shell
         self._copy_shell = RootedShell(asking, layout.root)
-        self._git = HostGit(shell, changes=True)
+        self.run_git = partial(shell.run_git, changes=True)
         self._walk = MirrorWalk(shell)
         self._scripts = MirrorScripts(layout, shell.scripts.looks())
         self._clock = 0
@@ -93,9 +91,7 @@ class SshMirrorBackend:
             shell = RootedShell(asking, project)
             copies = os.fsdecode(_check_answer(shell.change(_folder(f"{home}/.newel/copies"))).data)
             name = posixpath.basename(project).lstrip(".") or "files"
-            layout = Layout(
-                project, HostGit(shell).find_repository(project), f"{copies}/{name}-{new_id()[:8]}"
-            )
+            layout = Layout(project, shell.find_repository(project), f"{copies}/{name}-{new_id()[:8]}")
             disk = cls(host, layout, asking, shell, attach)
             disk.acquire()
             disk.sweep()
@@ -196,11 +192,6 @@ class SshMirrorBackend:
                 self._put(self._scripts.given, b"".join(content.data for content in others.values()))
                 self._change(self._scripts.write(others))
 
-    def run_git(
-        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
-    ) -> bytes | None:
-        return self._git.ask(folder, *args, given=given, ok_codes=ok_codes)
-
     def read_file(self, path: str, /) -> bytes | None:
         answer = self._shell.ask(f"[ -f {quote(path)} ] && cat -- {quote(path)}")
         return answer.data if answer.status == 0 else None
@@ -270,3 +261,74 @@ def _batches(paths: Iterable[str], size_of: Callable[[str], int], most: int) -> 
         batch.append(path)
     if batch:
         yield batch
+
+
+# -- listing ----------------------------------------------------------------------------------------------
+
+_LISTING: Final = 256 << 20
+"""Bytes of a listing: more than a million names."""
+
+_KEPT: Final = 32 << 20
+"""Bytes of a listing that is kept to be compared with the next one."""
+
+_WORDS: Final = 20_000
+"""Bytes of paths that ``find`` is told to prune; the rest of the excluded paths is filtered here."""
+
+
+class MirrorWalk:
+    """Use ``files`` each time."""
+
+    def __init__(self, shell: RootedShell) -> None:
+        self._shell = shell
+        self._listing = b""
+        self._of = Exclusions()
+        """What the listing leaves out."""
+
+    def files(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
+        """The regular files and the links below the shell's root. Raises as the shell does."""
+        if left_out != self._of:
+            self._listing, self._of = b"", left_out
+        known = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
+        names = [os.fsencode(name) for name in left_out.names]
+        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first(left_out)])
+        listing = self._shell.ask_here(text, _LISTING) or self._listing
+        self._listing = listing if len(listing) <= _KEPT else b""
+        yield from self._read(listing, left_out)
+
+    def _read(self, listing: bytes, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
+        is_whole = False
+        out: dict[str, bool] = {"": False}
+        """Whether a folder, or one above it, is left out."""
+        for facts, raw in records(listing):
+            is_whole = not raw
+            if is_whole or facts == b"d":
+                continue
+            path = os.fsdecode(raw.removeprefix(b"./"))
+            folder, _, name = path.rpartition("/")
+            if _is_out(folder, left_out, out) or left_out.matches(path, name, is_folder=False):
+                continue
+            seen = self._shell.scripts.seen(facts)
+            if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
+                yield path, Signature.of(seen)
+        if not is_whole:
+            raise WorkspaceError("The host's answer about the project's files is incomplete.")
+
+
+def _first(left_out: Exclusions) -> list[bytes]:
+    """The paths that are left out, as many as fit."""
+    found: list[bytes] = []
+    size = 0
+    for path in sorted(map(os.fsencode, left_out.paths)):
+        size += len(path)
+        if size > _WORDS:
+            break
+        found.append(path)
+    return found
+
+
+def _is_out(folder: str, left_out: Exclusions, out: dict[str, bool]) -> bool:
+    if (known := out.get(folder)) is None:
+        above, _, name = folder.rpartition("/")
+        known = _is_out(above, left_out, out) or left_out.matches(folder, name, is_folder=True)
+        out[folder] = known
+    return known
