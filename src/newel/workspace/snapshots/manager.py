@@ -33,7 +33,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -143,22 +142,23 @@ class SnapshotManager:
             return await anyio.to_thread.run_sync(self._export_index, whole)
 
     def _export_index(self, whole: bool) -> bytes:
-        state = self._state
+        tree, root = self._state.tree, self._source.root
         with self._scan_lock:
-            changed, state.tree.changed_paths = state.tree.changed_paths, set()
+            changed, tree.changed_paths = tree.changed_paths, set()
             if whole or changed is None:
-                return pack_all(self._source.root, state.tree, state.unsettled)
-            return pack_some(self._source.root, state.tree, changed)
+                return pack_all(root, tree, self._state.unsettled)
+            return pack_some(root, tree, changed)
 
     async def modified_since(self, since_ns: int) -> list[str]:
         """The covered files whose content or permission bits changed since a moment on this machine's clock."""
-        async with self._caller_lock:
-            return await self._source.run_in_thread(partial(self._modified_since, since_ns))
 
-    def _modified_since(self, since_ns: int) -> list[str]:
-        with self._scan_lock:
-            self._state.umask = self._source.umask()
-            return modified_since(self._source, since_ns)
+        def scan() -> list[str]:
+            with self._scan_lock:
+                self._state.umask = self._source.umask()
+                return modified_since(self._source, since_ns)
+
+        async with self._caller_lock:
+            return await self._source.run_in_thread(scan)
 
     def close(self) -> None:
         """Save the index and release the watches. May block while a scan notices that it is to stop."""
@@ -175,8 +175,18 @@ class SnapshotManager:
         if self._is_up_to_date(report=report):
             return
         stop = threading.Event()
+
+        def check_stopped() -> None:
+            if stop.is_set():
+                raise Stopped
+
+        def scan() -> None:
+            with self._scan_lock, contextlib.suppress(Stopped):
+                check_stopped()
+                self._scan(check_stopped, report=report)
+
         try:
-            await self._source.run_in_thread(partial(self._scan_unless_stopped, report, stop))
+            await self._source.run_in_thread(scan)
         finally:
             stop.set()
 
@@ -198,15 +208,6 @@ class SnapshotManager:
     def _is_recheck_due(self, *, report: bool) -> bool:
         """Only where changes are reported: one that the kernel missed is then credited to the command, not lost."""
         return report and time.monotonic() >= self._recheck_at
-
-    def _scan_unless_stopped(self, report: bool, stop: threading.Event) -> None:
-        def check_stopped() -> None:
-            if stop.is_set():
-                raise Stopped
-
-        with self._scan_lock, contextlib.suppress(Stopped):
-            check_stopped()
-            self._scan(check_stopped, report=report)
 
     def _scan(self, check_stopped: Callable[[], None], *, report: bool) -> None:
         state, source, phase = self._state, self._source, self._phase
