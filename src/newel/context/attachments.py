@@ -61,7 +61,11 @@ async def load_attachment(workspace: Workspace, path: str, *, name: str | None =
             f"{name} was not attached: it is neither text nor an image that models accept (PNG, JPEG, GIF, WebP). Name it in "
             "the prompt, and the agent can read it with its tools."
         )
-    return _document(path, name, head)
+    text, cut = head.text(MAX_TEXT_BYTES)
+    if cut:
+        text += f"\n[Truncated: the last {cut:,} of {head.size:,} bytes are omitted. Read the rest from the file.]\n"
+    data = head.data[: head.size - cut]
+    return _document(path, head.size, data, f"Content of the file {name}:\n{text}")
 
 
 async def _image(workspace: Workspace, path: str, name: str, kind: str, head: Head) -> Attachment:
@@ -85,20 +89,6 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
     return Attachment("image", PurePosixPath(path).name, content.mime_type, head.size, content.data)
 
 
-def _document(path: str, name: str, head: Head) -> Attachment:
-    text, cut = head.text(MAX_TEXT_BYTES)
-    if cut:
-        text += f"\n[Truncated: the last {cut:,} of {head.size:,} bytes are omitted. Read the rest from the file.]\n"
-    return Attachment(
-        "document",
-        PurePosixPath(path).name,
-        "text/plain",
-        head.size,
-        b64encode(head.data[: head.size - cut]).decode(),
-        extracted_text=f"Content of the file {name}:\n{text}",
-    )
-
-
 async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:
     entries = await workspace.list(folder, limit=MAX_SCANNED)
     shown = entries[:MAX_ENTRIES]
@@ -108,11 +98,10 @@ async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:
         lines.append(f"[{count} more entries are omitted.]")
     text = "\n".join(lines)
     data = text.encode(errors="replace")
-    return Attachment(
-        "document",
-        PurePosixPath(folder).name or folder,
-        "text/plain",
-        len(data),
-        b64encode(data).decode(),
-        extracted_text=f"Entries of the folder {name}:\n{data.decode()}",
-    )
+    return _document(folder, len(data), data, f"Entries of the folder {name}:\n{data.decode()}")
+
+
+def _document(path: str, size: int, data: bytes, text: str) -> Attachment:
+    """``data`` is the content, ``text`` its form for the model, ``size`` the bytes of the whole file."""
+    name = PurePosixPath(path).name or path
+    return Attachment("document", name, "text/plain", size, b64encode(data).decode(), extracted_text=text)

@@ -80,8 +80,8 @@ async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Templa
     found: dict[str, Template] = {}
     for folder in folders:
         known = dict(found)
-        for file in await _files(folder):
-            if (template := await _load(folder.workspace, file)) is None:
+        for file, is_link in await _files(folder):
+            if (template := await _load(folder.workspace, file, is_link=is_link)) is None:
                 continue
             if (users := known.get(template.name)) is not None:
                 template = msgspec.structs.replace(template, name=f"project.{template.name}")
@@ -91,12 +91,8 @@ async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Templa
     return dict(sorted(found.items()))
 
 
-class _TemplateFile(msgspec.Struct, frozen=True):
-    path: PurePosixPath
-    is_link: bool
-
-
-async def _files(folder: WorkspaceFolder) -> list[_TemplateFile]:
+async def _files(folder: WorkspaceFolder) -> list[tuple[PurePosixPath, bool]]:
+    """The files that may be templates; true for those that a link leads to."""
     workspace, path = folder.workspace, folder.path
     try:
         if await workspace.stat(path) is None:
@@ -108,19 +104,17 @@ async def _files(folder: WorkspaceFolder) -> list[_TemplateFile]:
     except WorkspaceError:
         return []
     files = [
-        _TemplateFile(PurePosixPath(path, each.name), is_link or each.is_link)
-        for each in entries
-        if each.kind == "file"
+        (PurePosixPath(path, entry.name), is_link or entry.is_link)
+        for entry in entries
+        if entry.kind == "file" and entry.name.endswith(".md")
     ]
-    named = [file for file in files if file.path.suffix == ".md" and re.fullmatch(_NAME, file.path.stem)]
-    return named[:MAX_TEMPLATES]
+    return [(file, is_link) for file, is_link in files if re.fullmatch(_NAME, file.stem)][:MAX_TEMPLATES]
 
 
-async def _load(workspace: Workspace, file: _TemplateFile) -> Template | None:
-    path = str(file.path)
-    name = file.path.stem
+async def _load(workspace: Workspace, file: PurePosixPath, *, is_link: bool) -> Template | None:
+    path, name = str(file), file.stem
     try:
-        place = await resolve_in_project(workspace, path) if file.is_link else path
+        place = await resolve_in_project(workspace, path) if is_link else path
     except HostUnavailable:
         raise
     except WorkspaceError as error:
