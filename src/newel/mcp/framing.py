@@ -18,12 +18,12 @@ MAX_JUNK_BYTES: Final = 1024 * 1024
 MAX_TAIL_BYTES: Final = 8 * 1024
 
 
-class TooMuchError(Exception):
+class LimitExceeded(Exception):
     """A server exceeded a limit; the message is for the user."""
 
 
 class JsonLineFramer:
-    """Splits a stream into lines, and counts those that are not MCP. Raises ``TooMuchError``."""
+    """Splits a stream into lines, and counts those that are not MCP. Raises ``LimitExceeded``."""
 
     def __init__(self) -> None:
         self._lines = LineSplitter(MAX_MESSAGE)
@@ -34,7 +34,7 @@ class JsonLineFramer:
         """Return the lines that this chunk completes."""
         lines = self._lines.feed(chunk)
         if self._lines.overflow:
-            raise TooMuchError(f"It sent a message of more than {MAX_MESSAGE // 2**20} MiB.")
+            raise LimitExceeded(f"It sent a message of more than {MAX_MESSAGE // 2**20} MiB.")
         return lines
 
     def message(self) -> None:
@@ -44,7 +44,7 @@ class JsonLineFramer:
         self._junk_lines += 1
         self._junk_bytes += len(line)
         if self._junk_lines > MAX_JUNK_LINES or self._junk_bytes > MAX_JUNK_BYTES:
-            raise TooMuchError(
+            raise LimitExceeded(
                 f"It printed too much output that is not MCP: {self._junk_lines:,} lines, {self._junk_bytes:,} bytes."
             )
 

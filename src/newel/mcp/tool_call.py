@@ -143,25 +143,25 @@ IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 def to_result(answer: types.CallToolResult, *, server: str, tool: str) -> ToolResult:
     """A server's result. Structured content is shown as JSON if there is no text; ``details`` includes it too."""
-    gathered = _Gathered()
+    content = _ResultContent()
     for block in answer.content:
-        gathered.add(block)
+        content.add(block)
     details: dict[str, Any] = {"server": server, "tool": tool}
     if answer.structured_content is not None:
         data = msgspec.json.encode(answer.structured_content)
-        if not gathered.said:
-            gathered.say(data.decode())
+        if not content.said:
+            content.say(data.decode())
         if len(data) <= MAX_STRUCTURED:
             details["structured"] = answer.structured_content
     return ToolResult(
-        output=gathered.text() or ("" if gathered.images else "(The tool answered with nothing.)"),
+        output=content.text() or ("" if content.images else "(The tool answered with nothing.)"),
         details=details,
-        images=gathered.images,
+        images=content.images,
         is_error=bool(answer.is_error),
     )
 
 
-class _Gathered:
+class _ResultContent:
     """The content so far; ``said`` is true once the server has provided text."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from newel.agent.errors import ConfigError
 from newel.concurrency import task_group
-from newel.mcp.framing import JsonLineFramer, StderrTail, TooMuchError, parse
+from newel.mcp.framing import JsonLineFramer, LimitExceeded, StderrTail, parse
 from newel.mcp.server_config import ServerConfig
 from newel.workspace.process.environment import child_env, without_own_python
 from newel.workspace.process.process_mark import MARK
@@ -271,13 +271,13 @@ class StdioTransport:
                     lines.message()
                     await to_us.send(message)
             if outgoing.statistics().tasks_waiting_send > MAX_UNSENT:
-                raise TooMuchError("It asks faster than it reads the answers.")
+                raise LimitExceeded("It asks faster than it reads the answers.")
 
         try:
             await pipes.read(pipes.stdout, take)
             await anyio.sleep(LAST_WORDS)  # the exit says more
             self._end("It closed its output.", to_us)
-        except TooMuchError as error:
+        except LimitExceeded as error:
             self._end(str(error), to_us)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the session is closed

@@ -13,7 +13,15 @@ from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, split_lines
 from newel.tools.aliases import REPLACEMENT_ALIASES
 from newel.tools.base import Parameters, rename
-from newel.tools.file_tool import ChangingTool, FileEdit, FileParameters, aside, encoded, not_found, sha256
+from newel.tools.file_tool import (
+    ChangingTool,
+    FileEdit,
+    FileParameters,
+    encode_text,
+    not_found,
+    run_in_thread_if_large,
+    sha256,
+)
 from newel.tools.text_replace import Replacement, edit
 from newel.workspace.port import ABSENT
 
@@ -84,7 +92,7 @@ class EditTool(ChangingTool[EditParameters]):
 
     async def apply(self, change: FileEdit, arguments: EditParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
-        diff = await aside(change.size, change.diff, name)
+        diff = await run_in_thread_if_large(change.size, change.diff, name)
         try:
             written = await self._workspace.write_bytes(path, change.data, expect=change.expect)
         except StaleFile as error:
@@ -129,7 +137,7 @@ class EditTool(ChangingTool[EditParameters]):
             )
         if not content and creates:
             return _created(digest, [], replacements[0].new)
-        return await aside(len(content), edit, content, digest, replacements, name)
+        return await run_in_thread_if_large(len(content), edit, content, digest, replacements, name)
 
     async def _content(self, path: str, name: str) -> bytes | None:
         """A file's content; None if it does not exist. A short file takes one request, as its host may be far away."""
@@ -164,5 +172,5 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
 
 
 def _created(expect: str, old: list[bytes] | None, text: str) -> FileEdit:
-    data = encoded(text, "new_string")
+    data = encode_text(text, "new_string")
     return FileEdit(expect, data, old, [DiffBlock(0, 0, split_lines(data))])

@@ -23,7 +23,7 @@ DIFF_SHOWN: Final = 200_000
 """Characters of a diff in a result; a preview is complete."""
 
 
-def encoded(text: str, argument: str) -> bytes:
+def encode_text(text: str, argument: str) -> bytes:
     """The text as UTF-8. Raises ``ToolError`` for half a surrogate pair, which JSON allows but UTF-8 does not."""
     try:
         return text.encode()
@@ -58,7 +58,7 @@ class FileTracker:
         return self._seen.get(path)
 
 
-def named(entry: DirectoryEntry) -> str:
+def entry_label(entry: DirectoryEntry) -> str:
     """A directory entry as text; bytes that are not UTF-8 become question marks."""
     return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
 
@@ -73,7 +73,7 @@ async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
     shown = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
     if info is None or info.kind != "directory":
         return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
-    names = {entry.name.lower(): named(entry) for entry in await workspace.list(str(folder))}
+    names = {entry.name.lower(): entry_label(entry) for entry in await workspace.list(str(folder))}
     near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
     hint = f" Similar names: {', '.join(near)}." if near else ""
     return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")
@@ -86,7 +86,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-async def aside(size: int, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+async def run_in_thread_if_large(size: int, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
     """Call a pure function on ``size`` bytes, in a thread if they are many. A cancelled caller does not wait for its end."""
     if size <= MAX_INLINE_BYTES:
         return function(*arguments)
@@ -169,7 +169,7 @@ class ChangeCall(Generic[F]):
 
     async def preview(self) -> Preview:
         change = self._previewed = await self._tool.prepare(self._arguments, self._path)
-        text = await aside(change.size, change.described, self._arguments.file_path)
+        text = await run_in_thread_if_large(change.size, change.described, self._arguments.file_path)
         touch = Touch(
             self._path,
             self._arguments.file_path,

@@ -13,7 +13,7 @@ from msgspec import Meta
 from newel.agent.errors import HostUnavailable, ToolError, WorkspaceError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
-from newel.tools.file_tool import BOM, FileParameters, FileTool, FileTracker, named, not_found
+from newel.tools.file_tool import BOM, FileParameters, FileTool, FileTracker, entry_label, not_found
 from newel.tools.images import LARGEST_FILE, mime_type, picture
 from newel.workspace.port import Workspace
 
@@ -231,7 +231,7 @@ class ReadTool(FileTool[ReadParameters]):
         )
 
     async def _directory(self, path: str, name: str) -> ToolResult:
-        names = [named(entry) for entry in await self._workspace.list(path)]
+        names = [entry_label(entry) for entry in await self._workspace.list(path)]
         text = "\n".join([f"{name} is a directory with {pluralize(len(names), 'name')}:", *names[:NAMES]])
         if len(names) > NAMES:
             text += f"\n… and {len(names) - NAMES:,} more."

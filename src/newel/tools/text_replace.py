@@ -10,7 +10,7 @@ import msgspec
 
 from newel.agent.errors import ToolError
 from newel.diff.unified import DiffBlock, compare, split_lines
-from newel.tools.file_tool import BOM, FileEdit, encoded
+from newel.tools.file_tool import BOM, FileEdit, encode_text
 from newel.tools.fuzzy_match import TextSpan, find, replacement
 
 MAX_LISTED: Final = 20
@@ -73,7 +73,7 @@ def edit(content: bytes, expect: str, replacements: Sequence[Replacement], name:
 
 
 def _changes(content: bytes, item: Replacement, number: int, name: str, which: str) -> list[_Change]:
-    old, new = encoded(item.old, "old_string"), encoded(item.new, "new_string")
+    old, new = encode_text(item.old, "old_string"), encode_text(item.new, "new_string")
     if not old:
         raise ToolError(
             f"{which}old_string is empty, but {name} is not. Quote the text to replace, or use `write`."

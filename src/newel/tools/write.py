@@ -10,7 +10,15 @@ from newel.agent.errors import StaleFile
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, compare, split_lines
-from newel.tools.file_tool import BOM, ChangingTool, FileEdit, FileParameters, aside, encoded, sha256
+from newel.tools.file_tool import (
+    BOM,
+    ChangingTool,
+    FileEdit,
+    FileParameters,
+    encode_text,
+    run_in_thread_if_large,
+    sha256,
+)
 from newel.workspace.port import ABSENT
 
 MAX_COMPARED_BYTES: Final = 1_000_000
@@ -50,7 +58,7 @@ class WriteTool(ChangingTool[WriteParameters]):
         )
 
     async def prepare(self, arguments: WriteParameters, path: str, /) -> FileEdit:
-        data = encoded(arguments.content, "content")
+        data = encode_text(arguments.content, "content")
         new = split_lines(data)
         info = await self._workspace.stat(path)
         if info is None or info.kind != "file":  # anything else than a file is refused when it is written
@@ -71,7 +79,7 @@ class WriteTool(ChangingTool[WriteParameters]):
             note = f"({size:,} bytes, not compared)\n".encode()
             return FileEdit(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
         old = split_lines(content)
-        blocks = await aside(len(content) + len(data), compare, old, new)
+        blocks = await run_in_thread_if_large(len(content) + len(data), compare, old, new)
         return FileEdit(digest, data, old=old, blocks=blocks)
 
     async def _digest(self, path: str, size: int) -> str:

@@ -75,7 +75,7 @@ class Glob:
     def matches(self, path: str) -> bool:
         """Whether a file's path matches. Files in ``.git`` and system files never do."""
         names = path.split("/")
-        return not any(map(left_out, names)) and any(_fits(names, each) for each in self._patterns)
+        return not any(map(left_out, names)) and any(_matches_names(names, each) for each in self._patterns)
 
 
 class _Name:
@@ -100,7 +100,7 @@ def _patterns(whole: str) -> Iterator[list[_Name]]:
         yield [_Name(part) for part in (*parts, _FOLDERS)]
 
 
-def _fits(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
+def _matches_names(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
     """Match name by name; keeps all positions in the pattern that the names so far can reach."""
     places = _passed({0}, pattern)
     for name in names:

@@ -22,7 +22,7 @@ import msgspec
 from newel.agent.errors import WorkspaceError
 from newel.workspace.glob import Glob, is_text
 from newel.workspace.port import Workspace
-from newel.workspace.walk import Walked, below, in_order, is_plain, walk
+from newel.workspace.walk import FileListing, below, has_no_links, path_sort_key, walk
 
 LARGEST_FILE: Final = 8 << 20
 """Bytes; larger files are skipped."""
@@ -97,7 +97,9 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
     room = query.room
     with anyio.move_on_after(query.seconds):
         candidates = await _candidates(workspace, wanted, glob)
-        paths = [path for path in sorted({*candidates.files, *staged}, key=in_order) if glob.matches(path)]
+        paths = [
+            path for path in sorted({*candidates.files, *staged}, key=path_sort_key) if glob.matches(path)
+        ]
         for start in range(0, len(paths), _AT_ONCE):
             for path in await _fitting(workspace, paths[start : start + _AT_ONCE]):
                 for match in await _look_into(workspace, path, wanted, query):
@@ -139,13 +141,13 @@ def _code_point(letter: str) -> str:
     return rf"\x{{{ord(letter):x}}}"
 
 
-async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> Walked:
+async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> FileListing:
     """The files that may contain the text."""
-    if not await is_plain(workspace, below(workspace, glob.base)):
-        return Walked([], complete=True)
+    if not await has_no_links(workspace, below(workspace, glob.base)):
+        return FileListing([], complete=True)
     for named in (_named_by_rg, _named_by_grep):
         if (found := await named(workspace, wanted, glob)) is not None:
-            return Walked(found, complete=True)
+            return FileListing(found, complete=True)
     return await walk(workspace, glob.base, hidden=glob.names_hidden, limit=MOST_FILES)
 
 
@@ -193,7 +195,7 @@ async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Se
     absolute = below(workspace, path)
     await anyio.lowlevel.checkpoint()  # a short file is read at once
     try:
-        if not await is_plain(workspace, absolute):
+        if not await has_no_links(workspace, absolute):
             return []
         data = await workspace.read_bytes(absolute, size=LARGEST_FILE)
     except WorkspaceError:

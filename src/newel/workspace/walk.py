@@ -12,7 +12,7 @@ from newel.workspace.glob import is_text, left_out
 from newel.workspace.port import Workspace
 
 
-class Walked(NamedTuple):
+class FileListing(NamedTuple):
     """Paths relative to the workspace's root, in order; not ``complete`` if there are more."""
 
     files: list[str]
@@ -24,26 +24,26 @@ def below(workspace: Workspace, path: str) -> str:
     return posixpath.join(workspace.root, path) if path else workspace.root
 
 
-def in_order(path: str) -> list[str]:
+def path_sort_key(path: str) -> list[str]:
     """Sorts paths so that a folder's files stand together."""
     return path.split("/")
 
 
-async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, limit: int) -> Walked:
+async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, limit: int) -> FileListing:
     """All regular files below ``base``, a path relative to the root; at most ``limit`` of them.
 
     Skips files of git and the system, names that are not UTF-8, links, unreadable folders, and unless ``hidden`` names with a
     leading dot.
     """
-    if not await is_plain(workspace, below(workspace, base)):
-        return Walked([], complete=True)
+    if not await has_no_links(workspace, below(workspace, base)):
+        return FileListing([], complete=True)
     files: list[str] = []
     pending = [(base, True)]
     while pending:
         path, is_folder = pending.pop()
         if not is_folder:
             if len(files) == limit:
-                return Walked(files, complete=False)
+                return FileListing(files, complete=False)
             files.append(path)
             continue
         await anyio.lowlevel.checkpoint()
@@ -61,9 +61,9 @@ async def walk(workspace: Workspace, base: str = "", *, hidden: bool = False, li
             and (hidden or not entry.name.startswith("."))
             and is_text(entry.name)
         ]
-    return Walked(files, complete=True)
+    return FileListing(files, complete=True)
 
 
-async def is_plain(workspace: Workspace, absolute: str) -> bool:
+async def has_no_links(workspace: Workspace, absolute: str) -> bool:
     """Whether a path has no links, and no ``.`` or ``..``."""
     return await workspace.resolve(absolute) == absolute

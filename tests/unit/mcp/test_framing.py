@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.mcp import framing
-from newel.mcp.framing import MAX_TAIL_BYTES, JsonLineFramer, StderrTail, TooMuchError, parse
+from newel.mcp.framing import MAX_TAIL_BYTES, JsonLineFramer, LimitExceeded, StderrTail, parse
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
@@ -24,7 +24,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
     reader = JsonLineFramer()
     for _ in range(framing.MAX_MESSAGE // 2**20):
         reader.feed(b"x" * 2**20)
-    with pytest.raises(TooMuchError, match="16 MiB"):
+    with pytest.raises(LimitExceeded, match="16 MiB"):
         reader.feed(b"x")
 
 
@@ -36,7 +36,7 @@ def test_junk_between_messages_is_forgiven_and_a_flood_is_not() -> None:
         reader.message()
     for _ in range(framing.MAX_JUNK_LINES):
         reader.junk(b"log")
-    with pytest.raises(TooMuchError, match="not MCP"):
+    with pytest.raises(LimitExceeded, match="not MCP"):
         reader.junk(b"log")
 
 

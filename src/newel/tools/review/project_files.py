@@ -17,7 +17,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, ToolResult
 from newel.diff.unified import split_lines
 from newel.tools.base import Parameters
-from newel.tools.file_tool import aside, not_found
+from newel.tools.file_tool import not_found, run_in_thread_if_large
 from newel.tools.review.base import ProjectLimits, ReadOnlyTool, ToolAnswer, json_result
 from newel.tools.review.propose_edits import lines_hash
 from newel.workspace.glob import Glob
@@ -239,7 +239,7 @@ class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
             raise self.invalid(f"start_line {arguments.start_line} is after end_line {arguments.end_line}")
         path = await self._in_project("file_path", arguments.file_path)
         data = await self._content(path, arguments.file_path)
-        answer = await aside(len(data), self._answer, path, data, arguments)
+        answer = await run_in_thread_if_large(len(data), self._answer, path, data, arguments)
         return json_result(
             answer,
             filePath=path,

@@ -27,15 +27,15 @@ _READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _MARK: Final = ".newel-"
-_BESIDE: Final = re.escape(_MARK) + r"[0-9a-f]{16}\.tmp"
+_TEMPORARY_NAME: Final = re.escape(_MARK) + r"[0-9a-f]{16}\.tmp"
 
 
-def is_beside(name: str) -> bool:
+def is_temporary_file(name: str) -> bool:
     """Whether a name belongs to a temporary file of a write, in progress or left by a killed process."""
-    return name.startswith(_MARK) and re.fullmatch(_BESIDE, name) is not None
+    return name.startswith(_MARK) and re.fullmatch(_TEMPORARY_NAME, name) is not None
 
 
-def beside_name() -> str:
+def temporary_name() -> str:
     """The name of a temporary file for a write. Not derived from the file's own name, which may be as long as
     allowed.
     """
@@ -100,7 +100,7 @@ def open_place(path: str, *, resolved: bool, make: bool = False) -> Generator[Fi
     ``resolved``: the path contained no link when it was resolved; a link in it now raises ``StaleFile``. Raises
     ``OSError``.
     """
-    folder = _walked(path, resolved=resolved, make=make)
+    folder = _open_parent(path, resolved=resolved, make=make)
     try:
         _sweep(folder)
         yield FilePlace(folder, PurePath(path).name or ".", path, resolved)
@@ -110,7 +110,7 @@ def open_place(path: str, *, resolved: bool, make: bool = False) -> Generator[Fi
 
 def open_nofollow(path: str, flags: int) -> int:
     """``os.open`` of an absolute path without links. Raises ``StaleFile`` for a link, and ``OSError``."""
-    folder, name = _walked(path, resolved=True, make=False), PurePath(path).name or "."
+    folder, name = _open_parent(path, resolved=True, make=False), PurePath(path).name or "."
     try:
         return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
@@ -121,12 +121,12 @@ def open_nofollow(path: str, flags: int) -> int:
         os.close(folder)
 
 
-def _walked(path: str, *, resolved: bool, make: bool) -> int:
+def _open_parent(path: str, *, resolved: bool, make: bool) -> int:
     parent = PurePath(path).parent
     here = os.open(parent.anchor or ".", _SEARCH)
     for name in parent.relative_to(parent.anchor).parts:
         try:
-            below = _entered(here, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
+            below = _open_or_make(here, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
         except OSError as error:
             if resolved and _is_link(here, name):
                 raise leads_elsewhere(path) from error
@@ -137,7 +137,7 @@ def _walked(path: str, *, resolved: bool, make: bool) -> int:
     return here
 
 
-def _entered(folder: int, name: str, flags: int, *, make: bool) -> int:
+def _open_or_make(folder: int, name: str, flags: int, *, make: bool) -> int:
     try:
         return os.open(name, flags, dir_fd=folder)
     except FileNotFoundError:
@@ -169,12 +169,12 @@ def _flush(folder: int) -> None:
 
 
 @contextlib.contextmanager
-def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
+def temporary_file(folder: int, mode: int) -> Generator[tuple[int, str]]:
     """A new temporary file in a folder, open for writing, and its name; the file is removed afterwards.
 
     It is locked while its process works on it; one that a killed process left is not. Raises ``OSError``.
     """
-    descriptor, name = _made_beside(folder, mode)
+    descriptor, name = _create_temporary_file(folder, mode)
     try:
         yield descriptor, name
     finally:
@@ -183,9 +183,9 @@ def beside(folder: int, mode: int) -> Generator[tuple[int, str]]:
         os.close(descriptor)
 
 
-def _made_beside(folder: int, mode: int) -> tuple[int, str]:
+def _create_temporary_file(folder: int, mode: int) -> tuple[int, str]:
     while True:
-        name = beside_name()
+        name = temporary_name()
         descriptor = os.open(name, _NEW, mode, dir_fd=folder)
         with contextlib.suppress(OSError):  # without locks, no process can mistake it for a leftover
             lock(descriptor)
@@ -198,7 +198,7 @@ def _sweep(folder: int) -> None:
     with contextlib.suppress(OSError):  # a folder that may not be listed
         listing = os.open(".", _LIST, dir_fd=folder)
         try:
-            left = [name for name in os.listdir(listing) if is_beside(name)]  # noqa: PTH208 — of an open folder
+            left = [name for name in os.listdir(listing) if is_temporary_file(name)]  # noqa: PTH208 — of an open folder
         finally:
             os.close(listing)
         for name in left:

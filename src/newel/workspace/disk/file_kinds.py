@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile
-from newel.workspace.disk.dir_fd import FilePlace, beside_name, open_place
+from newel.workspace.disk.dir_fd import FilePlace, open_place, temporary_name
 from newel.workspace.disk.files import failure
 from newel.workspace.port import FileNode, kept_mode, not_regular
 
-_GONE: Final = (FileNotFoundError, NotADirectoryError)
+_MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -21,7 +21,7 @@ def lstat(path: str) -> FileNode | None:
     try:
         mode = kept_mode(Path(path).lstat().st_mode)
         target = os.fsencode(Path(path).readlink()) if stat.S_ISLNK(mode) else b""
-    except _GONE:
+    except _MISSING:
         return None
     except OSError as error:
         raise failure("look at", path, error) from error
@@ -32,16 +32,16 @@ def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:
     """See ``TrackedWorkspace.become``."""
     try:
         with open_place(path, resolved=True, make=expect is None) as place:
-            found = _found(place)
+            found = _lstat_in(place)
             if found != expect:
                 raise StaleFile(f"{path} was replaced by something else in the meantime.")
-            _turn(place, found, thing)
+            _replace_node(place, found, thing)
             place.flush()
     except OSError as error:
         raise failure("remove" if thing is None else "write", path, error) from error
 
 
-def _found(place: FilePlace) -> FileNode | None:
+def _lstat_in(place: FilePlace) -> FileNode | None:
     try:
         mode = kept_mode(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode)
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def _found(place: FilePlace) -> FileNode | None:
     return FileNode(mode, target)
 
 
-def _turn(place: FilePlace, found: FileNode | None, thing: FileNode | None) -> None:
+def _replace_node(place: FilePlace, found: FileNode | None, thing: FileNode | None) -> None:
     if found is not None and thing is not None and stat.S_IFMT(found.mode) == stat.S_IFMT(thing.mode):
         if stat.S_ISLNK(thing.mode):
             _link_over(place, thing.target)
@@ -81,7 +81,7 @@ def _make(place: FilePlace, thing: FileNode) -> None:
 
 def _link_over(place: FilePlace, target: bytes) -> None:
     """Replace a link by another atomically."""
-    beside = beside_name()
+    beside = temporary_name()
     os.symlink(target, os.fsencode(beside), dir_fd=place.folder)
     try:
         os.rename(beside, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from newel.agent.errors import StaleFile, WorkspaceError
-from newel.workspace.disk.dir_fd import FilePlace, beside, open_nofollow, open_place
+from newel.workspace.disk.dir_fd import FilePlace, open_nofollow, open_place, temporary_file
 from newel.workspace.port import (
     ABSENT,
     DirectoryEntry,
@@ -159,7 +159,7 @@ def replace(
             if before is not None:
                 _check_writable("write", place, before)
             # The umask determines a new file's mode.
-            with beside(place.folder, 0o600 if before else 0o666) as (descriptor, name):
+            with temporary_file(place.folder, 0o600 if before else 0o666) as (descriptor, name):
                 _fill(descriptor, data, mode, place, before)
                 made = os.fstat(descriptor)
                 _put(name, place, expect)

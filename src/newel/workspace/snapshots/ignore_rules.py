@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from newel.workspace.disk.dir_fd import is_beside
+from newel.workspace.disk.dir_fd import is_temporary_file
 from newel.workspace.glob import is_text
 from newel.workspace.snapshots.tree import split
 
@@ -40,7 +40,7 @@ BUILD_DIRS: Final = frozenset(
 
 def is_never_covered(name: str) -> bool:
     """Whether the name is excluded by any rules: a version control store, or a file that is being written."""
-    return name in NEVER or is_beside(name)
+    return name in NEVER or is_temporary_file(name)
 
 
 class IgnoreRules:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import msgspec
 
 from newel.agent.errors import ConnectionLost, StaleFile, WorkspaceError
-from newel.workspace.disk.dir_fd import beside_name
+from newel.workspace.disk.dir_fd import temporary_name
 from newel.workspace.port import (
     ABSENT,
     Completed,
@@ -130,7 +130,7 @@ class SshWorkspace:
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
     ) -> WriteResult:
-        sha256, beside = hashlib.sha256(data).hexdigest(), beside_name()
+        sha256, beside = hashlib.sha256(data).hexdigest(), temporary_name()
         folder, name = posixpath.split(path)
         args = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
