@@ -17,7 +17,7 @@ from newel.cli.options import Parser
 from newel.config.hosts import save_host
 from newel.config.settings import Flags, Settings, load_host_places, load_settings, newel_home
 from newel.text.sanitize import redact_url, sanitize
-from newel.workspace.ssh.protocol import HostInfo
+from newel.workspace.ssh.port import HostInfo
 from newel.workspace.ssh.target import FORMS, Target
 
 if TYPE_CHECKING:

@@ -26,9 +26,8 @@ from newel.concurrency import background_tasks
 from newel.workspace.port import ProgramEnded
 from newel.workspace.ssh.command_line import SshCommand
 from newel.workspace.ssh.connection_errors import SshProblem, explain
-from newel.workspace.ssh.port import HostAnswer
+from newel.workspace.ssh.port import HostAnswer, HostInfo
 from newel.workspace.ssh.process import Client, run_program_on_host
-from newel.workspace.ssh.protocol import HostInfo
 from newel.workspace.ssh.shell import SHELL_COMMAND, HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
 
@@ -108,7 +107,8 @@ class SshConnection:
         self._master: HostShell | None = None
         self._reconnect_timeout = options.get("reconnect_timeout", RECONNECT_TIMEOUT)
         self._heartbeat = Heartbeat(self, options.get("slow_after", SLOW_AFTER))
-        self._listeners = [options["on_state"]] if "on_state" in options else []
+        self.listeners = [options["on_state"]] if "on_state" in options else []
+        """Called on each change of the state; they must not raise."""
         self._lock = anyio.Lock()
         self._tunnel_lock = anyio.Lock()
         self._retry_now = anyio.Event()
@@ -141,16 +141,20 @@ class SshConnection:
         """If a lost connection is to be tried again later, try it now."""
         self._retry_now.set()
 
-    def on_state(self, listener: OnState) -> Callable[[], None]:
-        """Call the listener, which must not raise, on each change; returns a function that ends this."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+    @contextmanager
+    def listening(self, listener: OnState) -> Generator[None]:
+        """Call the listener on each change until the block ends."""
+        self.listeners.append(listener)
+        try:
+            yield
+        finally:
+            self.listeners.remove(listener)
 
     def set_state(self, name: StateName, reason: str = "") -> None:
         state = ConnectionState(name, reason)
         if state != self.state:
             self.state = state
-            for listener in list(self._listeners):
+            for listener in list(self.listeners):
                 listener(state)
 
     async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:

@@ -47,7 +47,7 @@ class HostMonitor:
         self._requested = anyio.Event()
         """Set when the host is needed before the next ping is due."""
         self._lost_at = math.inf
-        connection.on_state(self._on_state)
+        connection.listeners.append(self._on_state)
 
     def _on_state(self, state: ConnectionState) -> None:
         if state.name in {"up", "slow"}:
@@ -83,15 +83,12 @@ class HostMonitor:
                 self._requested.set()  # reconnect without waiting for a request
             report()
 
-        unsubscribe = self._connection.on_state(on_state)
-        try:
+        with self._connection.listening(on_state):
             while True:
                 if not self._connection.is_busy:
                     await self._ping()
                     report()
                 await self._pause(is_watched)
-        finally:
-            unsubscribe()
 
     async def _pause(self, is_watched: Callable[[], bool]) -> None:
         """Wait until the next ping is due or the host is requested."""
@@ -120,12 +117,8 @@ class HostMonitor:
             scope.deadline = self._lost_at + REQUEST_DEADLINE_S
 
         on_state(self._connection.state)
-        unsubscribe = self._connection.on_state(on_state)
-        try:
-            with scope:
-                yield
-        finally:
-            unsubscribe()
+        with self._connection.listening(on_state), scope:
+            yield
         if scope.cancelled_caught:
             self._requested.set()
             self._connection.retry_now()
@@ -143,17 +136,12 @@ class HostMonitor:
             from newel.workspace.ssh.connection import ConnectionState
 
             send, states = anyio.create_memory_object_stream[ConnectionState](math.inf)
-            unsubscribe = self._connection.on_state(send.send_nowait)
             away = ""
-            try:
+            with self._connection.listening(send.send_nowait), send, states:
                 async for state in states:
                     if message := _notice(state, away, self._connection.host):
                         await notify(message)
                     away = _AWAY.get(state.name, away)
-            finally:
-                unsubscribe()
-                send.close()
-                states.close()
 
         async with background_tasks(send_notices):
             yield

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from newel.workspace.port import cannot
-from newel.workspace.ssh import protocol
+from newel.workspace.ssh import port
 from newel.workspace.ssh.port import RemoteHostPort, quote
 
 MOST_LINKS: Final = 40
@@ -61,7 +61,7 @@ async def _followed(host: RemoteHostPort, found: str, sought: list[str]) -> tupl
         plain = sought[: sought.index("..")] if ".." in sought else sought
         paths = [found + below for below in accumulate(f"/{part}" for part in plain[:AT_ONCE])]
         words = " ".join(map(quote, paths))
-        if link := protocol.link((await host.ask(f"newel_link {words}")).data, paths):
+        if link := port.link((await host.ask(f"newel_link {words}")).data, paths):
             number, leads_to = link
             before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
             return before, parts(leads_to) + sought[number + 1 :]

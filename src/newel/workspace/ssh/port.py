@@ -1,10 +1,26 @@
-"""The port to a host's shell, and how sh text with any bytes reaches it: over standard input, so that no process list shows it."""
+"""The port to a host's shell: how sh text with any bytes reaches it, and the parsers for the output of the functions of ``host.sh``.
+
+The text goes over standard input, so that no process list shows it. A host may print anything: malformed output is a
+``WorkspaceError``.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
+import time
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.disk.files import kind_of
+from newel.workspace.port import DirectoryEntry, FileInfo, FileNode, Kind, kept_mode
+from newel.workspace.ssh.connection_errors import SshProblem
+from newel.workspace.ssh.target import Target
 
 RUN_COMMAND: Final = """exec sh -c 'IFS= read -r s && eval "$(printf %b "$s")"'"""
 """The command line for ssh: a constant that any login shell passes on to sh, which reads the text itself.
@@ -20,6 +36,10 @@ class HostAnswer(NamedTuple):
 
     status: int
     data: bytes
+
+
+class AnswerTooLong(WorkspaceError):
+    """The answer exceeds the limit."""
 
 
 class RemoteHostPort(Protocol):
@@ -57,3 +77,116 @@ def encode_line(script: str) -> bytes:
     Raises ``UnicodeEncodeError`` for unpaired surrogates, other than those of ``os.fsdecode``.
     """
     return os.fsencode(script).decode("latin-1").translate(_ESCAPED).encode() + b"\n"
+
+
+# -- answers ----------------------------------------------------------------------------------------------
+
+_KINDS: Final[dict[str, Kind]] = {"d": "directory", "f": "file", "o": "other"}
+_MAX_REASON: Final = 4096
+
+
+class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about a host. ``root`` and ``home`` are physical paths; ``bash``, ``rg``, ``git``, ``setsid`` are paths of programs, or
+    empty. ``clock_ahead`` is the host's clock minus this machine's, in seconds, accurate to about one.
+    """
+
+    system: str = ""
+    user: str = ""
+    home: str = ""
+    root: str = ""
+    bash: str = ""
+    rg: str = ""
+    git: str = ""
+    setsid: str = ""
+    clock_ahead: int = 0
+
+    @classmethod
+    def parse(cls, data: bytes, target: Target) -> HostInfo:
+        """Parse the output of ``newel_facts``. Raises ``HostUnreachable`` for a host that Newel cannot work on."""
+        pairs = [os.fsdecode(each).partition("=") for each in data.split(b"\0")[:-1]]
+        said = {name: value for name, _, value in pairs}
+        missing = [value for name, _, value in pairs if name == "missing"]
+        if missing:
+            raise SshProblem(
+                "shell",
+                f"{target.host} lacks {', '.join(missing)}.",
+                "Newel needs the usual POSIX utilities, stat, and one of sha256sum, shasum, sha256 or openssl.",
+            ).error()
+        if not said.get("root", "").startswith("/"):
+            reason = said.get("problem", "").rpartition(": ")[2] or "permission denied"
+            raise SshProblem(
+                "path",
+                f"Cannot work in {target.path} on {target.host}: {reason}.",
+                "Choose an existing directory.",
+            ).error()
+        clock = said.get("clock", "")
+        return cls(
+            **{name: said.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
+            clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
+        )
+
+
+@contextlib.contextmanager
+def _map_errors(data: bytes) -> Generator[None]:
+    try:
+        yield
+    except (ValueError, LookupError) as error:
+        raise WorkspaceError(
+            f"The host sent a malformed answer: {data[:100]!r}. Check that its sh is a POSIX shell."
+        ) from error
+
+
+def info(data: bytes) -> FileInfo:
+    """Parse a line of ``newel_stat``: mode in hexadecimal, size, seconds, and the time with a fraction."""
+    with _map_errors(data):
+        mode, size, seconds, *detail = data.decode().split()
+        fraction = re.search(r"\.([0-9]{1,9})", " ".join(detail))
+        return FileInfo(
+            kind=kind_of(int(mode, 16)),
+            size=int(size),
+            mode=stat.S_IMODE(int(mode, 16)),
+            modified_ns=int(seconds) * 10**9 + (int(fraction[1].ljust(9, "0")) if fraction else 0),
+        )
+
+
+def infos(data: bytes) -> list[FileInfo | None] | None:
+    """Parse ``newel_stats``; None if a file was deleted between its two steps."""
+    there, *lines = data.splitlines() or [b""]
+    if len(lines) != there.count(b"1"):
+        return None
+    found = iter(lines)
+    return [info(next(found)) if each == ord("1") else None for each in there]
+
+
+def node(data: bytes) -> FileNode | None:
+    """Parse ``newel_thing``."""
+    if not data:
+        return None
+    mode, _, target = data.partition(b"\n")
+    with _map_errors(data):
+        return FileNode(kept_mode(int(mode, 16)), target)
+
+
+def entries(data: bytes) -> list[DirectoryEntry]:
+    """Parse ``newel_list``; the entries are unordered."""
+    words = os.fsdecode(data).split("/")
+    with _map_errors(data):
+        return [
+            DirectoryEntry(name, _KINDS[kind[-1]], kind.startswith("l"))
+            for kind, name in zip(words[::2], words[1::2], strict=False)
+        ]
+
+
+def link(data: bytes, asked: Sequence[str]) -> tuple[int, str] | None:
+    """Parse ``newel_link`` of the paths ``asked``: the index of the first link and its target; None if there is none."""
+    if not data:
+        return None
+    number, _, target = data.partition(b"/")
+    with _map_errors(data):
+        return range(len(asked))[int(number) - 1], os.fsdecode(target.removesuffix(b"\n"))
+
+
+def reason(answer: HostAnswer) -> str:
+    """The system's reason, which ends an error message of a program on the host."""
+    words = answer.data[-_MAX_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
+    return "".join(sign for sign in words if sign.isprintable()) or "the command failed on the host"

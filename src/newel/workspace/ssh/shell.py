@@ -18,11 +18,10 @@ from typing import IO, Final
 
 import anyio
 
-from newel.agent.errors import WorkspaceError
 from newel.concurrency import background_tasks
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.ssh.connection_errors import no_ssh
-from newel.workspace.ssh.port import HostAnswer, quote
+from newel.workspace.ssh.port import AnswerTooLong, HostAnswer, quote
 
 SHELL_COMMAND: Final = 'exec env LC_ALL=C sh -c \'read -r n && eval "$(head -c "$n")"\''
 """All that the login shell gets to see, whichever shell it is, and all that a process list shows."""
@@ -56,10 +55,6 @@ class ShellEnded(Exception):
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
         self.message = message
-
-
-class AnswerTooLong(WorkspaceError):
-    """The shell is no longer usable, as the rest of the answer is not read."""
 
 
 class HostShell:
@@ -190,7 +185,7 @@ class HostShell:
         finally:
             self._active_at = None
         if at < 0:
-            if len(received) > limit:
+            if len(received) > limit:  # the rest is not read, so the shell stays out of step
                 raise AnswerTooLong(
                     f"The host's answer is longer than {limit:,} bytes. Request a part of it."
                 )

@@ -32,7 +32,7 @@ from newel.workspace.port import (
     stale,
 )
 from newel.workspace.process.output import ON_HOST, OutputLimits, save_spill_on_host
-from newel.workspace.ssh import paths, protocol
+from newel.workspace.ssh import paths, port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.port import HostAnswer, quote
@@ -94,16 +94,16 @@ class SshWorkspace:
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
         if answer.status == 0:
-            return protocol.info(answer.data)
-        if protocol.reason(answer) in _NOT_THERE:
+            return port.info(answer.data)
+        if port.reason(answer) in _NOT_THERE:
             return None
-        raise cannot("look at", path, protocol.reason(answer))
+        raise cannot("look at", path, port.reason(answer))
 
     async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
         found: list[FileInfo | None] = []
         for start in range(0, len(sought), AT_ONCE):
             some = sought[start : start + AT_ONCE]
-            together = protocol.infos((await self._ask("newel_stats", *some)).data)
+            together = port.infos((await self._ask("newel_stats", *some)).data)
             found += together or [await self._stat_or_none(path) for path in some]
         return found
 
@@ -112,7 +112,7 @@ class SshWorkspace:
     ) -> list[DirectoryEntry]:
         answer = await self._ask("newel_list", path, str(limit), "nofollow" if nofollow else "")
         self._check("list", path, answer)
-        return sorted(protocol.entries(answer.data)[:limit], key=lambda entry: entry.name)
+        return sorted(port.entries(answer.data)[:limit], key=lambda entry: entry.name)
 
     async def read_bytes(
         self, path: str, /, *, start: int = 0, size: int | None = None, nofollow: bool = False
@@ -165,10 +165,10 @@ class SshWorkspace:
     async def lstat(self, path: str, /) -> FileNode | None:
         folder, name = posixpath.split(path)
         answer = await self._ask("newel_thing", name, folder, *paths.parts(folder))
-        if answer.status == 1 and protocol.reason(answer) in _NOT_THERE:
+        if answer.status == 1 and port.reason(answer) in _NOT_THERE:
             return None
         self._check("look at", path, answer)
-        return protocol.node(answer.data)
+        return port.node(answer.data)
 
     async def become(self, path: str, node: FileNode | None, /, *, expect: FileNode | None) -> None:
         folder, name = posixpath.split(path)
@@ -272,7 +272,7 @@ class SshWorkspace:
             case Refused.NOT_PERMITTED:
                 raise cannot(doing, path, "Permission denied")
             case _:
-                reason = protocol.reason(answer)
+                reason = port.reason(answer)
                 if expect not in {None, ABSENT} and reason == _NO_FILE:  # its folder was deleted
                     raise stale(path, ABSENT, expect or ANY)
                 raise cannot(doing, path, reason)

@@ -314,7 +314,7 @@ class TestRequests:
     async def test_one_that_was_given_up_leaves_the_next_its_own_answer(self, sshd: Sshd) -> None:
         seen = Seen()
         async with on(sshd) as workspace:
-            workspace.connection.on_state(seen)
+            workspace.connection.listeners.append(seen)
             for _ in range(2):
                 with anyio.move_on_after(0.05) as given_up:
                     await workspace.connection.ask("sleep 1; echo of the first")

@@ -25,10 +25,10 @@ from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import new_id
 from newel.workspace.mirror.port import CopyResult, Exclusions, FileContent, Layout, Signature
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
-from newel.workspace.ssh import protocol
+from newel.workspace.ssh import port
 from newel.workspace.ssh.mirror.scripts import MirrorScripts
 from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
-from newel.workspace.ssh.snapshots.rooted_shell import RootedShell, records, sum_of
+from newel.workspace.ssh.snapshots.rooted_shell import RootedShell, batches, records, sum_of
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ _BUSY: Final = 60.0
 _BUSY_PAUSE_S: Final = 0.1
 """Seconds to wait for an abandoned update to end, and between two checks."""
 
-_FILES: Final = 2000
+_COUNT: Final[tuple[Callable[[str], int], int]] = (lambda _: 1, 2000)
 _SIZE: Final = 64 << 20
 _SENT: Final = 4 << 20
 """Files, bytes to copy, and bytes to send in one request; other requests wait for it."""
@@ -60,6 +60,16 @@ _NO_ROOM: Final = {"No space left on device": errno.ENOSPC, "Disk quota exceeded
 
 _FACTS: Final = 256
 """Upper bound of bytes for the facts of a file."""
+
+
+_LISTING: Final = 256 << 20
+"""Bytes of a listing: more than a million names."""
+
+_KEPT: Final = 32 << 20
+"""Bytes of a listing that is kept to be compared with the next one."""
+
+_WORDS: Final = 20_000
+"""Bytes of paths that ``find`` is told to prune; the rest of the excluded paths is filtered here."""
 
 
 class SshMirrorBackend:
@@ -76,7 +86,9 @@ class SshMirrorBackend:
         self._shell = shell
         self._copy_shell = RootedShell(asking, layout.root)
         self.run_git = partial(shell.run_git, changes=True)
-        self._walk = MirrorWalk(shell)
+        self._listing = b""
+        """The last listing, to compare the next one with; it is for the exclusions below."""
+        self._listing_exclusions = Exclusions()
         self._scripts = MirrorScripts(layout, shell.scripts.looks())
         self._clock = 0
         """The host's file system time at the start of an update, in nanoseconds."""
@@ -164,10 +176,37 @@ class SshMirrorBackend:
             self._shell.change(self._scripts.sweep(stale))
 
     def walk(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
-        return self._walk.files(left_out)
+        if left_out != self._listing_exclusions:
+            self._listing, self._listing_exclusions = b"", left_out
+        known = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
+        names = [os.fsencode(name) for name in left_out.names]
+        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first(left_out)])
+        listing = self._shell.ask_here(text, _LISTING) or self._listing
+        self._listing = listing if len(listing) <= _KEPT else b""
+        yield from self._parse_listing(listing, left_out)
+
+    def _parse_listing(self, listing: bytes, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
+        is_whole = False
+        out: dict[str, bool] = {"": False}
+        """Whether a folder, or one above it, is left out."""
+        for facts, raw in records(listing):
+            is_whole = not raw
+            if is_whole or facts == b"d":
+                continue
+            path = os.fsdecode(raw.removeprefix(b"./"))
+            folder, _, name = path.rpartition("/")
+            if _is_out(folder, left_out, out) or left_out.matches(path, name, is_folder=False):
+                continue
+            seen = self._shell.scripts.seen(facts)
+            if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
+                yield path, Signature.of(seen)
+        if not is_whole:
+            raise WorkspaceError("The host's answer about the project's files is incomplete.")
 
     def copy(self, files: Mapping[str, Signature]) -> Iterator[tuple[str, CopyResult]]:
-        for batch in _batches(sorted(files, key=posixpath.split), lambda path: files[path].size, _SIZE):
+        for batch in batches(
+            sorted(files, key=posixpath.split), _COUNT, (lambda path: files[path].size, _SIZE)
+        ):
             answer = self._change(self._scripts.copy(batch))
             shut = {path for facts, path in records(answer) if facts == b"shut"}
             now = self._signatures(batch)
@@ -179,12 +218,12 @@ class SshMirrorBackend:
                 yield path, CopyResult.COPIED if is_sure else CopyResult.UNCERTAIN
 
     def remove(self, paths: Iterable[str]) -> None:
-        for batch in _batches(paths, lambda _: 0, _SIZE):
+        for batch in batches(paths, _COUNT):
             self._change(self._scripts.remove(batch))
 
     def write(self, contents: Mapping[str, FileContent]) -> None:
         paths = sorted(contents, key=posixpath.split)
-        for batch in _batches(paths, lambda path: len(contents[path].data), _SENT):
+        for batch in batches(paths, _COUNT, (lambda path: len(contents[path].data), _SENT)):
             self._change(self._scripts.clear(batch))
             alike = self._find_unchanged(batch, contents)
             others = {path: contents[path] for path in batch if path not in alike}
@@ -243,75 +282,11 @@ def _folder(path: str) -> str:
 
 def _check_answer(answer: HostAnswer) -> HostAnswer:
     if answer.status != 0:
-        reason = protocol.reason(answer)
+        reason = port.reason(answer)
         if number := _NO_ROOM.get(reason):
             raise OSError(number, reason)
         raise WorkspaceError(f"{reason}.")
     return answer
-
-
-def _batches(paths: Iterable[str], size_of: Callable[[str], int], most: int) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        size += size_of(path)
-        if batch and (len(batch) >= _FILES or size > most):
-            yield batch
-            batch, size = [], size_of(path)
-        batch.append(path)
-    if batch:
-        yield batch
-
-
-# -- listing ----------------------------------------------------------------------------------------------
-
-_LISTING: Final = 256 << 20
-"""Bytes of a listing: more than a million names."""
-
-_KEPT: Final = 32 << 20
-"""Bytes of a listing that is kept to be compared with the next one."""
-
-_WORDS: Final = 20_000
-"""Bytes of paths that ``find`` is told to prune; the rest of the excluded paths is filtered here."""
-
-
-class MirrorWalk:
-    """Use ``files`` each time."""
-
-    def __init__(self, shell: RootedShell) -> None:
-        self._shell = shell
-        self._listing = b""
-        self._of = Exclusions()
-        """What the listing leaves out."""
-
-    def files(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
-        """The regular files and the links below the shell's root. Raises as the shell does."""
-        if left_out != self._of:
-            self._listing, self._of = b"", left_out
-        known = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
-        names = [os.fsencode(name) for name in left_out.names]
-        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first(left_out)])
-        listing = self._shell.ask_here(text, _LISTING) or self._listing
-        self._listing = listing if len(listing) <= _KEPT else b""
-        yield from self._read(listing, left_out)
-
-    def _read(self, listing: bytes, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
-        is_whole = False
-        out: dict[str, bool] = {"": False}
-        """Whether a folder, or one above it, is left out."""
-        for facts, raw in records(listing):
-            is_whole = not raw
-            if is_whole or facts == b"d":
-                continue
-            path = os.fsdecode(raw.removeprefix(b"./"))
-            folder, _, name = path.rpartition("/")
-            if _is_out(folder, left_out, out) or left_out.matches(path, name, is_folder=False):
-                continue
-            seen = self._shell.scripts.seen(facts)
-            if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
-                yield path, Signature.of(seen)
-        if not is_whole:
-            raise WorkspaceError("The host's answer about the project's files is incomplete.")
 
 
 def _first(left_out: Exclusions) -> list[bytes]:

@@ -7,10 +7,12 @@ import posixpath
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from newel.workspace.mirror.port import FileContent, Layout
 from newel.workspace.ssh.port import quote
+from newel.workspace.ssh.snapshots.rooted_shell import batches
 
 LEASE: Final = ".newel-lease"
 """The file in a copy's folder whose time is the last sign of use."""
@@ -186,13 +188,8 @@ def _here(names: Iterable[str]) -> str:
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Group names by folder; a folder with many names comes several times."""
     split = (posixpath.split(path) for path in paths)
-    for folder, pairs in groupby(split, key=lambda pair: pair[0]):
-        names: list[str] = []
-        size = 0
-        for _, name in pairs:
-            size += len(folder) + len(name) + 2
-            if size > _WORDS and names:
-                yield folder, names
-                names, size = [], 0
-            names.append(name)
-        yield folder, names
+    for folder, pairs in groupby(split, key=itemgetter(0)):
+        length = len(folder) + 2
+        names = (name for _, name in pairs)
+        for batch in batches(names, (lambda name, length=length: length + len(name), _WORDS)):
+            yield folder, batch

@@ -14,15 +14,16 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.git import SAFE_GIT
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER
-from newel.workspace.ssh.port import HostAnswer, quote
+from newel.workspace.ssh.port import AnswerTooLong, HostAnswer, quote
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
-ROOT: Final = b"."
+T = TypeVar("T")
+
 PRUNED: Final = frozenset(os.fsencode(name) for name in NEVER | BUILD_DIRS)
 """Names of directories that are not listed unless requested."""
 
@@ -37,8 +38,19 @@ _ODD: Final = re.compile(rb"[\n\r\\]")
 _EMPTY: Final = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
-class AnswerTooLarge(WorkspaceError):
-    """The answer exceeds the limit."""
+def batches(items: Iterable[T], *limits: tuple[Callable[[T], int], int]) -> Iterator[list[T]]:
+    """Split items for several requests: what each function measures adds up to its limit at most, unless one item exceeds it."""
+    batch: list[T] = []
+    totals = [0] * len(limits)
+    for item in items:
+        sizes = [size_of(item) for size_of, _ in limits]
+        totals = [total + size for total, size in zip(totals, sizes, strict=True)]
+        if batch and any(total > most for total, (_, most) in zip(totals, limits, strict=True)):
+            yield batch
+            batch, totals = [], sizes
+        batch.append(item)
+    if batch:
+        yield batch
 
 
 class HostFileStat(NamedTuple):
@@ -259,7 +271,7 @@ class SnapshotScripts(NamedTuple):
         return f"{{ {text}; }} | gzip -1c" if self._is_packed(most) else text
 
     def unpack(self, data: bytes, most: int) -> bytes:
-        """Raises ``WorkspaceError`` if the data is truncated, and ``AnswerTooLarge``."""
+        """Raises ``WorkspaceError`` if the data is truncated, and ``AnswerTooLong``."""
         whole = True
         if self._is_packed(most):
             unpacking = zlib.decompressobj(wbits=31)
@@ -269,7 +281,7 @@ class SnapshotScripts(NamedTuple):
                 raise WorkspaceError("The host sent a malformed answer about its files.") from error
             whole = unpacking.eof or len(data) > most
         if len(data) > most:
-            raise AnswerTooLarge(f"The host's answer about its files is longer than {most >> 20} MiB.")
+            raise AnswerTooLong(f"The host's answer about its files is longer than {most >> 20} MiB.")
         if not whole:
             raise WorkspaceError(_BROKE_OFF)
         return data

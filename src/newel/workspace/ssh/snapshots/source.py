@@ -19,14 +19,13 @@ from newel.agent.errors import NewelError, WorkspaceError
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
-from newel.workspace.ssh.port import RemoteHostPort
-from newel.workspace.ssh.shell import AnswerTooLong
+from newel.workspace.ssh.port import AnswerTooLong, RemoteHostPort
 from newel.workspace.ssh.snapshots.rooted_shell import (
     PRUNED,
     SHUT,
-    AnswerTooLarge,
     HostFileStat,
     RootedShell,
+    batches,
     is_folder,
     records,
     sum_of,
@@ -133,7 +132,7 @@ class SshSnapshotSource:
     def _map_errors(self) -> Generator[None]:
         try:
             yield
-        except (AnswerTooLarge, AnswerTooLong) as error:
+        except AnswerTooLong as error:
             raise WorkspaceError(
                 f"There are too many files below {self.root} to record changes: their list is larger than "
                 f"{self._max_listing >> 20} MiB. Work in a subfolder instead."
@@ -221,8 +220,14 @@ class Contents:
 
     def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         """See ``SnapshotSource``."""
-        for batch in _batches(wanted):
-            for path, result in self._read(batch, limit):
+        files = ((os.fsencode(path), size) for path, size in wanted)
+        for batch in batches(
+            files,
+            (lambda _: 1, _FILES),
+            (lambda file: len(file[0]) + 4, _NAMES),
+            (lambda file: file[1], _BATCH),
+        ):
+            for path, result in self._read([path for path, _ in batch], limit):
                 yield os.fsdecode(path), result
 
     def _read(self, batch: list[bytes], limit: int) -> Iterator[tuple[bytes, Reading | OSError]]:
@@ -244,9 +249,10 @@ class Contents:
                 else:
                     yield path, result
             waiting = []
-            for group in _groups(wanted):
-                contents = self._bring(group)
-                for path, seen in group.items():
+            # By the sizes of one answer: they may differ from the expected ones.
+            for group in batches(wanted.items(), (lambda file: file[1].st_size, _BATCH)):
+                contents = self._bring(dict(group))
+                for path, seen in group:
                     data = contents.get(path)
                     if data is None or found.sums.get(path) not in {None, hashlib.sha256(data).hexdigest()}:
                         waiting.append(path)  # this file or another was written in the meantime
@@ -338,32 +344,3 @@ class Contents:
 
 def _error(number: int, path: bytes) -> OSError:
     return OSError(number, os.strerror(number), os.fsdecode(path))
-
-
-def _batches(wanted: Iterable[tuple[str, int]]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    names = size = 0
-    for name, expected in wanted:
-        path = os.fsencode(name)
-        if batch and (len(batch) == _FILES or names + len(path) > _NAMES or size + expected > _BATCH):
-            yield batch
-            batch, names, size = [], 0, 0
-        batch.append(path)
-        names += len(path) + 4
-        size += expected
-    if batch:
-        yield batch
-
-
-def _groups(files: dict[bytes, HostFileStat]) -> Iterator[dict[bytes, HostFileStat]]:
-    """Split files by the size of one answer: actual sizes may differ from the expected ones."""
-    group: dict[bytes, HostFileStat] = {}
-    size = 0
-    for path, seen in files.items():
-        if group and size + seen.st_size > _BATCH:
-            yield group
-            group, size = {}, 0
-        group[path] = seen
-        size += seen.st_size
-    if group:
-        yield group
