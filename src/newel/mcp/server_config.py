@@ -10,7 +10,6 @@ contains nothing of the environment.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -20,14 +19,12 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import field
 
-from newel.agent.errors import ConfigError, WorkspaceError
+from newel.agent.errors import ConfigError
 from newel.mcp import FILE, config_files
+from newel.storage.files import read_regular
 from newel.text.sanitize import HIDDEN, redact_url
-from newel.workspace.disk.files import open_regular, read_all
 from newel.workspace.process.environment import is_secret
 
-MAX_FILE: Final = 1024 * 1024
-"""Bytes of a configuration file."""
 MAX_SERVERS: Final = 100
 MAX_NAME: Final = 64
 
@@ -214,12 +211,9 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
 
 def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
     try:
-        data = _bytes(path)
-        if data is None:
-            return []
-        file = msgspec.json.decode(data, type=_ConfigFile)
-    except WorkspaceError as error:
-        problems.append(str(error))
+        data = read_regular(path)
+        file = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_ConfigFile)
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         problems.append(f"Cannot read {path}: {error.strerror or error}.")
@@ -243,20 +237,6 @@ def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
         except ConfigError as error:
             problems.append(str(error))
     return servers
-
-
-def _bytes(path: Path) -> bytes | None:
-    """A file's content, None if there is none. Raises ``WorkspaceError`` and ``OSError``."""
-    if not path.exists():
-        return None
-    descriptor, _ = open_regular(str(path))
-    try:
-        data = read_all(descriptor, 0, MAX_FILE + 1)
-    finally:
-        os.close(descriptor)
-    if len(data) > MAX_FILE:
-        raise WorkspaceError(f"Cannot read {path}: it has more than {MAX_FILE:,} bytes.")
-    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 def _same(one: ServerConfig, other: ServerConfig) -> bool:
