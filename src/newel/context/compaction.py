@@ -176,7 +176,7 @@ class Compactor:
     async def _compact(
         self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
     ) -> CustomMessage:
-        identity = new_id()
+        identity = new_id()  # known in advance: if no message is kept, the summary itself is the first one
         gone, kept = view.messages[:cut], view.messages[cut:]
         before = self.size(messages)
         data: dict[str, Any] = {
@@ -244,6 +244,7 @@ class _HistoryView:
                 unanswered.add(message.tool_call_id)
             elif isinstance(message, AssistantMessage):
                 unanswered.difference_update(call.id for call in message.tool_calls)
+            # The last turn is kept even beyond `keep`; earlier ones only within it.
             if total > (keep if best < len(self.messages) else at_most):
                 break
             if not unanswered:

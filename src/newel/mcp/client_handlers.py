@@ -147,6 +147,7 @@ class ClientHandlers:
         """The call that a request belongs to; None if there is none, or if too many requests are open."""
         if sum(len(call.requests) for call in self.calls) >= MAX_OPEN:
             return None
+        # An older server's request over pipes arrives in a task of the session, where no call is current.
         return CURRENT.get() or (self.calls[-1] if self.calls else None)
 
 

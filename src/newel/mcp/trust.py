@@ -94,7 +94,7 @@ class Pins:
 
             with contextlib.suppress(ConfigError):
                 self._change(save)
-            saved = self._of(server)
+            saved = self._of(server)  # not `pins`: another process may have accepted other versions first
         return [
             facts
             for facts in tools

@@ -143,6 +143,7 @@ class _AskFirst:
                 # Denied although it would fail anyway: its files could change so that it succeeds, unseen by the user.
                 return Verdict(allow=False, reason=f"Not run: {error}")
             key = _approval_key(call, tool, preview)
+            # The answer holds only for what was shown: the call was planned again since, and may do something else now.
             if preview == shown:
                 if answer.decision == "always":
                     self._always.add(key)

@@ -273,7 +273,7 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
         return await self._inner.stat(self._open(path))
 
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
-        found = await self._inner.stats(paths)
+        found = await self._inner.stats(paths)  # one request; a closed place looks as if nothing were there
         return [
             None if self._places.judge(path).level in self._closed else info
             for path, info in zip(paths, found, strict=True)

@@ -181,6 +181,7 @@ class ChangeCall(Generic[F]):
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
         del on_output
+        # What the user saw is written, or nothing: `apply` refuses if the file has changed since.
         change = self._previewed or await self._tool.prepare(self._arguments, self._path)
         return await self._tool.apply(change, self._arguments, self._path)
 

@@ -58,7 +58,7 @@ def edit(content: bytes, expect: str, replacements: Sequence[Replacement], name:
                 f"{which}more than {MAX_REPLACEMENTS:,} replacements would be made in {name}, the limit of one call. "
                 "Use sed with bash. Nothing was changed."
             )
-    changes.sort()
+    changes.sort()  # by position: the replacements may come in any order, and each is matched on its own
     for one, other in pairwise(changes):
         if other.span.start < one.span.end:
             a, b = sorted((one.number, other.number))

@@ -15,6 +15,7 @@ from newel.workspace.process.environment import child_env
 TIMEOUT_S: Final = 60.0
 """For one command."""
 
+# A repository's own settings can start programs; a scan of a project that nobody trusts yet must not run them.
 SAFE_OPTIONS: Final = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.untrackedCache=false"),

@@ -102,6 +102,7 @@ def _patterns(whole: str) -> Iterator[list[_Name]]:
 
 def _matches_names(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
     """Match name by name; keeps all positions in the pattern that the names so far can reach."""
+    # Positions instead of backtracking: patterns come from models, and `**/a*/` six times in a row must not take seconds.
     places = _passed({0}, pattern)
     for name in names:
         reached: set[int] = set()

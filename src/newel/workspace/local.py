@@ -118,7 +118,7 @@ class LocalWorkspace:
         )
 
     async def lstat(self, path: str, /) -> FileNode | None:
-        return file_kinds.lstat(path)
+        return files.lstat(path)
 
     async def become(self, path: str, thing: FileNode | None, /, *, expect: FileNode | None) -> None:
         await anyio.to_thread.run_sync(file_kinds.become, path, thing, expect)

@@ -182,6 +182,7 @@ async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> l
 
 async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     """The candidates that are files of a suitable size."""
+    # One request for all of them: a candidate may be a link, a device, or gone.
     infos = await workspace.stats([below(workspace, path) for path in paths])
     return [
         path

@@ -1,4 +1,4 @@
-"""Links, folders and named pipes: inspect, create and remove them by descriptor."""
+"""Links, folders and named pipes: create, change and remove them by descriptor."""
 
 from __future__ import annotations
 
@@ -12,20 +12,7 @@ from newel.workspace.disk.dir_fd import FilePlace, open_place, temporary_name
 from newel.workspace.disk.files import failure
 from newel.workspace.port import FileNode, kept_mode, not_regular
 
-_MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _ITSELF: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def lstat(path: str) -> FileNode | None:
-    """See ``TrackedWorkspace.lstat``."""
-    try:
-        mode = kept_mode(Path(path).lstat().st_mode)
-        target = os.fsencode(Path(path).readlink()) if stat.S_ISLNK(mode) else b""
-    except _MISSING:
-        return None
-    except OSError as error:
-        raise failure("look at", path, error) from error
-    return FileNode(mode, target)
 
 
 def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:

@@ -18,9 +18,11 @@ from newel.workspace.port import (
     DirectoryEntry,
     Doing,
     FileInfo,
+    FileNode,
     Kind,
     WriteResult,
     cannot,
+    kept_mode,
     not_regular,
     stale,
 )
@@ -76,6 +78,18 @@ def info(path: str) -> FileInfo | None:
         mode=stat.S_IMODE(found.st_mode),
         modified_ns=found.st_mtime_ns,
     )
+
+
+def lstat(path: str) -> FileNode | None:
+    """See ``TrackedWorkspace.lstat``."""
+    try:
+        mode = kept_mode(Path(path).lstat().st_mode)
+        target = os.fsencode(Path(path).readlink()) if stat.S_ISLNK(mode) else b""
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure("look at", path, error) from error
+    return FileNode(mode, target)
 
 
 def entries(path: str, limit: int, *, nofollow: bool = False) -> list[DirectoryEntry]:
@@ -213,7 +227,7 @@ def _fill(
         _keep_owner_and_mode(descriptor, before)
     if mode is not None:
         os.fchmod(descriptor, mode & 0o777)
-    os.fsync(descriptor)
+    os.fsync(descriptor)  # before the rename, or a power failure could leave an empty file under the name
 
 
 def _keep_attributes(descriptor: int, place: FilePlace) -> None:

@@ -210,7 +210,7 @@ def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
 def _read(descriptor: int, limit: int, settled_ns: int) -> Reading:
     found = os.fstat(descriptor)
     data = b""
-    for _ in range(_TRIES):
+    for _ in range(_TRIES):  # a file that is being written is read again, and in the end counts as fresh
         if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
             return Reading(None, found, fresh=False)
         data = _read_bytes(descriptor, found.st_size, limit)

@@ -193,7 +193,7 @@ class SnapshotManager:
     def _is_up_to_date(self, *, report: bool) -> bool:
         """Whether a scan would find nothing. Much faster than starting a thread for one."""
         if not self._scan_lock.acquire(blocking=False):
-            return False
+            return False  # a cancelled caller's scan is not over yet: wait for it in a thread, not on the event loop
         try:
             state = self._state
             return (
@@ -214,6 +214,7 @@ class SnapshotManager:
         recheck = phase is _Phase.NEW or state.needs_recheck or self._is_recheck_due(report=report)
         acknowledged, self._acknowledged = self._acknowledged, {}
         if phase is _Phase.CURRENT:
+            # `touched` reports each change once: if this scan fails, only a scan of everything finds them again.
             self._phase = _Phase.STALE
         try:
             visits = self._plan(phase, recheck=recheck)
@@ -221,7 +222,7 @@ class SnapshotManager:
             source.rules.clear_cache()
             Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck).run(visits)
         except BaseException as error:
-            self._acknowledged = acknowledged | self._acknowledged
+            self._acknowledged = acknowledged | self._acknowledged  # a later state of the same file counts
             state.needs_recheck |= recheck
             if isinstance(error, OSError):
                 raise WorkspaceError(f"Cannot scan the files in {source.root}: {error.strerror}.") from error

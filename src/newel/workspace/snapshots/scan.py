@@ -70,7 +70,7 @@ class Scan:
         try:
             self._source.start()
             level = list(visits)
-            while level:
+            while level:  # level by level, so that a host lists a whole level in one request
                 self._source.prefetch(visit.path for visit in level if visit.path in self._tree.folders)
                 for visit in level:
                     self._check_stopped()
