@@ -216,9 +216,8 @@ class Agent:
             try:
                 subscriber(event)
             except Exception as error:  # noqa: BLE001 — raised below, after the other subscribers
-                self._unsubscribe(
-                    subscriber
-                )  # another exception would keep the closing events from being recorded
+                # Another exception would keep the closing events from being recorded.
+                self._unsubscribe(subscriber)
                 failure = failure or error
         if failure is not None:
             raise failure

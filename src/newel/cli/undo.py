@@ -85,9 +85,8 @@ def _roll_back(
             raise fail()
         for each in project.finished:
             print(f"{escape_line(each.title)}: it was interrupted, and has been completed now.")
-        if (
-            project.finished
-        ):  # probably the same request, by a process that was killed: to repeat it would redo the changes
+        # Probably the same request, by a process that was killed: to repeat it would redo the changes.
+        if project.finished:
             return DONE
         is_done = await roll_back(project, await plan(project), Prompter().ui(given), yes=given.yes)
         return DONE if is_done else FAILED

@@ -75,9 +75,8 @@ async def open_spare_engine(home: Path, project: str) -> AsyncGenerator[SqliteEn
             try:
                 engine = await stack.enter_async_context(open_engine(base.with_name(f"{base.name}-{number}")))
             except EngineError as error:
-                if not isinstance(
-                    error.__cause__, BlockingIOError
-                ):  # otherwise it has an owner: try the next one
+                # A lock that would block has an owner: try the next one.
+                if not isinstance(error.__cause__, BlockingIOError):
                     raise
             else:
                 yield engine

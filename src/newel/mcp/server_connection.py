@@ -196,9 +196,8 @@ class Server:
                         transport.streams(), self._callbacks, self._mark_stale, legacy=legacy
                     ) as client:
                         await self._offer(await sdk.list_tools(client))
-                        starting.deadline = float(
-                            "inf"
-                        )  # it has started; from now on it may be silent for ever
+                        # It has started; from now on it may be silent for ever.
+                        starting.deadline = float("inf")
                         started_at = anyio.current_time()
                         self._client = client
                         self._set("active", self._withholding())

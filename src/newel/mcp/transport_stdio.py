@@ -294,9 +294,8 @@ class StdioTransport:
     ) -> None:
         try:
             async for item in from_us:
-                with contextlib.suppress(
-                    ValueError
-                ):  # text that cannot be encoded is not sent; the connection continues
+                # Text that cannot be encoded is not sent; the connection continues.
+                with contextlib.suppress(ValueError):
                     data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                     await pipes.write(data + b"\n")
         except (OSError, anyio.ClosedResourceError):

@@ -57,9 +57,8 @@ def without_implied(
         if is_known(change.path):
             found.append(change)
             continue
-        before = (
-            change.before
-        )  # from now on before the run, which may have created or removed the folder implicitly
+        # From now on before the run, which may have created or removed the folder implicitly.
+        before = change.before
         if before is None and change.path in was_there:
             before = usual
         elif is_folder(before) and change.path in was_not:

@@ -205,9 +205,8 @@ class ProjectReview:
         """Remove hunks that could not be written from the buffers."""
         for path, ids in chosen.items():
             if any(hunk.id in ids for hunk in self.ledger.get(path).hunks):
-                with contextlib.suppress(
-                    NothingToUndo
-                ):  # the file changed meanwhile: the hunks stay in review
+                # The file changed meanwhile: the hunks stay in review.
+                with contextlib.suppress(NothingToUndo):
                     self.ledger.undo(path)
 
 

@@ -302,9 +302,8 @@ class DiskSync:
             await self.workspace.become(where, None, expect=await self._node(before, plan.blob_before))
         if after.is_plain:
             data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
-            made = after._replace(
-                mode=after.mode & 0o777
-            )  # a write drops set-user-id, which has to be restored
+            # A write drops set-user-id, which has to be restored.
+            made = after._replace(mode=after.mode & 0o777)
             mode = None if before.is_plain and before.mode == made.mode else made.mode
             expect = before.sha256 if before.is_plain else ABSENT
             await self.workspace.write_bytes(where, data, expect=expect, mode=mode)

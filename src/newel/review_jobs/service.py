@@ -135,9 +135,8 @@ class ReviewService:
     async def _watch(self, on_change: Callable[[Revs], None]) -> None:
         watch = await anyio.to_thread.run_sync(LedgerWatch, self.files.ledger)
         limiter = anyio.CapacityLimiter(1)  # its thread blocks nearly always: keep it out of the shared pool
-        news: News | None = News(
-            {}, is_foreign=False
-        )  # triggers a first report: earlier changes went unreported
+        # Triggers a first report: earlier changes went unreported.
+        news: News | None = News({}, is_foreign=False)
         try:
             while True:
                 if news is not None:

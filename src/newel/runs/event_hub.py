@@ -228,9 +228,8 @@ class EventHub(anyio.AsyncContextManagerMixin):
         state.subscribers.add(queue)
         try:
             while True:
-                await (
-                    anyio.lowlevel.checkpoint()
-                )  # a subscriber that keeps overflowing must not block the others
+                # A subscriber that keeps overflowing must not block the others.
+                await anyio.lowlevel.checkpoint()
                 # Nothing may be awaited here: the journal is read up to where the queue and the snapshot begin.
                 queue.restart()
                 last, is_ended, snapshot = state.seq, state.ended, state.live.snapshot()

@@ -77,9 +77,8 @@ class TabSession:
 
     def _start_conversation(self) -> None:
         def on_change(change: ChatChange) -> None:
-            if (
-                chat is self.chat and not self.is_closed
-            ):  # a run of the conversation before may still be ending
+            # A run of the conversation before may still be ending.
+            if chat is self.chat and not self.is_closed:
                 self._on_chat_change(change)
 
         tab = self.state
@@ -107,10 +106,8 @@ class TabSession:
 
     async def _latest_run(self) -> list[Job]:
         """The latest run, if there was one: neither a held message, nor one that another run took."""
-        for limit in (
-            1,
-            MAX_PENDING,
-        ):  # jobs are read with their messages and attachments: first try a single one
+        # Jobs are read with their messages and attachments: first try a single one.
+        for limit in (1, MAX_PENDING):
             jobs = await self.services.engine.find(queue=self.state.id, limit=limit)
             if runs := [job for job in jobs if not is_held(job) and (job.seq or job.state != "cancelled")]:
                 return runs[:1]

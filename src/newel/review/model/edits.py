@@ -86,9 +86,8 @@ def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: Ne
             f"{review.path}: the user has edited these lines (hunk {ids}); decide that hunk first."
         )
     lines = joined(text[reach.start : start], layer.lines, text[end : reach.end])
-    lines = joined(lines, text[reach.end : reach.end + 1])[
-        : len(lines)
-    ]  # with a line end, unless it is the end of the file
+    # With a line end, unless it is the end of the file.
+    lines = joined(lines, text[reach.end : reach.end + 1])[: len(lines)]
     layers = stacked(
         fused(review.base, reach.a, reach.b, reach.touched), msgspec.structs.replace(layer, lines=lines)
     )

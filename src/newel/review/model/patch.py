@@ -29,9 +29,8 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     block = _block(base, a, hunk.b, lines[: len(lines) - len(behind)])
     if block is None:
         return ""
-    first = max(
-        block.start - context, 0
-    )  # only the affected part of the text, because there may be many hunks
+    # Only the affected part of the text, because there may be many hunks.
+    first = max(block.start - context, 0)
     head = int(head_of(base) is not None)
     old = base[head + first : head + block.end + context]
     here = DiffBlock(block.start - first, block.end - first, block.new)

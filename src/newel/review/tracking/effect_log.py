@@ -184,10 +184,8 @@ class EffectLog:
             return
         names = {path.stem for path in self._folder.glob(f"*{_RUNNING}")}
         for name in sorted(names.union(self._ledger.effect_owners())):
-            with (
-                contextlib.suppress(OSError),
-                contextlib.ExitStack() as stack,
-            ):  # its process lives, or another is faster
+            # Its process lives, or another is faster.
+            with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
                 logged = b""
                 with contextlib.suppress(FileNotFoundError):
                     file = stack.enter_context(open_regular(self._folder / f"{name}{_RUNNING}"))

@@ -45,9 +45,8 @@ def _replace_node(place: FilePlace, found: FileNode | None, thing: FileNode | No
             _chmod(place, thing.mode)
         return
     if any(each is not None and each.is_file for each in (found, thing)):
-        raise not_regular(
-            "write", place.path, "other"
-        )  # regular files are written and removed by their content
+        # Regular files are written and removed by their content.
+        raise not_regular("write", place.path, "other")
     if found is not None:
         remove = os.rmdir if stat.S_ISDIR(found.mode) else os.unlink
         remove(place.name, dir_fd=place.folder)

@@ -84,10 +84,8 @@ class Mirror:
     def run_update(self, contents: Mapping[str, FileContent | None], stopped: Callable[[], bool]) -> None:
         """``update`` in the backend's thread; returns early once ``stopped`` is true."""
         try:
-            with (
-                self._working,
-                contextlib.suppress(Stopped),
-            ):  # a cancelled update may still be stopping
+            # A cancelled update may still be stopping.
+            with self._working, contextlib.suppress(Stopped):
                 self._update_or_clear(contents, stopped)
         except ConnectionLost as lost:
             raise ConnectionLost(

@@ -28,9 +28,8 @@ class Callers:
         """Whether the peer is an agent's command, or a local process that has already gone."""
         if not self._is_ours:
             return False
-        sockets = self._sockets(port) or self._sockets(
-            port
-        )  # a table that changes while it is read may lack a row
+        # A table that changes while it is read may lack a row.
+        sockets = self._sockets(port) or self._sockets(port)
         if sockets is None:
             return False
         if not sockets:

@@ -148,9 +148,8 @@ def _is_local(root: str, mounts: bytes) -> bool:
         below = rest.split(b" ")[0].decode()
         if _is_within(place, wanted) and below not in LOCAL_FILESYSTEMS:
             return False
-        if _is_within(wanted, place) and len(place) >= len(
-            here
-        ):  # of several mounts on one place the last is visible
+        # Of several mounts on one place the last is visible.
+        if _is_within(wanted, place) and len(place) >= len(here):
             here, kind = place, below
     return kind in LOCAL_FILESYSTEMS
 

@@ -109,9 +109,8 @@ class LocalSnapshotSource:
             shown = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
             if shown is not None:
                 return int(shown[1], 8)
-        umask = os.umask(
-            0o077
-        )  # a file that another thread creates meanwhile gets too few permissions, not too many
+        # A file that another thread creates meanwhile gets too few permissions, not too many.
+        umask = os.umask(0o077)
         os.umask(umask)
         return umask
 
