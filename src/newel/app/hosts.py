@@ -7,11 +7,10 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from newel.workspace.execution_host import ExecutionHost, LocalHost
-
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.target import Target
 
@@ -23,6 +22,8 @@ SSH_CONFIG: Final = "NEWEL_SSH_CONFIG"
 async def open_host(folder: Path, host: str | None) -> AsyncGenerator[ExecutionHost]:
     """A folder of this machine, or else a place on a host, with its connection. Raises ``WorkspaceError``."""
     if host is None:
+        from newel.workspace.local import LocalHost
+
         yield LocalHost(str(folder))
         return
     from newel.workspace.ssh.target import Target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -50,43 +49,3 @@ class ExecutionHost(Protocol):
     async def save_output(self, text: str) -> str:
         """Write a text to a temporary file where the agent works, and return its path. Raises ``NewelError`` and ``OSError``."""
         ...
-
-
-class LocalHost:
-    """This machine; ``folder`` is the project's."""
-
-    connection = None
-    monitor = None
-
-    def __init__(self, folder: str) -> None:
-        self.name = folder
-
-    @property
-    def shell(self) -> str:
-        import shutil
-
-        return "bash" if shutil.which("bash") else "sh"
-
-    @property
-    def home(self) -> str:
-        return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
-
-    @property
-    def system(self) -> str:
-        system = os.uname()
-        return f"{system.sysname} {system.release}"
-
-    def workspace(self, folder: str, limits: OutputLimits) -> TrackedWorkspace:
-        from newel.workspace.local import LocalWorkspace
-
-        return LocalWorkspace(folder, limits=limits)
-
-    def worktrees(self, home: Path) -> str:
-        return str(home / "worktrees")
-
-    async def save_output(self, text: str) -> str:
-        import anyio.to_thread
-
-        from newel.workspace.process.output import save_spill
-
-        return await anyio.to_thread.run_sync(save_spill, text)

@@ -1,4 +1,4 @@
-"""The workspace on this machine."""
+"""The workspace on this machine, and the machine as a place where agents work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from newel.workspace.port import (
     check_path,
 )
 from newel.workspace.process.environment import child_env, without_own_python
-from newel.workspace.process.output import OutputLimits
+from newel.workspace.process.output import OutputLimits, save_spill
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
@@ -165,3 +165,37 @@ class LocalWorkspace:
             else:
                 self._shell = [shutil.which("sh", path=path) or "/bin/sh", "-c", "--"]
         return self._shell
+
+
+class LocalHost:
+    """This machine as an ``ExecutionHost``; ``folder`` is the project's."""
+
+    connection = None
+    monitor = None
+
+    def __init__(self, folder: str) -> None:
+        self.name = folder
+
+    @property
+    def shell(self) -> str:
+        import shutil
+
+        return "bash" if shutil.which("bash") else "sh"
+
+    @property
+    def home(self) -> str:
+        return os.path.expanduser("~")  # noqa: PTH111 — an unknown home stays as it is
+
+    @property
+    def system(self) -> str:
+        system = os.uname()
+        return f"{system.sysname} {system.release}"
+
+    def workspace(self, folder: str, limits: OutputLimits) -> LocalWorkspace:
+        return LocalWorkspace(folder, limits=limits)
+
+    def worktrees(self, home: Path) -> str:
+        return str(home / "worktrees")
+
+    async def save_output(self, text: str) -> str:
+        return await anyio.to_thread.run_sync(save_spill, text)

@@ -140,18 +140,14 @@ class LocalMirrorBackend(LocalGit):
             os.utime(target, ns=(seen.modified, seen.modified))
             os.chmod(target, seen.mode & 0o777)  # noqa: PTH101 — as above
         now = os.lstat(source)
-        is_sure = now.st_ctime_ns < _filesystem_time(target) - _TICK_NS and Signature.of(now) == seen
+        # The ctime of a file that was just changed is the file system's current time.
+        is_sure = now.st_ctime_ns < os.lstat(target).st_ctime_ns - _TICK_NS and Signature.of(now) == seen
         return CopyResult.COPIED if is_sure else CopyResult.UNCERTAIN
 
 
 def inside(root: str, paths: Iterable[str]) -> list[str]:
     """Make absolute paths relative to a root."""
     return [os.path.relpath(os.path.realpath(path), root) for path in paths]
-
-
-def _filesystem_time(target: str) -> int:
-    """The file system's current time: the ctime of a file that was just changed."""
-    return os.lstat(target).st_ctime_ns
 
 
 def _write(target: str, content: FileContent) -> None:

@@ -71,17 +71,14 @@ def signal(origins: Collection[ProcessMark], number: int) -> None:
             os.kill(target, number)
 
 
-def find_recent(origin: ProcessMark) -> list[str]:
-    """Describe the processes that a command left running, such as ``sleep 600 (pid 123)``.
+def find_remaining(origin: ProcessMark, *, all_of_them: bool) -> list[str]:
+    """Describe the processes of a command that still run, such as ``sleep 600 (pid 123)``.
 
-    Checks only processes that started after the command's first one, which is usually cheap.
+    With ``all_of_them`` every process of the system is checked; else only those that may have started after the command's first
+    one, which is usually cheap.
     """
-    return [_describe(pid) for pid in _pids_since(origin.session) if _belongs_to(pid, origin)]
-
-
-def find_all(origin: ProcessMark) -> list[str]:
-    """As ``find_recent``, but checks all processes."""
-    return [_describe(pid) for pid, process in _processes().items() if _belongs_to(pid, origin, process)]
+    pids = _processes() if all_of_them else _pids_since(origin.session)
+    return [_describe(pid) for pid in pids if _belongs_to(pid, origin)]
 
 
 def inherited_rights() -> str | None:
@@ -147,9 +144,9 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     return targets
 
 
-def _belongs_to(pid: int, origin: ProcessMark, process: _Process | None = None) -> bool:
+def _belongs_to(pid: int, origin: ProcessMark) -> bool:
     """Whether a process runs and belongs to a command; threads do not count."""
-    process = process or _inspect(str(pid))
+    process = _inspect(str(pid))
     if process is None or not (
         process.session == origin.session
         or read_number(pid) == number_of_mark(origin.mark)

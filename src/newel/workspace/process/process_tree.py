@@ -68,10 +68,7 @@ class ProcessTree:
         return process_mark.is_running([self._origin])
 
     def find_remaining(self, *, all_of_them: bool) -> list[str]:
-        """Describe the processes that still run. With ``all_of_them`` every process of the system is checked, else only those that
-        may have started after the first.
-        """
-        return process_mark.find_all(self._origin) if all_of_them else process_mark.find_recent(self._origin)
+        return process_mark.find_remaining(self._origin, all_of_them=all_of_them)
 
     def signal(self, number: signal.Signals) -> None:
         process_mark.signal([self._origin], number)

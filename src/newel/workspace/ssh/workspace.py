@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
@@ -32,10 +34,10 @@ from newel.workspace.port import (
     stale,
 )
 from newel.workspace.process.output import ON_HOST, OutputLimits, save_spill_on_host
-from newel.workspace.ssh import paths, port
+from newel.workspace.ssh import port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
-from newel.workspace.ssh.port import HostAnswer, quote
+from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
 from newel.workspace.ssh.process import run_on_host
 from newel.workspace.ssh.target import Target
 
@@ -50,6 +52,17 @@ ANY: Final = "any"
 
 AT_ONCE: Final = 256
 """Paths to stat in one request."""
+
+MOST_LINKS: Final = 40
+"""Links to follow in one path, as on Linux."""
+
+LONGEST_PATH: Final = 16_384
+"""Characters of a path, including the targets of its links: more than any system accepts."""
+
+PARTS_AT_ONCE: Final = 32
+"""Parts of a path to check in one request."""
+
+_OF_A_USER: Final = re.compile(r"~([A-Za-z_][A-Za-z0-9_.-]*)?")
 
 _NO_FILE: Final = "No such file or directory"
 _NOT_THERE: Final = frozenset({_NO_FILE, "Not a directory"})
@@ -88,8 +101,8 @@ class SshWorkspace:
 
     async def resolve(self, path: str, /) -> str:
         check_path(path)
-        whole = await paths.expanded(self.connection, path, self.connection.info.home)
-        return await paths.resolved(self.connection, posixpath.join(self._root, whole))
+        whole = await _expand(self.connection, path, self.connection.info.home)
+        return await _resolve(self.connection, posixpath.join(self._root, whole))
 
     async def stat(self, path: str, /) -> FileInfo | None:
         answer = await self._ask("newel_stat", path)
@@ -122,7 +135,7 @@ class SshWorkspace:
         args = ["newel_read", path, str(start + 1), most]
         if nofollow:
             folder, name = posixpath.split(path)
-            args = ["newel_read_there", name or ".", *args[2:], folder, *paths.parts(folder)]
+            args = ["newel_read_there", name or ".", *args[2:], folder, *_parts(folder)]
         answer = await self._ask(*args)
         self._check("read", path, answer)
         return answer.data[:size]
@@ -134,28 +147,19 @@ class SshWorkspace:
         folder, name = posixpath.split(path)
         args = (
             *("newel_write", name or ".", beside, str(len(data)), sha256, expect or ANY),
-            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *paths.parts(folder)),
+            *("-" if mode is None else f"{mode & 0o777:04o}", folder, *_parts(folder)),
         )
-        try:
-            answer = await self.connection.change(_script(args), given=data)
-        except ConnectionLost as lost:
-            # Once its temporary file is removed, the write can no longer take effect: the current content is final.
-            removed = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
-            if await self._came_true(f"{removed}; {_script(('newel_is', sha256, path))}"):
-                return WriteResult(sha256)
-            raise self._undone("written", path) from lost
+        # Once its temporary file is removed, a lost write can no longer take effect: the current content is final.
+        cancel = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
+        check = f"{cancel}; {_script(('newel_is', sha256, path))}"
+        answer = await self._change(args, check, "written", path, given=data)
         self._check("write", path, answer, expect)
         return WriteResult(sha256)
 
     async def remove(self, path: str, /, *, expect: str | None = None) -> None:
         folder, name = posixpath.split(path)
-        args = ("newel_remove", name or ".", expect or ANY, folder, *paths.parts(folder))
-        try:
-            answer = await self.connection.change(_script(args))
-        except ConnectionLost as lost:
-            if await self._came_true(_script(("newel_is", ABSENT, path))):
-                return
-            raise self._undone("removed", path) from lost
+        args = ("newel_remove", name or ".", expect or ANY, folder, *_parts(folder))
+        answer = await self._change(args, _script(("newel_is", ABSENT, path)), "removed", path)
         self._check("remove", path, answer, expect)
 
     async def remove_folder(self, path: str, /) -> None:
@@ -164,7 +168,7 @@ class SshWorkspace:
 
     async def lstat(self, path: str, /) -> FileNode | None:
         folder, name = posixpath.split(path)
-        answer = await self._ask("newel_thing", name, folder, *paths.parts(folder))
+        answer = await self._ask("newel_thing", name, folder, *_parts(folder))
         if answer.status == 1 and port.reason(answer) in _NOT_THERE:
             return None
         self._check("look at", path, answer)
@@ -180,7 +184,7 @@ class SshWorkspace:
             *_node_args(node),
             bits,
             folder,
-            *paths.parts(folder),
+            *_parts(folder),
         )
         try:
             answer = await self.connection.change(_script(args))
@@ -241,9 +245,19 @@ class SshWorkspace:
     async def _ask(self, *args: str) -> HostAnswer:
         return await self.connection.ask(_script(args))
 
-    async def _came_true(self, script: str) -> bool:
-        """Ask the host once it is back whether a change was made; raises if it does not come back."""
-        return (await self.connection.ask(script)).status == 0
+    async def _change(
+        self, args: Iterable[str], check: str, done: str, path: str, given: bytes = b""
+    ) -> HostAnswer:
+        """Make a change. If the connection is lost over it, ``check`` tells whether it was made, once the host is back; raises if
+        the host does not come back.
+        """
+        try:
+            return await self.connection.change(_script(args), given=given)
+        except ConnectionLost as lost:
+            answer = await self.connection.ask(check)
+            if answer.status != 0:
+                raise self._undone(done, path) from lost
+            return answer
 
     def _undone(self, done: str, path: str) -> WorkspaceError:
         return WorkspaceError(
@@ -285,6 +299,57 @@ def _node_args(node: FileNode | None) -> tuple[str, str]:
 
 def _script(args: Iterable[str]) -> str:
     return " ".join(map(quote, args))
+
+
+# -- paths ------------------------------------------------------------------------------------------------
+
+
+async def _resolve(host: RemoteHostPort, path: str) -> str:
+    """The absolute path with all links followed. The file need not exist.
+
+    A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
+    """
+    found, sought = "", _parts(path)
+    for _ in range(MOST_LINKS):
+        if sum(map(len, sought)) > LONGEST_PATH:
+            raise cannot("look at", path, "File name too long")
+        found, sought = await _follow(host, found, sought)
+        if not sought:
+            return found or "/"
+    return posixpath.normpath(posixpath.join("/", found, *sought))
+
+
+async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
+    """Expand a leading ``~`` or ``~user``; ``~name`` of no user is a file's name."""
+    first, slash, rest = path.partition("/")
+    if not _OF_A_USER.fullmatch(first):
+        return path
+    there = home if first == "~" else os.fsdecode((await host.ask(f"printf %s {first}")).data)
+    return f"{there}{slash}{rest}" if there.startswith("/") else path
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]
+
+
+async def _follow(host: RemoteHostPort, found: str, sought: list[str]) -> tuple[str, list[str]]:
+    """Continue from a path without links to the target of the next link, or to the end."""
+    while sought:
+        if sought[0] == "..":  # the part before it is not a link, so that `..` is its parent
+            found, sought = found.rpartition("/")[0], sought[1:]
+            continue
+        plain = sought[: sought.index("..")] if ".." in sought else sought
+        paths = [found + below for below in accumulate(f"/{part}" for part in plain[:PARTS_AT_ONCE])]
+        words = " ".join(map(quote, paths))
+        if link := port.link((await host.ask(f"newel_link {words}")).data, paths):
+            number, leads_to = link
+            before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
+            return before, _parts(leads_to) + sought[number + 1 :]
+        found, sought = paths[-1], sought[len(paths) :]
+    return found, []
+
+
+# -- the host ---------------------------------------------------------------------------------------------
 
 
 class SshHost:

@@ -65,34 +65,20 @@ class HostFileStat(NamedTuple):
 
 
 class StatVariant(NamedTuple):
-    """A way to stat files. ``folders`` and ``files`` are actions for ``find``, ``named`` stats the files ``"$@"``; ``seen`` parses a
-    file's facts, and raises ``ValueError`` for invalid ones.
+    """A way to stat files. ``folders`` and ``files`` are actions for ``find``, ``named`` stats the files ``"$@"``; ``mode``
+    parses a file's mode.
     """
 
     folders: str
     files: str
     named: str
-    seen: Callable[[bytes], HostFileStat]
+    mode: Callable[[bytes], int]
 
-
-def _of_find(facts: bytes) -> HostFileStat:
-    mode, size, modified, changed, inode, links = facts.split()
-    kind = _KINDS.get(mode[:1], stat.S_IFSOCK)
-    return HostFileStat(
-        kind | int(mode[1:], 8),
-        int(size),
-        _nanoseconds(modified),
-        _nanoseconds(changed),
-        int(inode),
-        int(links),
-    )
-
-
-def _of_stat(facts: bytes) -> HostFileStat:
-    mode, size, modified, changed, inode, links = facts.split()
-    return HostFileStat(
-        int(mode, 16), int(size), _nanoseconds(modified), _nanoseconds(changed), int(inode), int(links)
-    )
+    def seen(self, facts: bytes) -> HostFileStat:
+        """Parse a file's facts. Raises ``ValueError`` for invalid ones."""
+        mode, size, modified, changed, inode, links = facts.split()
+        times = _nanoseconds(modified), _nanoseconds(changed)
+        return HostFileStat(self.mode(mode), int(size), *times, int(inode), int(links))
 
 
 _KINDS: Final = {
@@ -105,6 +91,14 @@ _KINDS: Final = {
 }
 
 
+def _mode_of_find(mode: bytes) -> int:
+    return _KINDS.get(mode[:1], stat.S_IFSOCK) | int(mode[1:], 8)
+
+
+def _mode_of_stat(mode: bytes) -> int:
+    return int(mode, 16)
+
+
 def _nanoseconds(seconds: bytes) -> int:
     whole, _, part = seconds.partition(b".")
     return int(whole) * 1_000_000_000 + int(part[:9].ljust(9, b"0"))
@@ -115,10 +109,12 @@ _STAT: Final = "stat -c '%f %s %Y %Z %i %h %n'"
 _BSD_STAT: Final = "stat -f '%Xp %z %Fm %Fc %i %l %N'"
 
 STAT_VARIANTS: Final = {
-    "find": StatVariant(r"-printf 'd%m %p\n'", _FIND, f'find "$@" -maxdepth 0 {_FIND}', _of_find),
-    "stat": StatVariant("-exec stat -c 'd%a %n' {} +", f"-exec {_STAT} {{}} +", f'{_STAT} "$@"', _of_stat),
+    "find": StatVariant(r"-printf 'd%m %p\n'", _FIND, f'find "$@" -maxdepth 0 {_FIND}', _mode_of_find),
+    "stat": StatVariant(
+        "-exec stat -c 'd%a %n' {} +", f"-exec {_STAT} {{}} +", f'{_STAT} "$@"', _mode_of_stat
+    ),
     "bsd": StatVariant(
-        "-exec stat -f 'd%Mp%Lp %N' {} +", f"-exec {_BSD_STAT} {{}} +", f'{_BSD_STAT} "$@"', _of_stat
+        "-exec stat -f 'd%Mp%Lp %N' {} +", f"-exec {_BSD_STAT} {{}} +", f'{_BSD_STAT} "$@"', _mode_of_stat
     ),
 }
 """GNU ``find``; ``stat`` of GNU and busybox, with times in seconds; ``stat`` of the BSDs and macOS."""
