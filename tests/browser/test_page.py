@@ -7,16 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.bench import (
-    NARROW,
-    Workbench,
-    answers,
-    flaws,
-    open_agent,
-    open_chat,
-    say,
-    spills,
-)
+from tests.browser.bench import NARROW, Workbench, answers, flaws, open_agent, open_chat, say, spills
 from tests.browser.expecting import expect
 from tests.browser.scenarios import WORK, answering, scenarios
 from tests.support import BIN

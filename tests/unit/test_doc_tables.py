@@ -10,13 +10,7 @@ import msgspec
 import pytest
 
 from newel.agent.events import AgentEnd, AgentEvent
-from newel.agent.messages import (
-    AssistantMessage,
-    Attachment,
-    CustomMessage,
-    ToolResultMessage,
-    UserMessage,
-)
+from newel.agent.messages import AssistantMessage, Attachment, CustomMessage, ToolResultMessage, UserMessage
 from newel.app.hosts import SSH_CONFIG
 from newel.cli import MODULES
 from newel.cli.main import agent_parser

@@ -26,14 +26,7 @@ from newel.agent.events import (
 )
 from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
-from newel.agent.ports import (
-    Emit,
-    Model,
-    Provider,
-    RunConfig,
-    ThinkingLevel,
-    Tool,
-)
+from newel.agent.ports import Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
 
 Subscriber = Callable[[AgentEvent], None]
 """Called with each event, in order. Must be quick. An exception ends the run and the subscription; other subscribers still get

@@ -17,13 +17,7 @@ import anyio
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.messages import (
-    AssistantMessage,
-    ImageContent,
-    Message,
-    TextContent,
-    UserMessage,
-)
+from newel.agent.messages import AssistantMessage, ImageContent, Message, TextContent, UserMessage
 from newel.mcp.elicitation_form import with_defaults
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
 

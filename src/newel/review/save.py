@@ -25,12 +25,7 @@ from newel.agent.errors import StaleFile, WorkspaceError
 from newel.agent.messages import Wire, new_id
 from newel.review.folders import parents, remove_empty
 from newel.review.model.file_lines import is_blob, kind_of, lines_of, text_hash
-from newel.review.model.file_review import (
-    Conflict,
-    FileReview,
-    ReviewError,
-    StaleRevision,
-)
+from newel.review.model.file_review import Conflict, FileReview, ReviewError, StaleRevision
 from newel.review.model.rebase import kept, rebased, saved
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.save_plans import (

@@ -31,16 +31,7 @@ from newel.review_jobs.errors import (
 )
 from newel.review_jobs.files import ReviewFiles
 from newel.review_jobs.job_registry import JobRegistry
-from newel.review_jobs.journal import (
-    HIDDEN,
-    KIND,
-    JobJournal,
-    JobParams,
-    decode,
-    event,
-    find_jobs,
-    queue_of,
-)
+from newel.review_jobs.journal import HIDDEN, KIND, JobJournal, JobParams, decode, event, find_jobs, queue_of
 from newel.review_jobs.overlay_workspace import OverlayWorkspace
 from newel.review_jobs.propose import Proposer, reviews_of
 from newel.review_jobs.requests import ContextRow, RunRequest

@@ -8,13 +8,7 @@ import msgspec
 
 from newel.agent.agent import Agent, AgentTransport
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
-from newel.agent.messages import (
-    AppMessage,
-    AssistantMessage,
-    CustomMessage,
-    Usage,
-    UserMessage,
-)
+from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, Usage, UserMessage
 from newel.agent.ports import Emit, Model, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor

@@ -30,15 +30,7 @@ from newel.runs.models import Tab
 from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes
 from newel.web.api.model_proxy import relay_routes
 from newel.web.api.runs import EventPage, run_routes
-from newel.web.http_schema import (
-    Failed,
-    Json,
-    describe,
-    error_response,
-    handle_failures,
-    read_body,
-    route,
-)
+from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
 from newel.web.static_files import STATIC, page_routes
 from newel.web.websocket import ServerInfo, serve_socket

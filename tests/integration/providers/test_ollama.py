@@ -12,13 +12,7 @@ import pytest
 
 from newel.agent.errors import BadResponse, ConnectionFailed, ContextOverflow, RequestRejected, ServerFailed
 from newel.agent.events import Delta, Retry, TextDelta, ThinkingDelta, ToolCallDelta
-from newel.agent.messages import (
-    ImageContent,
-    TextContent,
-    ThinkingContent,
-    ToolResultMessage,
-    UserMessage,
-)
+from newel.agent.messages import ImageContent, TextContent, ThinkingContent, ToolResultMessage, UserMessage
 from newel.agent.ports import Model, ModelRequest
 from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import ModelMissing

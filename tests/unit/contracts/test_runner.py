@@ -18,17 +18,7 @@ from newel.contracts.progress import MAX_IDLE, MAX_NO_VERDICT, MAX_REPEATED, MAX
 from newel.runs.models import Contract
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, RunEvent
 from tests.scripted_provider import Answer, ScriptedProvider
-from tests.unit.contracts.parts import (
-    MODEL,
-    SMALL,
-    VERDICT,
-    WORK,
-    Work,
-    calls,
-    is_question,
-    says,
-    verdict,
-)
+from tests.unit.contracts.parts import MODEL, SMALL, VERDICT, WORK, Work, calls, is_question, says, verdict
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,7 @@ from email.utils import format_datetime
 import msgspec
 import pytest
 
-from newel.agent.errors import (
-    ContextOverflow,
-    ProviderError,
-    RateLimited,
-    RequestRejected,
-    ServerFailed,
-)
+from newel.agent.errors import ContextOverflow, ProviderError, RateLimited, RequestRejected, ServerFailed
 from newel.providers.errors import (
     EndpointDescription,
     error_from_event,

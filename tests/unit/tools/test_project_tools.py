@@ -18,11 +18,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import InvalidArguments, NewelError, ToolError
 from newel.agent.ports import Tool
-from newel.tools.review import (
-    ProjectLimits,
-    lines_hash,
-    project_tools,
-)
+from newel.tools.review import ProjectLimits, lines_hash, project_tools
 from newel.tools.review.propose_edits import ProposedEdit
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import FileInfo, Workspace

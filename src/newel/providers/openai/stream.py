@@ -12,14 +12,7 @@ from typing import Any
 
 from newel.agent.errors import BadResponse, ServerFailed
 from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
-from newel.agent.messages import (
-    AssistantMessage,
-    StopReason,
-    TextContent,
-    ThinkingContent,
-    ToolCall,
-    Usage,
-)
+from newel.agent.messages import AssistantMessage, StopReason, TextContent, ThinkingContent, ToolCall, Usage
 from newel.agent.ports import ToolSpec
 from newel.providers.parsing.text_tool_calls import ToolCallTextFilter, find_calls
 from newel.providers.parsing.tool_calls import ToolCallAssembler, ToolIndex, fresh_id, limit_run

@@ -14,14 +14,7 @@ from newel.contracts.contract_job import HeadlessRun
 from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
 from newel.runs.models import LiveSnapshot
-from newel.runs.run_events import (
-    AcceptanceEnd,
-    AcceptanceStart,
-    ContractState,
-    Evaluation,
-    Notice,
-    RunEvent,
-)
+from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
 from newel.terminal.renderers.base import JsonRenderer
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.tool_calls import last_lines

@@ -19,13 +19,7 @@ from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Layer, StaleRevision, UnknownHunk, buffer
 from newel.review.model.history import NothingToUndo
 from newel.review.model.rebase import rebased
-from newel.review.store.ledger import (
-    Checkpoint,
-    FileVersion,
-    Ledger,
-    PlannedWrite,
-    SaveIntent,
-)
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger, PlannedWrite, SaveIntent
 from newel.review.store.schema import FILE, LEDGER, MIGRATIONS, LedgerBusy, LedgerError, pack
 from newel.storage.sqlite import Format, connect
 
