@@ -120,8 +120,8 @@ def _what_runs(server: ServerConfig) -> list[str]:
     lines = [escape_line(server.target)]
     if folder := server.folder(Path.cwd()):
         lines.append(f"in {escape_line(folder)}")
-    if server.given:
-        lines.append(f"given {escape_line(', '.join(server.given))}")
+    if server.variables:
+        lines.append(f"given {escape_line(', '.join(server.variables))}")
     return lines
 
 

@@ -53,9 +53,9 @@ class McpManager(anyio.AsyncContextManagerMixin):
         offered: dict[str, McpTool] = {}
         for server in self._servers.values():
             if server.state == "active":
-                for facts in server.tools:
-                    if facts.name not in server.tools_off:
-                        tool = McpTool(server, facts, elicit)
+                for info in server.tools:
+                    if info.name not in server.tools_off:
+                        tool = McpTool(server, info, elicit)
                         offered.setdefault(tool.spec.name, tool)
         return list(offered.values())
 

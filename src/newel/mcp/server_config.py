@@ -80,7 +80,7 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
         return server_key(self.origin, self.name)
 
     @property
-    def given(self) -> list[str]:
+    def variables(self) -> list[str]:
         """The names of the variables that it gets in addition to those of every server: those that ``env`` sets, and
         those of Newel's environment that any part of its configuration refers to.
         """
@@ -252,7 +252,7 @@ def _masked(args: tuple[str, ...]) -> list[str]:
     hide_next = False
     for arg in args:
         option = re.fullmatch(_OPTION, arg)
-        secret = option is not None and _opens_doors(option[1])
+        secret = option is not None and _is_secret_option(option[1])
         if option is not None and secret and option[2] is not None:
             shown.append(arg[: option.start(2)] + HIDDEN)
         else:
@@ -273,6 +273,6 @@ def _masked_url(text: str) -> str:
     return (found[1] or "") + redact_url(found[2]) if found else text
 
 
-def _opens_doors(option: str) -> bool:
+def _is_secret_option(option: str) -> bool:
     words = option.replace("-", "_")
     return is_secret(words) or is_secret(f"X_{words}")

@@ -6,6 +6,7 @@ untrusted, disabled ──► starting ──► active ──► broken ──�
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
 START_TIMEOUT: Final = 30.0
 """Seconds that a server may take to start and to list its tools."""
-PAUSES: Final = (1.0, 4.0, 16.0)
+RESTART_DELAYS: Final = (1.0, 4.0, 16.0)
 """Seconds before each restart of a lost server; their number limits the restarts."""
-STABLE: Final = 300.0
+STABLE_AFTER: Final = 300.0
 """Seconds of activity after which earlier losses are forgotten."""
-SETTLE: Final = 0.3
+TOOLS_CHANGED_DELAY: Final = 0.3
 """Seconds for which changes of tools are collected."""
 
 
@@ -54,7 +55,7 @@ class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     sample: Sample | None = None
     shutdown: ShutdownTimeouts = ShutdownTimeouts()
-    pauses: Sequence[float] = PAUSES
+    pauses: Sequence[float] = RESTART_DELAYS
 
 
 class Transport(Protocol):
@@ -96,7 +97,7 @@ class Server:
             origin=str(self.config.origin),
             target=self.config.target,
             folder=self.config.folder(self._context.root),
-            env=self.config.given,
+            env=self.config.variables,
             reason=self.reason,
             stderr=self._tail.text,
             tools=[
@@ -147,7 +148,7 @@ class Server:
             with anyio.CancelScope() as self._attempt:
                 standby = self._standby()
                 if standby is None:
-                    await self._keep_up()
+                    await self._stay_connected()
                 else:
                     self._set(*standby)
                 await anyio.sleep_forever()
@@ -161,7 +162,7 @@ class Server:
             return "disabled", ""
         return None
 
-    async def _keep_up(self) -> None:
+    async def _stay_connected(self) -> None:
         """Connect, and reconnect after a loss. Returns when the restarts are used up; the state is broken then."""
         legacy = False
         losses = 0
@@ -172,7 +173,7 @@ class Server:
                     return
                 legacy = True  # some servers exit on a first message that they do not know
                 continue
-            losses = 1 if active > STABLE else losses + 1
+            losses = 1 if active > STABLE_AFTER else losses + 1
             if losses > len(self._context.pauses):
                 self._set("broken", f"{self.reason} It was lost {losses} times and is not started again.")
                 return
@@ -197,11 +198,11 @@ class Server:
                     ) as client:
                         await self._offer(await sdk.list_tools(client))
                         # It has started; from now on it may be silent for ever.
-                        starting.deadline = float("inf")
+                        starting.deadline = math.inf
                         started_at = anyio.current_time()
                         self._client = client
-                        self._set("active", self._withholding())
-                        await self._stay(client, transport)
+                        self._set("active", self._withheld_notice())
+                        await self._wait_until_lost(client, transport)
                 finally:
                     self._client = None
                     reason, exited = transport.reason, transport.exited
@@ -222,10 +223,10 @@ class Server:
         timeouts = self._context.shutdown
         return StdioTransport(config, folder=str(folder), environ=environ, timeouts=timeouts)
 
-    async def _stay(self, client: Client, transport: Transport) -> None:
+    async def _wait_until_lost(self, client: Client, transport: Transport) -> None:
         async with background_tasks() as tasks:
             tasks.start_soon(sdk.listen, client, self._mark_stale)
-            tasks.start_soon(self._keep_list, client)
+            tasks.start_soon(self._refresh_tools, client)
             await transport.ended.wait()
             self._lose(transport.reason)  # shown at once; closing it may take seconds
 
@@ -237,16 +238,16 @@ class Server:
     def _mark_stale(self) -> None:
         self._stale.set()
 
-    async def _keep_list(self, client: Client) -> None:
+    async def _refresh_tools(self, client: Client) -> None:
         """Update the list of tools after changes; if that fails, the old list remains."""
         while True:
             await self._stale.wait()
-            await anyio.sleep(SETTLE)
+            await anyio.sleep(TOOLS_CHANGED_DELAY)
             self._stale = anyio.Event()
             try:
                 with anyio.fail_after(START_TIMEOUT):
                     await self._offer(await sdk.list_tools(client))
-                self.reason = self._withholding()
+                self.reason = self._withheld_notice()
             except Exception as error:  # noqa: BLE001 — as above
                 self.reason = f"Its list of tools could not be refreshed: {sdk.describe_error(error)}"
             self._on_change()
@@ -255,10 +256,10 @@ class Server:
         """Offer the tools whose descriptions the user has accepted."""
         pins = self._context.trust.pins
         self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
-        offered = {facts.name for facts in self.tools}
-        self.withheld = [facts.name for facts in listed if facts.name not in offered]
+        offered = {info.name for info in self.tools}
+        self.withheld = [info.name for info in listed if info.name not in offered]
 
-    def _withholding(self) -> str:
+    def _withheld_notice(self) -> str:
         """The notice to the user about withheld tools."""
         if not self.withheld:
             return ""
@@ -279,14 +280,14 @@ class McpTool:
     that the user trusts in this.
     """
 
-    def __init__(self, server: Server, facts: ToolInfo, elicit: Elicit | None) -> None:
+    def __init__(self, server: Server, info: ToolInfo, elicit: Elicit | None) -> None:
         self._server = server
-        self._facts = facts
+        self._info = info
         self._elicit = elicit
         self._spec = ToolSpec(
-            name=offered_name(server.config.name, facts.name),
-            description=facts.description,
-            parameters=facts.parameters,
+            name=offered_name(server.config.name, info.name),
+            description=info.description,
+            parameters=info.parameters,
         )
 
     @property
@@ -295,17 +296,17 @@ class McpTool:
 
     @property
     def label(self) -> str:
-        return f"{self._server.config.name}: {self._facts.name}"
+        return f"{self._server.config.name}: {self._info.name}"
 
     @property
     def read_only(self) -> bool:
-        return self._facts.reads and self._server.config.trust_read_only
+        return self._info.reads and self._server.config.trust_read_only
 
     def parse(self, arguments: dict[str, Any], /) -> dict[str, Any]:
         """The arguments unchanged. The server validates them: a schema may contain patterns that take hours, so only
         required arguments are checked here.
         """
-        required: Any = self._facts.parameters.get("required")
+        required: Any = self._info.parameters.get("required")
         names = cast("list[Any]", required) if isinstance(required, list) else []
         missing = ", ".join(f"`{name}`" for name in names if name not in arguments)
         if missing:
@@ -319,7 +320,7 @@ class McpTool:
 
     async def serial_key(self, _: dict[str, Any], /) -> str | None:
         """Calls of one server run in order, except read-only ones."""
-        return None if self._facts.reads else f"mcp {self._server.config.name}"
+        return None if self._info.reads else f"mcp {self._server.config.name}"
 
     async def plan(self, arguments: dict[str, Any], /) -> Planned:
         """Only the server knows which files it opens."""
@@ -327,8 +328,8 @@ class McpTool:
 
     async def _preview(self, arguments: dict[str, Any]) -> str:
         shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-        about = f"{self._facts.name} of {self._server.config.name} ({self._server.config.target})"
+        about = f"{self._info.name} of {self._server.config.name} ({self._server.config.target})"
         return f"{escape_newlines(about)}\n{shown}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
-        return await self._server.call(self._facts.name, arguments, on_output, self._elicit)
+        return await self._server.call(self._info.name, arguments, on_output, self._elicit)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 LONGEST_CALL: Final = 3600.0
 """Seconds after which a call ends, even if it reports progress."""
-TELL_EVERY: Final = 0.1
+PROGRESS_INTERVAL: Final = 0.1
 """Seconds between two displayed progress messages."""
-MAX_WORDS: Final = 1_000
+MAX_MESSAGE_CHARS: Final = 1_000
 
 
 class Progress:
@@ -41,14 +41,14 @@ class Progress:
     async def note(self, progress: float, total: float | None, message: str | None) -> None:
         self._call.alive()
         count = f"{progress:g}/{total:g}" if total else f"{progress:g}"
-        self._news = f"{message[:MAX_WORDS]} ({count})" if message else count
+        self._news = f"{message[:MAX_MESSAGE_CHARS]} ({count})" if message else count
         self._changed.set()
 
     def close(self) -> None:
         self._over.set()
         self._changed.set()
 
-    async def tell(self, on_output: OnOutput) -> None:
+    async def report(self, on_output: OnOutput) -> None:
         """Report progress until it is closed."""
         while not self._over.is_set() or self._news:
             await self._changed.wait()
@@ -56,7 +56,7 @@ class Progress:
             news, self._news = self._news, ""
             if news:
                 await on_output(f"{news}\n")
-            with anyio.move_on_after(TELL_EVERY):
+            with anyio.move_on_after(PROGRESS_INTERVAL):
                 await self._over.wait()
             if self._over.is_set():
                 self._changed.set()
@@ -87,7 +87,7 @@ async def call_tool(
         ask = partial(client.call_tool, tool, arguments)
         try:
             async with task_group() as tasks:
-                tasks.start_soon(progress.tell, on_output)
+                tasks.start_soon(progress.report, on_output)
                 answered = await _answer(ask, server, tool, progress, why_lost)
                 progress.close()
         finally:
@@ -126,10 +126,9 @@ async def _answer(
     return to_result(answer, server=server, tool=tool)
 
 
-def _failure(words: str) -> ToolResult:
-    return ToolResult(
-        words if len(words) <= 10 * MAX_WORDS else f"{words[: 10 * MAX_WORDS]} …", is_error=True
-    )
+def _failure(message: str) -> ToolResult:
+    most = 10 * MAX_MESSAGE_CHARS
+    return ToolResult(message if len(message) <= most else f"{message[:most]} …", is_error=True)
 
 
 MAX_TEXT: Final = 1_000_000
@@ -177,10 +176,10 @@ class _ResultContent:
         self._text.add(b"\n" + data if self._text.size else data)
         self.said = True
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Add a note in place of content that the model cannot get."""
         said = self.said
-        self.say(f"[{words}]")
+        self.say(f"[{text}]")
         self.said = said
 
     def add(self, block: types.ContentBlock) -> None:

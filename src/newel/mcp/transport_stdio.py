@@ -105,7 +105,7 @@ class ProcessPipes:
 MAX_UNSENT: Final = 256
 """Messages queued for a server that does not read its input."""
 
-LAST_WORDS: Final = 0.05
+EXIT_GRACE: Final = 0.05
 """Seconds to wait for an explanation after one of the streams or the process ended."""
 
 _HOME = {"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERM", "LANG", "LANGUAGE", "TZ"}
@@ -250,7 +250,7 @@ class StdioTransport:
             self.reason = (
                 self.reason or f"It ended ({f'exit code {code}' if code >= 0 else f'signal {-code}'})."
             )
-        await anyio.sleep(LAST_WORDS)
+        await anyio.sleep(EXIT_GRACE)
         self._end("", to_us)
 
     async def _read_messages(
@@ -275,7 +275,7 @@ class StdioTransport:
 
         try:
             await pipes.read(pipes.stdout, take)
-            await anyio.sleep(LAST_WORDS)  # the exit says more
+            await anyio.sleep(EXIT_GRACE)  # the exit says more
             self._end("It closed its output.", to_us)
         except LimitExceeded as error:
             self._end(str(error), to_us)

@@ -49,12 +49,12 @@ class Pin(msgspec.Struct, frozen=True):
     since: str
 
     @classmethod
-    def of(cls, facts: ToolInfo) -> Pin:
-        schema = msgspec.json.encode(facts.parameters, order="sorted")
+    def of(cls, info: ToolInfo) -> Pin:
+        schema = msgspec.json.encode(info.parameters, order="sorted")
         text = msgspec.json.format(schema, indent=2).decode()
         if len(text) > MAX_SCHEMA:
             text = f"{_DIGEST}{hashlib.sha256(schema).hexdigest()}"
-        return cls(facts.description, text, facts.reads, now())
+        return cls(info.description, text, info.reads, now())
 
     def is_same(self, other: Pin) -> bool:
         return msgspec.structs.replace(self, since=other.since) == other
@@ -82,7 +82,7 @@ class Pins:
         """The tools that match their accepted versions; new tools are accepted by this. If the disk cannot be
         written, new tools are not remembered, and a changed tool is still withheld.
         """
-        pins = {facts.name: Pin.of(facts) for facts in tools}
+        pins = {info.name: Pin.of(info) for info in tools}
         saved = self._of(server)
         if any(_differs(saved.get(name), pin) for name, pin in pins.items()):
 
@@ -96,9 +96,9 @@ class Pins:
                 self._change(save)
             saved = self._of(server)  # not `pins`: another process may have accepted other versions first
         return [
-            facts
-            for facts in tools
-            if (pinned := saved.get(facts.name)) is None or pinned.accepted.is_same(pins[facts.name])
+            info
+            for info in tools
+            if (pinned := saved.get(info.name)) is None or pinned.accepted.is_same(pins[info.name])
         ]
 
     def changed(self, server: ServerConfig) -> dict[str, Pinned]:

@@ -130,7 +130,7 @@ class _AskFirst:
         for asked in range(ROUNDS + 1):
             try:
                 planned = await tool.plan(arguments)
-                touch, judged = self._worst(planned.touches)
+                touch, judged = self._strictest(planned.touches)
                 if touch is not None and judged.level == "never":
                     return self._refused(touch, judged)
                 is_reviewed = tool.spec.name in self._free and not tool.read_only
@@ -166,7 +166,7 @@ class _AskFirst:
         text = self._describe(preview, changed=changed)
         return await self._ask(ApprovalRequest(call, tool.label, text, self._folder, preview.touches))
 
-    def _worst(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
+    def _strictest(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
         """The touch with the strictest judgement; None if all are free."""
         found: tuple[Touch | None, Judgement] = (None, FREE)
         for touch in touches:

@@ -108,7 +108,7 @@ NAMES: Final = 500
 BLOCK: Final = 1 << 20
 """Bytes of a file that are in memory at a time."""
 
-LOOKED_AT: Final = 8_192
+BINARY_CHECK_BYTES: Final = 8_192
 """A NUL among so many first bytes makes a file binary, as in ``git diff``."""
 
 
@@ -166,7 +166,7 @@ class ReadTool(FileTool[ReadParameters]):
             raise
         if kind := mime_type(head):
             return await self._image(path, arguments.file_path, kind)
-        if b"\0" in head[:LOOKED_AT]:
+        if b"\0" in head[:BINARY_CHECK_BYTES]:
             name = shlex.quote(arguments.file_path)
             raise ToolError(
                 f"Cannot read binary file '{arguments.file_path}'. Use bash tool if you need to inspect: "

@@ -46,7 +46,7 @@ _GREP: Final = (
 )
 """Searches files as ``rg`` does. Names end with a NUL if ``grep`` supports it."""
 
-_AT_ONCE: Final = 32
+_BATCH: Final = 32
 """Files that are checked concurrently: as many as usually need to be read, because a host may be far away."""
 
 _INLINE: Final = 64 * 1024
@@ -92,7 +92,7 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
     ``staged`` are the relative paths of files whose content differs between the port and the host's disk. Raises
     ``ValueError`` with the reason for an invalid text or glob.
     """
-    wanted, glob = _Wanted(query.text), Glob(query.glob)
+    wanted, glob = _SearchText(query.text), Glob(query.glob)
     matches: list[Match] = []
     room = query.room
     with anyio.move_on_after(query.seconds):
@@ -100,9 +100,9 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
         paths = [
             path for path in sorted({*candidates.files, *staged}, key=path_sort_key) if glob.matches(path)
         ]
-        for start in range(0, len(paths), _AT_ONCE):
-            for path in await _fitting(workspace, paths[start : start + _AT_ONCE]):
-                for match in await _look_into(workspace, path, wanted, query):
+        for start in range(0, len(paths), _BATCH):
+            for path in await _searchable(workspace, paths[start : start + _BATCH]):
+                for match in await _search_file(workspace, path, wanted, query):
                     room -= len(match.snippet.encode())
                     if len(matches) == query.limit or (room < 0 and matches):
                         return SearchMatches(matches, "limit" if len(matches) == query.limit else "room")
@@ -111,7 +111,7 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
     return SearchMatches(matches, "seconds")
 
 
-class _Wanted:
+class _SearchText:
     """The text as an expression: ``regex`` in bytes, ``for_rg`` in the syntax of ``rg``, ``for_grep`` as options
     with which any ``grep -F`` finds at least the files that contain it.
 
@@ -141,17 +141,17 @@ def _code_point(letter: str) -> str:
     return rf"\x{{{ord(letter):x}}}"
 
 
-async def _candidates(workspace: Workspace, wanted: _Wanted, glob: Glob) -> FileListing:
+async def _candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> FileListing:
     """The files that may contain the text."""
     if not await has_no_links(workspace, below(workspace, glob.base)):
         return FileListing([], complete=True)
-    for named in (_named_by_rg, _named_by_grep):
+    for named in (_rg_candidates, _grep_candidates):
         if (found := await named(workspace, wanted, glob)) is not None:
             return FileListing(found, complete=True)
     return await walk(workspace, glob.base, hidden=glob.names_hidden, limit=MOST_FILES)
 
 
-async def _named_by_rg(workspace: Workspace, wanted: _Wanted, glob: Glob) -> list[str] | None:
+async def _rg_candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> list[str] | None:
     """The files that ``rg`` reports; None without ``rg``, after an error, or if it reports more files than can be
     passed on: then the text is so common that reading file by file soon finds enough matches.
     """
@@ -166,7 +166,7 @@ async def _named_by_rg(workspace: Workspace, wanted: _Wanted, glob: Glob) -> lis
     return [path.removeprefix("./") for path in done.stdout.split("\0")[:-1]]
 
 
-async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> list[str] | None:
+async def _grep_candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> list[str] | None:
     """None as for ``rg``, and for a text that not every ``grep`` finds in all its forms."""
     if wanted.for_grep is None:
         return None
@@ -180,7 +180,7 @@ async def _named_by_grep(workspace: Workspace, wanted: _Wanted, glob: Glob) -> l
     return [posixpath.join(glob.base, path.removeprefix("./")) for path in named]
 
 
-async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
+async def _searchable(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     """The candidates that are files of a suitable size."""
     # One request for all of them: a candidate may be a link, a device, or gone.
     infos = await workspace.stats([below(workspace, path) for path in paths])
@@ -191,7 +191,9 @@ async def _fitting(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     ]
 
 
-async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: SearchQuery) -> list[Match]:
+async def _search_file(
+    workspace: Workspace, path: str, wanted: _SearchText, query: SearchQuery
+) -> list[Match]:
     """The matches in a file, at most one more than wanted; none if it is gone, not text, or not readable."""
     absolute = below(workspace, path)
     await anyio.lowlevel.checkpoint()  # a short file is read at once
@@ -206,15 +208,15 @@ async def _look_into(workspace: Workspace, path: str, wanted: _Wanted, query: Se
     return await anyio.to_thread.run_sync(_matches, path, data, wanted, query, abandon_on_cancel=True)
 
 
-def _matches(path: str, data: bytes, wanted: _Wanted, query: SearchQuery) -> list[Match]:
+def _matches(path: str, data: bytes, wanted: _SearchText, query: SearchQuery) -> list[Match]:
     if b"\0" in data or wanted.regex.search(data) is None or not _is_utf8(data):
         return []
     lines = io.BytesIO(data).readlines()
     found: list[Match] = []
-    for start, end in _pieces(lines, wanted, query.lines):
+    for start, end in _snippet_ranges(lines, wanted, query.lines):
         if len(found) > query.limit:
             break
-        snippet = "".join(_shown(line, wanted) for line in lines[start:end])
+        snippet = "".join(_display_line(line, wanted) for line in lines[start:end])
         found.append(Match(path, start + 1, tuple(line.decode() for line in lines[start:end]), snippet))
     return found
 
@@ -227,7 +229,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _pieces(lines: Sequence[bytes], wanted: _Wanted, most: int) -> Iterator[tuple[int, int]]:
+def _snippet_ranges(lines: Sequence[bytes], wanted: _SearchText, most: int) -> Iterator[tuple[int, int]]:
     """The lines ``start:end`` around each match; nearby matches share a snippet of at most ``most`` lines."""
     context = min(CONTEXT, (most - 1) // 2)
     start = end = 0
@@ -245,7 +247,7 @@ def _pieces(lines: Sequence[bytes], wanted: _Wanted, most: int) -> Iterator[tupl
         yield start, end
 
 
-def _shown(line: bytes, wanted: _Wanted) -> str:
+def _display_line(line: bytes, wanted: _SearchText) -> str:
     """A line for display: of a long one the part around the match, or its beginning."""
     text = line.decode()
     if len(text) <= LONGEST_LINE:
