@@ -160,12 +160,10 @@ class Mirror:
 
     def _list_project(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
         """The project files to copy. Raises ``WorkspaceError`` if they exceed the limits."""
-        found = _ProjectListing(self._limits)
-        found.walk(self._backend.walk(self._exclusions()), stopped)
+        found = self._walk_project(stopped)
         if not found.is_within_limits and self._ignored is None:
             self._ignored = self._query_ignored()
-            found = _ProjectListing(self._limits)
-            found.walk(self._backend.walk(self._exclusions()), stopped)
+            found = self._walk_project(stopped)
             if found.is_within_limits:
                 some = ", ".join(sorted({*self._ignored.paths, *self._ignored.names})[:5])
                 self._notices.append(
@@ -178,12 +176,18 @@ class Mirror:
             )
         return found.files
 
+    def _walk_project(self, stopped: Callable[[], bool]) -> _ProjectListing:
+        ignored = self._ignored or Exclusions()
+        paths = frozenset({*self._always_excluded.paths, *ignored.paths})
+        found = _ProjectListing(self._limits)
+        for path, seen in self._backend.walk(Exclusions(paths, ignored.names)):
+            found.add(path, seen)
+            if stopped():
+                break
+        return found
+
     def _describe_limits(self) -> str:
         return f"{self._limits.files:,} files or {self._limits.size >> 20:,} MiB"
-
-    def _exclusions(self) -> Exclusions:
-        ignored = self._ignored or Exclusions()
-        return Exclusions(frozenset({*self._always_excluded.paths, *ignored.paths}), ignored.names)
 
     def _query_ignored(self) -> Exclusions:
         """Ignored files and folders, but never the whole project; without git, build directories."""
@@ -210,14 +214,11 @@ class _ProjectListing:
     def is_within_limits(self) -> bool:
         return self.count <= self._limits.files and self.size <= self._limits.size
 
-    def walk(self, walk: Iterable[tuple[str, Signature]], stopped: Callable[[], bool]) -> None:
-        for path, seen in walk:
-            self.count += 1
-            self.size += seen.size
-            if self.count <= self._limits.files:
-                self.files[path] = seen
-            if stopped():
-                return
+    def add(self, path: str, seen: Signature) -> None:
+        self.count += 1
+        self.size += seen.size
+        if self.count <= self._limits.files:
+            self.files[path] = seen
 
 
 def _start_update(mirror: weakref.ref[Mirror], gone: threading.Event) -> None:

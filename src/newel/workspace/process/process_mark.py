@@ -59,26 +59,26 @@ class ProcessMark(NamedTuple):
         return cls(mark, int(session), int(began))
 
 
-def is_running(origins: Collection[ProcessMark]) -> bool:
+def is_running(commands: Collection[ProcessMark]) -> bool:
     """Whether any process of these commands runs."""
-    return bool(_targets(origins))
+    return bool(_targets(commands))
 
 
-def signal(origins: Collection[ProcessMark], number: int) -> None:
+def signal(commands: Collection[ProcessMark], number: int) -> None:
     """Send a signal to all processes of these commands."""
-    for target in _targets(origins):
+    for target in _targets(commands):
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or is another user's
             os.kill(target, number)
 
 
-def find_remaining(origin: ProcessMark, *, all_of_them: bool) -> list[str]:
+def find_remaining(command: ProcessMark, *, all_of_them: bool) -> list[str]:
     """Describe the processes of a command that still run, such as ``sleep 600 (pid 123)``.
 
     With ``all_of_them`` every process of the system is checked; else only those that may have started after the command's first
     one, which is usually cheap.
     """
-    pids = _processes() if all_of_them else _pids_since(origin.session)
-    return [_describe(pid) for pid in pids if _belongs_to(pid, origin)]
+    pids = _processes() if all_of_them else _pids_since(command.session)
+    return [_describe(pid) for pid in pids if _belongs_to(pid, command)]
 
 
 def inherited_rights() -> str | None:
@@ -119,22 +119,22 @@ def start_time(pid: int) -> int:
     return found.began if found else 0
 
 
-def _targets(origins: Collection[ProcessMark]) -> set[int]:
+def _targets(commands: Collection[ProcessMark]) -> set[int]:
     """Targets for ``kill``: groups of the sessions as negative numbers, and processes outside of them.
 
     A shell with job control gives each job its own group, so the first group is not enough.
     """
     processes = _processes()
     if not processes:
-        return {-origin.session for origin in origins if origin.session and _is_group(origin.session)}
+        return {-command.session for command in commands if command.session and _is_group(command.session)}
     sessions = {
         session
-        for _, session, began in origins
+        for _, session, began in commands
         # The kernel reuses an ID only when no process is left in its session.
         if session and ((first := processes.get(session)) is None or first.began == began)
     }
-    marks = {origin.mark.encode() for origin in origins}
-    numbers = {number_of_mark(origin.mark) for origin in origins}
+    marks = {command.mark.encode() for command in commands}
+    numbers = {number_of_mark(command.mark) for command in commands}
     targets: set[int] = set()
     for pid, process in processes.items():
         if process.session in sessions:
@@ -144,13 +144,13 @@ def _targets(origins: Collection[ProcessMark]) -> set[int]:
     return targets
 
 
-def _belongs_to(pid: int, origin: ProcessMark) -> bool:
+def _belongs_to(pid: int, command: ProcessMark) -> bool:
     """Whether a process runs and belongs to a command; threads do not count."""
     process = _inspect(str(pid))
     if process is None or not (
-        process.session == origin.session
-        or read_number(pid) == number_of_mark(origin.mark)
-        or origin.mark.encode() in _marks(pid)
+        process.session == command.session
+        or read_number(pid) == number_of_mark(command.mark)
+        or command.mark.encode() in _marks(pid)
     ):
         return False
     try:

@@ -32,7 +32,7 @@ class ProcessTree:
     def __init__(self, environ: Mapping[str, str]) -> None:
         mark = new_mark()
         self._environ = {**environ, MARK: f"{environ.get(MARK, '')} {mark}".lstrip()}
-        self._origin = ProcessMark(mark)
+        self._mark = ProcessMark(mark)
 
     def start(
         self,
@@ -45,8 +45,8 @@ class ProcessTree:
     ) -> subprocess.Popen[bytes]:
         """Start the first of them. Raises what ``Popen`` raises; then there is nothing to forget."""
         try:
-            WATCHDOG.watch(self._origin)  # by its mark, from the first moment
-            with inherit_number(self._origin.mark):
+            WATCHDOG.watch(self._mark)  # by its mark, from the first moment
+            with inherit_number(self._mark.mark):
                 process = subprocess.Popen(
                     argv,
                     cwd=cwd,
@@ -60,21 +60,21 @@ class ProcessTree:
         except BaseException:
             self.forget()
             raise
-        self._origin = ProcessMark(self._origin.mark, process.pid, process_mark.start_time(process.pid))
-        WATCHDOG.update(self._origin)
+        self._mark = ProcessMark(self._mark.mark, process.pid, process_mark.start_time(process.pid))
+        WATCHDOG.update(self._mark)
         return process
 
     def is_running(self) -> bool:
-        return process_mark.is_running([self._origin])
+        return process_mark.is_running([self._mark])
 
     def find_remaining(self, *, all_of_them: bool) -> list[str]:
-        return process_mark.find_remaining(self._origin, all_of_them=all_of_them)
+        return process_mark.find_remaining(self._mark, all_of_them=all_of_them)
 
     def signal(self, number: signal.Signals) -> None:
-        process_mark.signal([self._origin], number)
+        process_mark.signal([self._mark], number)
 
     def forget(self) -> None:
-        WATCHDOG.forget(self._origin)
+        WATCHDOG.forget(self._mark)
 
 
 # -- the watchdog -----------------------------------------------------------------------------------------
@@ -99,24 +99,24 @@ class Watchdog:
         self._free: list[int] = []
         self._process = self._pipe = self._table = _NONE
 
-    def watch(self, origin: ProcessMark) -> None:
+    def watch(self, command: ProcessMark) -> None:
         """Add a command before it starts. Raises ``OSError`` if the watchdog cannot run."""
         with self._lock:
             if not self._lives():
                 self._start()
             # Each line is either used or free; if none is free, append one.
-            self._lines[origin.mark] = self._free.pop() if self._free else len(self._lines)
-            self._write(self._lines[origin.mark], origin.line())
+            self._lines[command.mark] = self._free.pop() if self._free else len(self._lines)
+            self._write(self._lines[command.mark], command.line())
 
-    def update(self, origin: ProcessMark) -> None:
+    def update(self, command: ProcessMark) -> None:
         """Update the entry of a watched command."""
         with self._lock:
-            self._write(self._lines[origin.mark], origin.line())
+            self._write(self._lines[command.mark], command.line())
 
-    def forget(self, origin: ProcessMark) -> None:
+    def forget(self, command: ProcessMark) -> None:
         """Remove a command: processes that it left running may stay."""
         with self._lock:
-            if (line := self._lines.pop(origin.mark, None)) is not None:
+            if (line := self._lines.pop(command.mark, None)) is not None:
                 self._free.append(line)
                 self._write(line, b" " * LINE_BYTES)
 

@@ -118,6 +118,7 @@ class SshCommand:
         if done.returncode != 0:
             raise explain(done.stderr.decode(errors="replace"), self.asked).error()
         pairs = [line.partition(" ") for line in done.stdout.decode(errors="replace").splitlines()]
+        # Of several values of an option ssh uses the first.
         first = {key: value for key, _, value in reversed(pairs)}
         self.keys = tuple(value for key, _, value in pairs if key == "identityfile")
         return msgspec.structs.replace(

@@ -250,7 +250,9 @@ class SshConnection:
 
     async def _request(self, script: str, given: bytes, deadline: float, *, settle: bool) -> HostAnswer:
         with self._heartbeat.busy():
-            async with self._lock:
+            async with (
+                self._lock
+            ):  # a request that is cancelled here was not sent, and leaves the shell in step
                 shell = await self._ready(deadline)
                 answer = await shell.ask(script, given, settle=settle)
                 self._heartbeat.report_answer()

@@ -73,12 +73,12 @@ _PROBLEMS: Final = {
         "`ssh-add`, until `{ssh_command}` works without a password.",
     ),
     r"[Bb]ad configuration option|configuration options, terminating|Bad owner or perm|Can't open user config file": SshProblem(
-        "config", "ssh rejected its configuration.", "Fix this error: {words}"
+        "config", "ssh rejected its configuration.", "Fix this error: {output}"
     ),
     r"no matching .* found": SshProblem(
         "config",
         "ssh and {host} have no cipher, key exchange or signature algorithm in common.",
-        "Allow one that the host offers in ~/.ssh/config: {words}",
+        "Allow one that the host offers in ~/.ssh/config: {output}",
     ),
     r"Session open refused by peer|administratively prohibited|open failed": SshProblem(
         "sessions",
@@ -109,7 +109,7 @@ def explain(stderr: str, target: Target, *, keys: Sequence[str] = ()) -> SshProb
         "user": target.user or "you",
         "ssh_command": target.ssh_command,
         "tried": f" Tried: {', '.join(keys)}, and the keys of ssh-agent." if keys else "",
-        "words": _last_line(stderr),
+        "output": _last_line(stderr),
     }
     for pattern, problem in _PROBLEMS.items():
         if re.search(pattern, stderr):
@@ -117,8 +117,8 @@ def explain(stderr: str, target: Target, *, keys: Sequence[str] = ()) -> SshProb
                 message=problem.message.format_map(names),
                 remedy=problem.remedy.format_map(names) + _fingerprint(stderr),
             )
-    said = f": {names['words']}" if names["words"] else "."
-    return no_answer(target, f"{target.host} did not start a shell{said}")
+    output = f": {names['output']}" if names["output"] else "."
+    return no_answer(target, f"{target.host} did not start a shell{output}")
 
 
 def no_answer(target: Target, message: str) -> SshProblem:

@@ -103,8 +103,8 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def parse(cls, data: bytes, target: Target) -> HostInfo:
         """Parse the output of ``newel_facts``. Raises ``HostUnreachable`` for a host that Newel cannot work on."""
-        pairs = [os.fsdecode(each).partition("=") for each in data.split(b"\0")[:-1]]
-        said = {name: value for name, _, value in pairs}
+        pairs = [os.fsdecode(fact).partition("=") for fact in data.split(b"\0")[:-1]]
+        facts = {name: value for name, _, value in pairs}
         missing = [value for name, _, value in pairs if name == "missing"]
         if missing:
             raise SshProblem(
@@ -112,16 +112,16 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
                 f"{target.host} lacks {', '.join(missing)}.",
                 "Newel needs the usual POSIX utilities, stat, and one of sha256sum, shasum, sha256 or openssl.",
             ).error()
-        if not said.get("root", "").startswith("/"):
-            reason = said.get("problem", "").rpartition(": ")[2] or "permission denied"
+        if not facts.get("root", "").startswith("/"):
+            reason = facts.get("problem", "").rpartition(": ")[2] or "permission denied"
             raise SshProblem(
                 "path",
                 f"Cannot work in {target.path} on {target.host}: {reason}.",
                 "Choose an existing directory.",
             ).error()
-        clock = said.get("clock", "")
+        clock = facts.get("clock", "")
         return cls(
-            **{name: said.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
+            **{name: facts.get(name, "") for name in cls.__struct_fields__ if name != "clock_ahead"},
             clock_ahead=int(clock) - round(time.time()) if clock.isdecimal() else 0,
         )
 
@@ -154,8 +154,8 @@ def infos(data: bytes) -> list[FileInfo | None] | None:
     there, *lines = data.splitlines() or [b""]
     if len(lines) != there.count(b"1"):
         return None
-    found = iter(lines)
-    return [info(next(found)) if each == ord("1") else None for each in there]
+    rest = iter(lines)
+    return [info(next(rest)) if exists == ord("1") else None for exists in there]
 
 
 def node(data: bytes) -> FileNode | None:
@@ -169,11 +169,11 @@ def node(data: bytes) -> FileNode | None:
 
 def entries(data: bytes) -> list[DirectoryEntry]:
     """Parse ``newel_list``; the entries are unordered."""
-    words = os.fsdecode(data).split("/")
+    pieces = os.fsdecode(data).split("/")
     with _map_errors(data):
         return [
             DirectoryEntry(name, _KINDS[kind[-1]], kind.startswith("l"))
-            for kind, name in zip(words[::2], words[1::2], strict=False)
+            for kind, name in zip(pieces[::2], pieces[1::2], strict=False)
         ]
 
 
@@ -188,5 +188,5 @@ def link(data: bytes, asked: Sequence[str]) -> tuple[int, str] | None:
 
 def reason(answer: HostAnswer) -> str:
     """The system's reason, which ends an error message of a program on the host."""
-    words = answer.data[-_MAX_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
-    return "".join(sign for sign in words if sign.isprintable()) or "the command failed on the host"
+    text = answer.data[-_MAX_REASON:].decode(errors="replace").strip().rpartition(": ")[2]
+    return "".join(sign for sign in text if sign.isprintable()) or "the command failed on the host"

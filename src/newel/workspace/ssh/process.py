@@ -39,7 +39,7 @@ from newel.workspace.ssh.port import RUN_COMMAND, encode_line
 LEAVE_GRACE: Final = 0.5
 """Seconds for ssh to exit after the program has ended; it does so once no process holds the outputs."""
 
-LAST_WORDS: Final = 2_000
+LAST_OUTPUT: Final = 2_000
 """Characters of output that an error quotes if the outcome of a command is unknown."""
 
 MOST_STDERR: Final = 65_536
@@ -120,9 +120,9 @@ async def run_on_host(
     try:
         return to_completed(output, await _run(client, order, output, options.get("timeout")))
     except ConnectionLost as lost:
-        said = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
+        received = output.stdout.text("the rest is lost") + output.stderr.text("the rest is lost")
         raise ConnectionLost(
-            f"{lost}\nIts output so far:\n{said[-LAST_WORDS:]}" if said else str(lost)
+            f"{lost}\nIts output so far:\n{received[-LAST_OUTPUT:]}" if received else str(lost)
         ) from lost
 
 
@@ -156,7 +156,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
-    nonce = os.urandom(16).hex()
+    nonce = os.urandom(16).hex()  # no program can guess it, and so forge the end of its frame
     try:
         line = encode_line(_script(order, nonce, client.timing))
     except ValueError as error:

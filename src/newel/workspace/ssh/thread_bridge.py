@@ -84,6 +84,7 @@ class ThreadBridge:
         self._open.add(calls)
         threading.Thread(target=begin, daemon=True).start()
         try:
+            # A cancelled caller does not wait for the thread: its next request raises, which ends it.
             while call := await anyio.to_thread.run_sync(calls.queue.get, abandon_on_cancel=True):
                 ask, answer = call
                 try:

@@ -203,12 +203,12 @@ class SshWorkspace:
         return msgspec.structs.replace(done, whole="")
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
-        asking, git = self._git()
-        return await asking.run_in_thread(partial(git.ignored, folder, names))
+        bridge, git = self._git()
+        return await bridge.run_in_thread(partial(git.ignored, folder, names))
 
     async def files_by_git(self) -> list[str] | None:
-        asking, git = self._git()
-        return await asking.run_in_thread(git.files)
+        bridge, git = self._git()
+        return await bridge.run_in_thread(git.files)
 
     def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
@@ -238,9 +238,9 @@ class SshWorkspace:
         from newel.workspace.ssh.snapshots.rooted_shell import RootedShell
         from newel.workspace.ssh.thread_bridge import ThreadBridge
 
-        asking = ThreadBridge(self.connection)
-        shell = RootedShell(asking, self._root)
-        return asking, GitView(self._root, shell.run_git, shell.find_repository)
+        bridge = ThreadBridge(self.connection)
+        shell = RootedShell(bridge, self._root)
+        return bridge, GitView(self._root, shell.run_git, shell.find_repository)
 
     async def _ask(self, *args: str) -> HostAnswer:
         return await self.connection.ask(_script(args))

@@ -76,15 +76,15 @@ class SshMirrorBackend:
     """A ``MirrorBackend``. Use ``open``."""
 
     def __init__(
-        self, host: RemoteHostPort, layout: Layout, asking: ThreadBridge, shell: RootedShell, attach: Attach
+        self, host: RemoteHostPort, layout: Layout, bridge: ThreadBridge, shell: RootedShell, attach: Attach
     ) -> None:
-        """``shell`` is rooted in the project, and belongs to ``asking``."""
+        """``shell`` is rooted in the project, and belongs to ``bridge``."""
         self.layout = layout
         self._host = host
-        self._asking = asking
+        self._bridge = bridge
         self._attach = attach
         self._shell = shell
-        self._copy_shell = RootedShell(asking, layout.root)
+        self._copy_shell = RootedShell(bridge, layout.root)
         self.run_git = partial(shell.run_git, changes=True)
         self._listing = b""
         """The last listing, to compare the next one with; it is for the exclusions below."""
@@ -97,20 +97,20 @@ class SshMirrorBackend:
     @classmethod
     async def open(cls, host: RemoteHostPort, project: str, home: str, attach: Attach) -> Self:
         """Create an empty copy of ``project`` in Newel's folder in ``home``, both absolute paths on the host. Raises ``WorkspaceError``."""
-        asking = ThreadBridge(host)
+        bridge = ThreadBridge(host)
 
         def make() -> Self:
-            shell = RootedShell(asking, project)
+            shell = RootedShell(bridge, project)
             copies = os.fsdecode(_check_answer(shell.change(_folder(f"{home}/.newel/copies"))).data)
             name = posixpath.basename(project).lstrip(".") or "files"
             layout = Layout(project, shell.find_repository(project), f"{copies}/{name}-{new_id()[:8]}")
-            disk = cls(host, layout, asking, shell, attach)
+            disk = cls(host, layout, bridge, shell, attach)
             disk.acquire()
             disk.sweep()
             return disk
 
         try:
-            return await asking.run_in_thread(make)
+            return await bridge.run_in_thread(make)
         except HostUnavailable:
             raise
         except (OSError, WorkspaceError) as error:
@@ -141,10 +141,10 @@ class SshMirrorBackend:
                     await self._host.change(self._scripts.release())
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        return await self._asking.run_in_thread(work)
+        return await self._bridge.run_in_thread(work)
 
     def run_in_background(self, work: Callable[[], None]) -> None:
-        self._attach(partial(self._asking.run_in_thread, work))
+        self._attach(partial(self._bridge.run_in_thread, work))
 
     def clear_copy(self) -> None:
         self._change(self._scripts.release())  # the next `acquire` creates it again
@@ -154,13 +154,13 @@ class SshMirrorBackend:
 
     def acquire(self) -> bool:
         until = time.monotonic() + _BUSY
-        while (said := [facts for facts, _ in records(self._change(self._scripts.acquire()))]) == [b"busy"]:
+        while (lines := [facts for facts, _ in records(self._change(self._scripts.acquire()))]) == [b"busy"]:
             if time.monotonic() > until:
                 raise WorkspaceError(
                     f"An earlier update of {self.layout.root} is still running on the host after its connection was lost. Try again."
                 )
             time.sleep(_BUSY_PAUSE_S)
-        *made, lease = [b"", *said]
+        *made, lease = [b"", *lines]  # an empty lease is malformed, and reported as such
         self._clock = self._shell.scripts.seen(lease).st_mtime_ns
         return b"made" not in made
 
@@ -180,22 +180,22 @@ class SshMirrorBackend:
             self._listing, self._listing_exclusions = b"", left_out
         known = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
         names = [os.fsencode(name) for name in left_out.names]
-        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first(left_out)])
+        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first_paths(left_out)])
         listing = self._shell.ask_here(text, _LISTING) or self._listing
         self._listing = listing if len(listing) <= _KEPT else b""
         yield from self._parse_listing(listing, left_out)
 
     def _parse_listing(self, listing: bytes, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
         is_whole = False
-        out: dict[str, bool] = {"": False}
-        """Whether a folder, or one above it, is left out."""
+        excluded: dict[str, bool] = {"": False}
+        """Whether a folder, or one above it, is excluded."""
         for facts, raw in records(listing):
             is_whole = not raw
             if is_whole or facts == b"d":
                 continue
             path = os.fsdecode(raw.removeprefix(b"./"))
             folder, _, name = path.rpartition("/")
-            if _is_out(folder, left_out, out) or left_out.matches(path, name, is_folder=False):
+            if _is_excluded(folder, left_out, excluded) or left_out.matches(path, name, is_folder=False):
                 continue
             seen = self._shell.scripts.seen(facts)
             if stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
@@ -289,8 +289,8 @@ def _check_answer(answer: HostAnswer) -> HostAnswer:
     return answer
 
 
-def _first(left_out: Exclusions) -> list[bytes]:
-    """The paths that are left out, as many as fit."""
+def _first_paths(left_out: Exclusions) -> list[bytes]:
+    """The paths that are excluded, as many as fit."""
     found: list[bytes] = []
     size = 0
     for path in sorted(map(os.fsencode, left_out.paths)):
@@ -301,9 +301,9 @@ def _first(left_out: Exclusions) -> list[bytes]:
     return found
 
 
-def _is_out(folder: str, left_out: Exclusions, out: dict[str, bool]) -> bool:
-    if (known := out.get(folder)) is None:
+def _is_excluded(folder: str, left_out: Exclusions, excluded: dict[str, bool]) -> bool:
+    if (known := excluded.get(folder)) is None:
         above, _, name = folder.rpartition("/")
-        known = _is_out(above, left_out, out) or left_out.matches(folder, name, is_folder=True)
-        out[folder] = known
+        known = _is_excluded(above, left_out, excluded) or left_out.matches(folder, name, is_folder=True)
+        excluded[folder] = known
     return known

@@ -161,27 +161,27 @@ def sum_of(facts: bytes, path: bytes) -> str | None:
 
 def time_of(facts: bytes) -> int | None:
     """The time in the facts, in nanoseconds since 1970, rounded down to a second on some hosts; None if there is none."""
-    said, _, time = facts.partition(b" ")
+    label, _, time = facts.partition(b" ")
     seconds, _, part = time.partition(b".")
-    return _nanoseconds(time if part.isdigit() else seconds) if said == b"now" else None
+    return _nanoseconds(time if part.isdigit() else seconds) if label == b"now" else None
 
 
 def parse_capabilities(answer: bytes, root: str) -> HostCapabilities:
     """Parse the answer to ``probe``. Raises ``WorkspaceError`` if the host lacks a program."""
-    said: dict[str, str] = {}
+    found: dict[str, str] = {}
     for facts, path in records(answer):
         if not path:
             what, _, value = facts.decode(errors="replace").partition(" ")
-            said[what] = value
-    known = [name for name in STAT_VARIANTS if name in said]
-    if not known or "sums" not in said or "xargs" not in said:
+            found[what] = value
+    known = [name for name in STAT_VARIANTS if name in found]
+    if not known or "sums" not in found or "xargs" not in found:
         raise WorkspaceError(
             f"Cannot record what commands change in {root}: the host needs `xargs -0`, a `find` with -printf or a "
             "`stat`, and `sha256sum`, `shasum` or `openssl`."
         )
-    umask = said.get("umask", "")
+    umask = found.get("umask", "")
     return HostCapabilities(
-        known[0], said["sums"], "gzip" in said, int(umask, 8) if _OCTAL.fullmatch(umask) else 0o22
+        known[0], found["sums"], "gzip" in found, int(umask, 8) if _OCTAL.fullmatch(umask) else 0o22
     )
 
 
@@ -305,13 +305,13 @@ CLOCK: Final = "date '+now %s.%N .//'"
 
 
 class RootedShell:
-    """``root`` is an absolute path on the host. Methods raise what ``asking.ask`` does, ``OSError`` if the root is not
+    """``root`` is an absolute path on the host. Methods raise what ``bridge.ask`` does, ``OSError`` if the root is not
     there, and ``WorkspaceError``.
     """
 
-    def __init__(self, asking: ThreadBridge, root: str) -> None:
-        self.ask = asking.ask
-        self._change = asking.change
+    def __init__(self, bridge: ThreadBridge, root: str) -> None:
+        self.ask = bridge.ask
+        self._change = bridge.change
         self._root = root
 
     @cached_property

@@ -57,8 +57,8 @@ class SshSnapshotSource:
         self._max_listing = listing
         # Paths of this machine. They apply to the host, too: it may be this machine, or have its own Newel at the same place.
         self.excluded: Collection[str] = frozenset(posixpath.relpath(path, root) for path in excluded)
-        self._asking = ThreadBridge(host)
-        self._shell = RootedShell(self._asking, root)
+        self._bridge = ThreadBridge(host)
+        self._shell = RootedShell(self._bridge, root)
         self.rules = IgnoreRules(root, self._shell.run_git, self._shell.find_repository)
         self._contents = Contents(self._shell, blobs)
         self._listing_hash = ""
@@ -71,10 +71,10 @@ class SshSnapshotSource:
         """Names of directories whose contents are not listed, as they were not requested yet."""
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        return await self._asking.run_in_thread(work)
+        return await self._bridge.run_in_thread(work)
 
     def cancel(self) -> None:
-        self._asking.cancel()
+        self._bridge.cancel()
 
     # -- directories --------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class SshSnapshotSource:
         return self._contents.read(wanted, limit)
 
     def is_quiet(self) -> bool:
-        """Nobody can tell without asking."""
+        """Nobody can tell without bridge."""
         return False
 
     def umask(self) -> int:
@@ -202,7 +202,7 @@ _LINK: Final = 4096
 _TRIES: Final = 3
 
 
-class _FoundFile(NamedTuple):
+class _QueriedFiles(NamedTuple):
     """``aged``: a later write may not show in the times (nanoseconds). ``shut`` are unreadable."""
 
     aged: int
@@ -233,7 +233,7 @@ class Contents:
     def _read(self, batch: list[bytes], limit: int) -> Iterator[tuple[bytes, Reading | OSError]]:
         waiting: list[bytes] = batch
         for _ in range(_TRIES):
-            found = self._look(waiting)
+            found = self._query(waiting)
             links = [
                 path for path in waiting if path in found.seen and stat.S_ISLNK(found.seen[path].st_mode)
             ]
@@ -243,7 +243,7 @@ class Contents:
             waiting = [path for path in waiting if path not in links]
             wanted: dict[bytes, HostFileStat] = {}
             for path in waiting:
-                result = self._without_bringing(path, found, limit)
+                result = self._read_without_transfer(path, found, limit)
                 if result is None:
                     wanted[path] = found.seen[path]
                 else:
@@ -251,7 +251,7 @@ class Contents:
             waiting = []
             # By the sizes of one answer: they may differ from the expected ones.
             for group in batches(wanted.items(), (lambda file: file[1].st_size, _BATCH)):
-                contents = self._bring(dict(group))
+                contents = self._transfer(dict(group))
                 for path, seen in group:
                     data = contents.get(path)
                     if data is None or found.sums.get(path) not in {None, hashlib.sha256(data).hexdigest()}:
@@ -264,9 +264,9 @@ class Contents:
             for path in waiting:
                 yield from self._read([path], limit)
         else:
-            yield batch[0], self._torn(batch[0], limit)
+            yield batch[0], self._read_changing(batch[0], limit)
 
-    def _look(self, paths: list[bytes]) -> _FoundFile:
+    def _query(self, paths: list[bytes]) -> _QueriedFiles:
         scripts = self._shell.scripts
         aged = 0
         seen: dict[bytes, HostFileStat] = {}
@@ -283,20 +283,22 @@ class Contents:
                 shut.add(path)
             else:
                 seen[path] = scripts.seen(facts)
-        return _FoundFile(aged, seen, shut, sums)
+        return _QueriedFiles(aged, seen, shut, sums)
 
     def _targets(self, links: list[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
         """The targets of links; None for one that was replaced, which the next scan finds out."""
         most = _FACTS + sum(len(path) + _LINK for path in links)
         answer = self._shell.ask_of(links, self._shell.scripts.targets(), most) if links else b""
         pieces = answer.split(b"\0")
-        told = {
+        targets = {
             path.removeprefix(b".//"): target
             for target, path in zip(pieces[0::2], pieces[1::2], strict=False)
         }
-        return ((path, told.get(path)) for path in links)
+        return ((path, targets.get(path)) for path in links)
 
-    def _without_bringing(self, path: bytes, found: _FoundFile, limit: int) -> Reading | OSError | None:
+    def _read_without_transfer(
+        self, path: bytes, found: _QueriedFiles, limit: int
+    ) -> Reading | OSError | None:
         """The result for a file without a transfer; None if its content is needed."""
         seen = found.seen.get(path)
         if path in found.shut and (seen is None or stat.S_ISREG(seen.st_mode)):
@@ -313,8 +315,8 @@ class Contents:
             return Reading(data, seen, fresh=seen.st_ctime_ns > found.aged)
         return None
 
-    def _bring(self, files: dict[bytes, HostFileStat]) -> dict[bytes, bytes]:
-        """The contents of the files that did not change meanwhile; empty if they cannot be told apart."""
+    def _transfer(self, files: dict[bytes, HostFileStat]) -> dict[bytes, bytes]:
+        """The contents of the files that did not change meanwhile; empty if where each begins is unknown."""
         total = sum(seen.st_size for seen in files.values())
         most = total + sum(len(path) + _FACTS for path in files)
         scripts = self._shell.scripts
@@ -333,9 +335,9 @@ class Contents:
             at += seen.st_size
         return contents
 
-    def _torn(self, path: bytes, limit: int) -> Reading | OSError:
+    def _read_changing(self, path: bytes, limit: int) -> Reading | OSError:
         """Read a file that keeps changing."""
-        seen = self._look([path]).seen.get(path)
+        seen = self._query([path]).seen.get(path)
         if seen is None or not stat.S_ISREG(seen.st_mode):
             return _error(errno.ENOENT, path)
         data = self._shell.ask_of([path], f'head -c {limit + 1} "$@" 2>/dev/null', limit + 1)
