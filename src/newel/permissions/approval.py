@@ -94,15 +94,10 @@ def approval_policy(
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
     open.
     """
-    match preset:
-        case "auto":
-            return AllowAll()  # the workspace of the tools closes secret places
-        case "ask":
-            return _AskFirst(ask, folder, places)
-        case "review":
-            return _AskFirst(ask, folder, places, free=reviewed)
-        case "read-only":
-            return _AskFirst(ask, folder, places, changes=False)
+    if preset == "auto":
+        return AllowAll()  # the workspace of the tools closes secret places
+    free = reviewed if preset == "review" else ()
+    return _AskFirst(ask, folder, places, free=free, changes=preset != "read-only")
 
 
 class _AskFirst:
@@ -112,8 +107,8 @@ class _AskFirst:
         folder: str,
         places: SecretPaths,
         *,
-        free: Collection[str] = (),
-        changes: bool = True,
+        free: Collection[str],
+        changes: bool,
     ) -> None:
         self._ask = ask
         self._folder = folder
@@ -156,7 +151,7 @@ class _AskFirst:
             if answer.decision == "nobody" and touch is not None and tool.read_only:
                 return self._refused(touch, judged)
             if answer.decision not in {"once", "always"}:
-                return _verdict(answer)
+                return _declined(answer)
             shown = preview
         return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown)))
 
@@ -212,12 +207,7 @@ def _target(preview: Preview | None) -> str:
     return preview.touches[0].named if preview and preview.touches else "its target"
 
 
-def _verdict(answer: Approval) -> Verdict:
-    match answer.decision:
-        case "once" | "always":
-            return Verdict(allow=True)
-        case "no":
-            word = answer.word.strip()
-            return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
-        case "nobody":
-            return Verdict(allow=False, reason=NOBODY_TO_ASK)
+def _declined(answer: Approval) -> Verdict:
+    word = answer.word.strip()
+    declined = DECLINED_WITH_WORD.format(word=word) if word else DECLINED
+    return Verdict(allow=False, reason=NOBODY_TO_ASK if answer.decision == "nobody" else declined)
