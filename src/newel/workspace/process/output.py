@@ -170,12 +170,11 @@ def spill_folder() -> str:
 
 def save_spill(text: str, directory: str | None = None) -> str:
     """Save a text in such a file, and return its path; the same for the same text. Raises ``OSError``."""
-    import hashlib
     import tempfile
 
     data = text.encode(errors="replace")
     folder = _prepared(directory)
-    path = Path(folder) / f"{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    path = Path(folder) / _name(data)
     descriptor, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 — a descriptor, not a path
@@ -189,10 +188,8 @@ def save_spill(text: str, directory: str | None = None) -> str:
 
 async def save_spill_on_host(workspace: Workspace, folder: str, text: str) -> str:
     """As ``save_spill``, in a folder of a host, where the ``FEW`` newest files stay. Raises ``WorkspaceError``."""
-    import hashlib
-
     data = text.encode(errors="replace")
-    path = f"{folder}/{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
+    path = f"{folder}/{_name(data)}"
     await workspace.write_bytes(path, data, mode=0o600)
     own = [f"{folder}/{each.name}" for each in await workspace.list(folder) if each.name.startswith(PREFIX)]
     if len(own) > FEW:
@@ -200,6 +197,12 @@ async def save_spill_on_host(workspace: Workspace, folder: str, text: str) -> st
         for _, old in sorted((info.modified_ns, each) for info, each in infos if info is not None)[:-FEW]:
             await workspace.remove(old)
     return path
+
+
+def _name(data: bytes) -> str:
+    import hashlib
+
+    return f"{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
 
 
 def _prepared(directory: str | None) -> str:

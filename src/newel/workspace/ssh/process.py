@@ -104,12 +104,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_on_host(
-    client: Client,
-    command: str,
-    *,
-    root: str,
-    limits: OutputLimits,
-    **options: Unpack[RunOptions],
+    client: Client, command: str, *, root: str, limits: OutputLimits, **options: Unpack[RunOptions]
 ) -> Completed:
     """Run a shell command in a folder of the host, as the port's ``run`` does.
 
@@ -127,17 +122,12 @@ async def run_on_host(
 
 
 async def run_program_on_host(
-    client: Client,
-    argv: Sequence[str],
-    *,
-    given: bytes = b"",
-    on_stdout: OnData,
+    client: Client, argv: Sequence[str], *, given: bytes = b"", on_stdout: OnData
 ) -> ProgramEnded:
     """Run a program in the user's home, with ``given`` as its standard input, and pass on all of its output as it arrives.
 
-    While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it
-    must return within ``ProcessTimeouts.silence``. An exception from it ends the program, as cancellation does. Raises as
-    ``run_on_host`` does.
+    While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it must return within ``ProcessTimeouts.silence``. An
+    exception from it ends the program, as cancellation does. Raises as ``run_on_host`` does.
     """
     passed = _PassedOn(on_stdout)
     ending = await _run(client, _Order(words=argv, by_shell=False, given=given), passed, None)
