@@ -10,7 +10,8 @@ from newel.workspace.port import FileNode, Workspace
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
-    from newel.workspace.snapshots.port import BlobStore, SnapshotSource
+    from newel.workspace.snapshots.manager import SnapshotManager
+    from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
 
 
 class TrackedWorkspace(Workspace, Protocol):
@@ -54,3 +55,18 @@ class TrackedWorkspace(Workspace, Protocol):
         this machine that are not covered, such as that of the store.
         """
         ...
+
+
+def snapshots_of(
+    workspace: TrackedWorkspace,
+    blobs: BlobStore,
+    *,
+    limits: SnapshotLimits | None = None,
+    index: Path | None = None,
+    left_out: Iterable[str] = (),
+) -> SnapshotManager:
+    """Snapshots of a workspace's files; see ``SnapshotManager``. It is loaded here, as most runs start no command."""
+    from newel.workspace.snapshots.manager import SnapshotManager
+
+    source = workspace.snapshot_source(blobs, left_out=left_out)
+    return SnapshotManager(source, blobs, limits=limits, index=index)

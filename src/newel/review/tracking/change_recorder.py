@@ -40,7 +40,7 @@ from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
-from newel.workspace.tracked import TrackedWorkspace
+from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 
 if TYPE_CHECKING:
     from newel.workspace.snapshots.manager import SnapshotManager
@@ -84,21 +84,6 @@ class ChangeSink(Protocol):
         transaction as the first changes.
         """
         ...
-
-
-def snapshots_of(
-    workspace: TrackedWorkspace,
-    ledger: Ledger,
-    *,
-    limits: SnapshotLimits | None = None,
-    index: Path | None = None,
-    left_out: Iterable[str] = (),
-) -> SnapshotManager:
-    """Snapshots of a workspace's files, with their contents in the ledger."""
-    from newel.workspace.snapshots.manager import SnapshotManager
-
-    source = workspace.snapshot_source(ledger, left_out=left_out)
-    return SnapshotManager(source, ledger, limits=limits, index=index)
 
 
 class ChangeRecorder:
@@ -182,10 +167,9 @@ class ChangeRecorder:
         A write holds the lock while the body runs; a command only at its start and its end. If recording is cut short, the
         next scan makes up for a command, and the next process for a write.
         """
-        async with nullcontext() if operation.path is None else self._lock:
-            begin = (
-                self._begin_command if operation.path is None else partial(self._begin_write, operation.path)
-            )
+        path = operation.path
+        async with nullcontext() if path is None else self._lock:
+            begin = self._begin_command if path is None else partial(self._begin_write, path)
             try:
                 await retry(partial(begin, operation))
             except (NewelError, OSError) as error:
@@ -467,12 +451,11 @@ class ChangeRecorder:
         if checkpoint is None:
             checkpoint = new_checkpoint(run.id, session=run.session, title=run.title)
         listed = {file.path for file in checkpoint.files}
-        absent = FileSnapshot("", 0)
         files = [
             FileVersion(path=change.path, blob=before.blob, mode=before.mode)
             for change in changes
             if change.path not in listed
-            for before in [change.before or absent]
+            for before in [change.before or FileSnapshot("", 0)]
         ]
         if files:
             checkpoint = grown(checkpoint, files, folders)

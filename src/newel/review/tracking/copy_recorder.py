@@ -17,12 +17,12 @@ from newel.review.model.merge import staged
 from newel.review.model.proposal import HunkSize
 from newel.review.project import ProjectReview
 from newel.review.store.schema import LedgerError
-from newel.review.tracking.change_recorder import ChangeRecorder, snapshots_of
+from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effect_log import EffectLog
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.snapshots.port import FileChange
-from newel.workspace.tracked import TrackedWorkspace
+from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
 
 
