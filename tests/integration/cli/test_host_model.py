@@ -79,6 +79,7 @@ def ollama() -> Iterator[OllamaServer]:
 def program(sshd: Sshd) -> Iterator[OllamaProgram]:
     """The host's ``ollama``, for as long as the test takes."""
     before = set(sshd.bin.iterdir()) if sshd.bin.exists() else set[Path]()
+    (sshd.bin / "ollama.calls").unlink(missing_ok=True)  # of other tests with the same host
     yield OllamaProgram(sshd.bin)
     for path in set(sshd.bin.iterdir()) - before:
         path.unlink()
