@@ -35,20 +35,20 @@ class ShellHost:
         self._turn = anyio.Lock()
         self.asked: list[str] = []
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+    async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         async with self._turn:
             self.asked.append(script)
             process = self._process or self._start()
             try:
-                return await anyio.to_thread.run_sync(_talk, process, script, given, abandon_on_cancel=True)
+                return await anyio.to_thread.run_sync(_talk, process, script, stdin, abandon_on_cancel=True)
             except BaseException:
                 process.kill()  # it owes an answer, to a thread that still reads what it opened
                 self._ended.append(process)
                 self._process = None
                 raise
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
-        return await self.ask(script, given=given)
+    async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
+        return await self.ask(script, stdin=stdin)
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [*self._argv, "-c", _LOOP]
@@ -66,12 +66,12 @@ class ShellHost:
         self._process = None
 
 
-def _talk(process: subprocess.Popen[bytes], script: str, given: bytes) -> HostAnswer:
+def _talk(process: subprocess.Popen[bytes], script: str, stdin: bytes) -> HostAnswer:
     assert process.stdin
     assert process.stdout
     nonce = secrets.token_hex(16)
     assert "\n" not in script
-    data = os.fsencode(script) + b"\n" + nonce.encode() + (b"+" if given else b"") + b"\n" + given
+    data = os.fsencode(script) + b"\n" + nonce.encode() + (b"+" if stdin else b"") + b"\n" + stdin
     writer = threading.Thread(target=_write, args=(process.stdin.fileno(), data))
     writer.start()
     end = f"\n{nonce} ".encode()

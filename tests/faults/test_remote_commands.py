@@ -235,7 +235,7 @@ async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole(sshd:
 
     async with connected(Target("host"), config=str(sshd.config)) as connection:
         done = await run_program_on_host(
-            await connection.client(), ["sh", "-c", "cat; exit 255"], given=data, on_stdout=on_stdout
+            await connection.client(), ["sh", "-c", "cat; exit 255"], stdin=data, on_stdout=on_stdout
         )
     assert done.exit_code == 255
     assert b"".join(pieces) == data

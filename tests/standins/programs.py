@@ -22,7 +22,7 @@ class LocalPrograms:
         self._path = f"{folder}:/usr/bin:/bin"
 
     async def run_program(
-        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], /, *, stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         if self.lost:
             raise WorkspaceError("The connection to user@box was lost.")
@@ -37,7 +37,7 @@ class LocalPrograms:
             try:
                 async with anyio.create_task_group() as group:
                     group.start_soon(_collect, process.stderr, stderr)
-                    await _give(process.stdin, given)
+                    await _give(process.stdin, stdin)
                     async for piece in process.stdout:
                         await on_stdout(piece)
             except BaseExceptionGroup as failed:  # what `on_stdout` raises leaves as itself

@@ -81,18 +81,18 @@ async def _image(workspace: Workspace, path: str, name: str, kind: str, head: He
         data += await workspace.read_bytes(path, start=len(data), size=MAX_IMAGE_BYTES - len(data))
     try:
         # Decoding is slow and has no side effects, so a cancelled prompt does not wait for it.
-        made = await anyio.to_thread.run_sync(picture, data, kind, name, abandon_on_cancel=True)
+        image = await anyio.to_thread.run_sync(picture, data, kind, name, abandon_on_cancel=True)
     except ToolError as error:
         # A server that cannot decode the image would refuse every later request, too.
         raise WorkspaceError(str(error)) from error
-    content = made.content
+    content = image.content
     return Attachment("image", PurePosixPath(path).name, content.mime_type, head.size, content.data)
 
 
 async def _listing(workspace: Workspace, folder: str, name: str) -> Attachment:
     entries = await workspace.list(folder, limit=MAX_SCANNED)
-    shown = entries[:MAX_ENTRIES]
-    lines = [entry.name + ("/" if entry.kind == "directory" else "") for entry in shown] or ["(empty)"]
+    listed = entries[:MAX_ENTRIES]
+    lines = [entry.name + ("/" if entry.kind == "directory" else "") for entry in listed] or ["(empty)"]
     if len(entries) > MAX_ENTRIES:
         count = f"{len(entries) - MAX_ENTRIES:,}{' or more' if len(entries) == MAX_SCANNED else ''}"
         lines.append(f"[{count} more entries are omitted.]")

@@ -177,10 +177,10 @@ class Compactor:
         self, messages: Sequence[AppMessage], view: _HistoryView, cut: int, reason: Reason, wishes: str
     ) -> CustomMessage:
         identity = new_id()  # known in advance: if no message is kept, the summary itself is the first one
-        gone, kept = view.messages[:cut], view.messages[cut:]
+        gone, remaining = view.messages[:cut], view.messages[cut:]
         before = self.size(messages)
         data: dict[str, Any] = {
-            "firstKept": kept[0].id if kept else identity,
+            "firstKept": remaining[0].id if remaining else identity,
             "tokensBefore": before,
             "reason": reason,
         }
@@ -221,8 +221,8 @@ class _HistoryView:
         sources = {message.id: message for message in messages}
         self.summary = self.account = ""
         self.messages: list[Message] = []
-        for shown in Transformer()(messages):
-            source = sources[shown.id]
+        for visible in Transformer()(messages):
+            source = sources[visible.id]
             if isinstance(source, CustomMessage):
                 self.summary = str(source.data.get("summary", ""))
                 self.account = str(source.data.get("account", self.summary))

@@ -55,8 +55,8 @@ async def read_head(workspace: Workspace, path: str, limit: int) -> Head:
 
 def ancestors(root: str) -> tuple[list[str], list[str]]:
     """The folders from a workspace's root upwards, and for each the path of the ``.git`` that marks a project's root."""
-    here = PurePosixPath(root)
-    folders = [here, *here.parents]
+    current = PurePosixPath(root)
+    folders = [current, *current.parents]
     return [str(folder) for folder in folders], [str(folder / ".git") for folder in folders]
 
 

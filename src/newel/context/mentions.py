@@ -89,9 +89,9 @@ class _Collector:
         """Attach what is mentioned. Returns the prompt with the mentions replaced."""
         mentions = list(re.finditer(_MENTION, text))
         names = [_possible_names(mention) for mention in mentions]
-        found = await self._find([name for each in names for name in each])
+        files = await self._find([name for group in names for name in group])
         written = [
-            await self._mention(mention, each, found) for mention, each in zip(mentions, names, strict=True)
+            await self._mention(mention, group, files) for mention, group in zip(mentions, names, strict=True)
         ]
         in_turn = iter(written)
         return re.sub(_MENTION, lambda _: next(in_turn), text)
@@ -99,16 +99,16 @@ class _Collector:
     async def images(self, text: str) -> None:
         """Attach the images that bare paths name."""
         names = list(dict.fromkeys(_image_name(image) for image in re.finditer(_IMAGE, text)))
-        for name, found in (await self._find(names)).items():
-            if found.kind == "file":
-                await self._attach(found.path, name, only_image=True)
+        for name, mention in (await self._find(names)).items():
+            if mention.kind == "file":
+                await self._attach(mention.path, name, only_image=True)
 
-    async def _mention(self, mention: re.Match[str], names: list[str], found: dict[str, _Mention]) -> str:
+    async def _mention(self, mention: re.Match[str], names: list[str], files: dict[str, _Mention]) -> str:
         """Attach the first of ``names`` that was found. Returns the replacement of the mention."""
         whole = mention[0]
-        name = next((name for name in names if name in found), None)
+        name = next((name for name in names if name in files), None)
         if name is not None:
-            return whole[1:] if await self._attach(found[name].path, name) else whole
+            return whole[1:] if await self._attach(files[name].path, name) else whole
         if mention["quoted"] or re.search(_LOOKS_LIKE_A_PATH, names[-1]):
             self.notes.append(f"@{names[-1]} was not attached: there is no such file.")
         return whole

@@ -49,7 +49,7 @@ class Template(Wire, frozen=True):
         if self.problem is not None:
             raise WorkspaceError(self.problem)
         arguments = arguments.strip()
-        words = _split(arguments)
+        values = _split(arguments)
         used = False
 
         def fill(place: re.Match[str]) -> str:
@@ -61,9 +61,9 @@ class Template(Wire, frozen=True):
                 case "ARGUMENTS":
                     return arguments
                 case "@":
-                    return " ".join(words)
+                    return " ".join(values)
                 case number:
-                    return words[int(number) - 1] if int(number) <= len(words) else ""
+                    return values[int(number) - 1] if int(number) <= len(values) else ""
 
         text = re.sub(_PLACEHOLDER, fill, self.body)
         return text if used or not arguments else f"{text.rstrip()}\n\n{arguments}"
@@ -77,18 +77,18 @@ async def load_templates(folders: Sequence[WorkspaceFolder]) -> dict[str, Templa
     first 200 of a folder. Links out of the folder's project are not followed; the workspace of the user's folder is the whole
     machine. Raises ``HostUnavailable``.
     """
-    found: dict[str, Template] = {}
+    templates: dict[str, Template] = {}
     for folder in folders:
-        known = dict(found)
+        existing = dict(templates)
         for file, is_link in await _files(folder):
             if (template := await _load(folder.workspace, file, is_link=is_link)) is None:
                 continue
-            if (users := known.get(template.name)) is not None:
+            if (users := existing.get(template.name)) is not None:
                 template = msgspec.structs.replace(template, name=f"project.{template.name}")
                 note = f"{users.description} (the project's own: /{template.name})"
-                found[users.name] = msgspec.structs.replace(users, description=note)
-            found.setdefault(template.name, template)
-    return dict(sorted(found.items()))
+                templates[users.name] = msgspec.structs.replace(users, description=note)
+            templates.setdefault(template.name, template)
+    return dict(sorted(templates.items()))
 
 
 async def _files(folder: WorkspaceFolder) -> list[tuple[PurePosixPath, bool]]:
@@ -132,8 +132,8 @@ async def _load(workspace: Workspace, file: PurePosixPath, *, is_link: bool) -> 
     description = ""
     if front := re.match(_FRONT_MATTER, text):
         text = text[front.end() :]
-        if given := re.search(_DESCRIPTION, front["fields"]):
-            description = given["words"]
+        if stated := re.search(_DESCRIPTION, front["fields"]):
+            description = stated["words"]
     body = text.strip()
     first_line = body.split("\n", 1)[0].lstrip("# ")
     return Template(name, (description or first_line)[:MAX_DESCRIPTION].strip(), body, path)

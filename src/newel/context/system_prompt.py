@@ -46,41 +46,41 @@ async def find_instructions(
     """
     files: list[tuple[Workspace, str, str | None]] = []
     if home is not None:
-        own = [str(PurePosixPath(home.path, FILE_NAME))]
-        infos = await home.workspace.stats(own)
-        files += [(home.workspace, path, None) for path in await _to_read(home.workspace, own, infos)]
+        own_paths = [str(PurePosixPath(home.path, FILE_NAME))]
+        infos = await home.workspace.stats(own_paths)
+        files += [(home.workspace, path, None) for path in await _to_read(home.workspace, own_paths, infos)]
     root, paths = await _of_project(workspace)
     files += [(workspace, path, root) for path in paths]
-    found: list[Instructions] = []
+    instructions: list[Instructions] = []
     seen: set[Head] = set()
-    left = max_bytes
+    remaining = max_bytes
     for host, path, bounds in files:
         try:
             head = await _read(host, path, max_bytes, bounds)
         except HostUnavailable:
             raise
         except WorkspaceError as error:
-            found.append(Instructions(path, "", problem=str(error)))
+            instructions.append(Instructions(path, "", problem=str(error)))
             continue
         if head in seen:
             continue
         seen.add(head)
-        text, cut = head.text(left)
-        left = 0 if cut else left - head.size  # fragments of later files would only confuse
+        text, cut = head.text(remaining)
+        remaining = 0 if cut else remaining - head.size  # fragments of later files would only confuse
         if cut:
             text += _cut_note(path, cut, max_bytes)
         if text.strip():
-            found.append(Instructions(path, text, size=head.size, cut=cut))
-    return found
+            instructions.append(Instructions(path, text, size=head.size, cut=cut))
+    return instructions
 
 
 def describe(instructions: Sequence[Instructions]) -> str:
     """A summary for a status line: ``AGENTS.md 1.2k`` (bytes in use), empty if there is no file."""
-    used = sum(each.size - each.cut for each in instructions)
+    used = sum(file.size - file.cut for file in instructions)
     text = f"{FILE_NAME} {max(used, 100) / 1000:.1f}k" if used else ""
-    if any(each.cut for each in instructions):
+    if any(file.cut for file in instructions):
         text += " (cut)"
-    if any(each.problem for each in instructions):
+    if any(file.problem for file in instructions):
         text = f"{text or FILE_NAME} (not all could be read)"
     return text
 
@@ -186,14 +186,14 @@ def system_prompt(
     parts = [manner.strip()] if manner else [ROLE, MANNER]
     if tools:
         parts.append(_tools(tools))
-    used = [each for each in instructions if each.text.strip()]
+    used = [file for file in instructions if file.text.strip()]
     if used:
         parts.append(
             "# Instructions of the user and the project\n"
             "Follow these instructions. Where they conflict, later ones override earlier ones, and the user's messages "
             "override all of them."
         )
-        parts += [f'<instructions file="{each.path}">\n{each.text.strip()}\n</instructions>' for each in used]
+        parts += [f'<instructions file="{file.path}">\n{file.text.strip()}\n</instructions>' for file in used]
     if copy_of is not None:
         parts.append(COPY.format(cwd=cwd, project=copy_of))
     parts.append(f"# Here and now\nFolder: {cwd}\nSystem: {os_name}\nShell: {shell}\nDate: {date}")

@@ -63,7 +63,7 @@ class Field(NamedTuple):
             return "yes" if value else "no"
         titles = {choice.value: choice.title for choice in self.choices}
         if isinstance(value, list):
-            return ", ".join(titles.get(each, each) for each in value) or NONE
+            return ", ".join(titles.get(item, item) for item in value) or NONE
         return titles.get(str(value), str(value))
 
 
@@ -205,10 +205,10 @@ def _read_as(kind: Any, text: str) -> Any:
 
 
 def _yes_or_no(text: str) -> bool:
-    words = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
-    if text.lower() not in words:
+    answers = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+    if text.lower() not in answers:
         raise ValueError(text)
-    return words[text.lower()]
+    return answers[text.lower()]
 
 
 def _number(kind: type[int | float], bounds: Bounds, text: str) -> Number:

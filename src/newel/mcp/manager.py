@@ -94,6 +94,6 @@ class McpManager(anyio.AsyncContextManagerMixin):
 
     def _server(self, name: str) -> Server:
         if name not in self._servers:
-            known = ", ".join(self._servers) or "none"
-            raise ConfigError(f"There is no MCP server named '{name}'. The servers are: {known}.")
+            names = ", ".join(self._servers) or "none"
+            raise ConfigError(f"There is no MCP server named '{name}'. The servers are: {names}.")
         return self._servers[name]

@@ -85,8 +85,8 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
         those of Newel's environment that any part of its configuration refers to.
         """
         texts = [self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values()]
-        found = {found[1] for text in texts if text for found in re.finditer(_VARIABLE, text)}
-        return sorted({*self.env, *found} - {WORKSPACE})
+        names = {names[1] for text in texts if text for names in re.finditer(_VARIABLE, text)}
+        return sorted({*self.env, *names} - {WORKSPACE})
 
     @property
     def settings(self) -> list[str]:
@@ -119,17 +119,17 @@ def load_servers(*, home: Path, cwd: Path) -> tuple[list[ServerConfig], list[str
     The first server of a name counts: the user's own before a project's, an earlier file of the project before a
     later one. So no file of a project can replace a server that the user knows.
     """
-    found: dict[str, ServerConfig] = {}
+    servers: dict[str, ServerConfig] = {}
     problems: list[str] = []
     for path in config_files(home=home, cwd=cwd):
         for server in _read(path, "user" if path == home / FILE else "project", problems):
-            other = found.setdefault(server.name, server)
+            other = servers.setdefault(server.name, server)
             if other is not server and not _same(other, server):
                 problems.append(
                     f"{path}: a server named '{server.name}' is in {other.origin} too, which counts. "
                     "Give this one another name."
                 )
-    return list(found.values()), problems
+    return list(servers.values()), problems
 
 
 def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> ServerConfig:
@@ -139,12 +139,12 @@ def expand(server: ServerConfig, environ: Mapping[str, str], folder: Path) -> Se
     values = {**environ, WORKSPACE: str(folder)}
 
     def expanded(text: str) -> str:
-        return re.sub(_VARIABLE, lambda found: _value(found, values, server), text)
+        return re.sub(_VARIABLE, lambda match: _value(match, values, server), text)
 
     return msgspec.structs.replace(
         server,
         command=None if server.command is None else expanded(server.command),
-        args=tuple(expanded(each) for each in server.args),
+        args=tuple(expanded(argument) for argument in server.args),
         env={name: expanded(value) for name, value in server.env.items()},
         cwd=None if server.cwd is None else expanded(server.cwd),
         url=None if server.url is None else expanded(server.url),
@@ -162,8 +162,8 @@ def _header(name: str, value: str, server: ServerConfig) -> str:
     return value
 
 
-def _value(found: re.Match[str], values: Mapping[str, str], server: ServerConfig) -> str:
-    name, default = found[1], found[2]
+def _value(match: re.Match[str], values: Mapping[str, str], server: ServerConfig) -> str:
+    name, default = match[1], match[2]
     if name.startswith("input:"):
         raise ConfigError(
             f"{server.origin} asks for ${{{name}}}, and Newel has no inputs. Use a variable: ${{NAME}}."
@@ -239,26 +239,26 @@ def _read(path: Path, level: Level, problems: list[str]) -> list[ServerConfig]:
     return servers
 
 
-def _same(one: ServerConfig, other: ServerConfig) -> bool:
+def _same(config: ServerConfig, other: ServerConfig) -> bool:
     """Whether two entries are the same server."""
-    return one.level == other.level and msgspec.structs.replace(one, origin=other.origin) == other
+    return config.level == other.level and msgspec.structs.replace(config, origin=other.origin) == other
 
 
 # -- showing ----------------------------------------------------------------------------------------
 
 
 def _masked(args: tuple[str, ...]) -> list[str]:
-    shown: list[str] = []
+    masked: list[str] = []
     hide_next = False
     for arg in args:
         option = re.fullmatch(_OPTION, arg)
         secret = option is not None and _is_secret_option(option[1])
         if option is not None and secret and option[2] is not None:
-            shown.append(arg[: option.start(2)] + HIDDEN)
+            masked.append(arg[: option.start(2)] + HIDDEN)
         else:
-            shown.append(HIDDEN if hide_next and not arg.startswith("-") else _masked_url(arg))
+            masked.append(HIDDEN if hide_next and not arg.startswith("-") else _masked_url(arg))
         hide_next = option is not None and secret and option[2] is None
-    return shown
+    return masked
 
 
 def _masked_value(name: str, value: str) -> str:
@@ -269,10 +269,10 @@ def _masked_value(name: str, value: str) -> str:
 
 def _masked_url(text: str) -> str:
     """A URL, or an option with one, with its secrets masked; other texts unchanged."""
-    found = re.fullmatch(_URL, text)
-    return (found[1] or "") + redact_url(found[2]) if found else text
+    match = re.fullmatch(_URL, text)
+    return (match[1] or "") + redact_url(match[2]) if match else text
 
 
 def _is_secret_option(option: str) -> bool:
-    words = option.replace("-", "_")
-    return is_secret(words) or is_secret(f"X_{words}")
+    name = option.replace("-", "_")
+    return is_secret(name) or is_secret(f"X_{name}")

@@ -156,8 +156,8 @@ class Server:
     def _standby(self) -> tuple[ServerState, str] | None:
         """The state of a server that must not start, with the reason."""
         if not self._context.trust.is_trusted(self.config):
-            words = f"{self.config.origin.name} of this project names it. It starts when you trust it."
-            return "untrusted", words
+            message = f"{self.config.origin.name} of this project names it. It starts when you trust it."
+            return "untrusted", message
         if not self._context.trust.is_enabled(self.config):
             return "disabled", ""
         return None
@@ -314,8 +314,8 @@ class McpTool:
         try:
             msgspec.json.encode(arguments)
         except UnicodeEncodeError:
-            words = "a text holds half of a surrogate pair, which is no character"
-            raise InvalidArguments(f"{self._spec.name}: {words}.") from None
+            problem = "a text holds half of a surrogate pair, which is no character"
+            raise InvalidArguments(f"{self._spec.name}: {problem}.") from None
         return arguments
 
     async def serial_key(self, _: dict[str, Any], /) -> str | None:
@@ -327,9 +327,9 @@ class McpTool:
         return Planned(partial(self._preview, arguments), partial(self._execute, arguments))
 
     async def _preview(self, arguments: dict[str, Any]) -> str:
-        shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+        preview = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
         about = f"{self._info.name} of {self._server.config.name} ({self._server.config.target})"
-        return f"{escape_newlines(about)}\n{shown}"
+        return f"{escape_newlines(about)}\n{preview}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
         return await self._server.call(self._info.name, arguments, on_output, self._elicit)

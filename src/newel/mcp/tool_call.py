@@ -178,9 +178,9 @@ class _ResultContent:
 
     def note(self, text: str) -> None:
         """Add a note in place of content that the model cannot get."""
-        said = self.said
+        reported = self.said
         self.say(f"[{text}]")
-        self.said = said
+        self.said = reported
 
     def add(self, block: types.ContentBlock) -> None:
         match block.type:

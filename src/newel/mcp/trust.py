@@ -105,12 +105,12 @@ class Pins:
         """The withheld tools by name."""
         return {name: pinned for name, pinned in self._of(server).items() if pinned.offered is not None}
 
-    def accept(self, server: ServerConfig, shown: dict[str, Pinned]) -> None:
+    def accept(self, server: ServerConfig, shown_tools: dict[str, Pinned]) -> None:
         """Accept the result of ``changed``. A version that the server has offered since stays withheld."""
 
         def accept(file: _PinFile) -> None:
             entries = file.servers.get(server.key, {})
-            for name, pinned in shown.items():
+            for name, pinned in shown_tools.items():
                 if pinned.offered is not None and name in entries:
                     entry = entries[name]
                     entry.accepted = pinned.offered

@@ -120,7 +120,7 @@ class _AskFirst:
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
         if not (tool.read_only or self._changes):
             return Verdict(allow=False, reason=READ_ONLY.format(tool=tool.spec.name))
-        shown: Preview | None = None
+        shown_preview: Preview | None = None
         answer = Approval("no")
         for asked in range(ROUNDS + 1):
             try:
@@ -139,21 +139,21 @@ class _AskFirst:
                 return Verdict(allow=False, reason=f"Not run: {error}")
             key = _approval_key(call, tool, preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
-            if preview == shown:
+            if preview == shown_preview:
                 if answer.decision == "always":
                     self._always.add(key)
                 return Verdict(allow=True, planned=planned)
-            if shown is None and key in self._always:
+            if shown_preview is None and key in self._always:
                 return Verdict(allow=True, planned=planned)
             if asked == ROUNDS:
                 break
-            answer = await self._request(call, tool, preview, changed=shown is not None)
+            answer = await self._request(call, tool, preview, changed=shown_preview is not None)
             if answer.decision == "nobody" and touch is not None and tool.read_only:
                 return self._refused(touch, judged)
             if answer.decision not in {"once", "always"}:
                 return _declined(answer)
-            shown = preview
-        return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown)))
+            shown_preview = preview
+        return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
 
     async def _request(self, call: ToolCall, tool: Tool, preview: Preview, *, changed: bool) -> Approval:
         if self._ask is None:
@@ -163,12 +163,12 @@ class _AskFirst:
 
     def _strictest(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
         """The touch with the strictest judgement; None if all are free."""
-        found: tuple[Touch | None, Judgement] = (None, FREE)
+        strictest: tuple[Touch | None, Judgement] = (None, FREE)
         for touch in touches:
             judged = self._places.judge(touch.path, writes=touch.writes)
-            if judged.level == "never" or (judged.level == "ask" and found[0] is None):
-                found = touch, judged
-        return found
+            if judged.level == "never" or (judged.level == "ask" and strictest[0] is None):
+                strictest = touch, judged
+        return strictest
 
     def _refused(self, touch: Touch, judged: Judgement) -> Verdict:
         problem = self._places.refusal(touch.path, judged, writes=touch.writes)

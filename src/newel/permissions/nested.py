@@ -37,7 +37,7 @@ def refuse_decision(command: str, arguments: Sequence[str]) -> None:
     actions = DECIDES.get(command)
     if actions is None or process_mark.inherited_rights() is None:
         return
-    action = next((each for each in arguments if each in actions), "")
+    action = next((name for name in arguments if name in actions), "")
     if {"-h", "--help"}.isdisjoint(arguments) and (action or not actions):
         raise UsageError(
             f"`newel {command}{f' {action}' if action else ''}` is a decision of the user, so it does not work in a command that "

@@ -35,13 +35,13 @@ class Rule(msgspec.Struct, frozen=True):
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises ``ConfigError``."""
-    found = re.fullmatch(_RULE, text.strip())
-    if found is None or ".." in found[2].split("/"):
+    match = re.fullmatch(_RULE, text.strip())
+    if match is None or ".." in match[2].split("/"):
         raise ConfigError(
             f"{text[:80]!r} is not a rule. A rule is read(PATTERN) or write(PATTERN), and a pattern begins with /, ~/ "
             f"or **/: {EXAMPLE}"
         )
-    return Rule(cast("Act", found[1]), found[2])
+    return Rule(cast("Act", match[1]), match[2])
 
 
 def expression(pattern: str) -> str:

@@ -72,14 +72,14 @@ class SecretPaths:
         if path == self._project:
             return FREE
         if reason := self._secret(path):
-            found = Judgement("never", reason)
+            judgement = Judgement("never", reason)
         elif not _is_within(path, self._project):
-            found = Judgement("ask", OUTSIDE)
+            judgement = Judgement("ask", OUTSIDE)
         elif reason := _by_name(path, PRIVATE):
-            found = Judgement("ask", f"a file that often holds secrets: {reason}")
+            judgement = Judgement("ask", f"a file that often holds secrets: {reason}")
         else:
             return FREE
-        return FREE if self._is_allowed(path, writes=writes) else found
+        return FREE if self._is_allowed(path, writes=writes) else judgement
 
     def original(self, path: str) -> str:
         """The path in the project for a file of its copy."""
@@ -138,8 +138,8 @@ class SecretPaths:
                 if place in places and not self._is_workplace(folded, base + place):
                     return places[place]
         pattern, reasons = _system_places()
-        if found := pattern.match(folded.removeprefix("/private")):
-            return reasons[found.lastindex or 0]
+        if match := pattern.match(folded.removeprefix("/private")):
+            return reasons[match.lastindex or 0]
         return _by_name(path, SECRET)
 
     def _is_workplace(self, folded: str, place: str) -> bool:
@@ -149,10 +149,10 @@ class SecretPaths:
 
     def _homes_of(self, folded: str) -> list[str]:
         """The home folders that contain a path: the user's, and those of other users in the usual places."""
-        found = [home for home in map(str.casefold, self._homes) if _is_within(folded, home)]
+        homes = [home for home in map(str.casefold, self._homes) if _is_within(folded, home)]
         if other := re.match(_OTHER_HOME, folded):
-            found.append(other[0])
-        return found
+            homes.append(other[0])
+        return homes
 
     @cached_property
     def _homes(self) -> tuple[str, ...]:
@@ -175,17 +175,17 @@ class SecretPaths:
             places += [(home + below, reason) for home in self._homes]
             if config.startswith("/") and below.startswith("/.config/"):
                 places.append((config + below.removeprefix("/.config"), reason))
-        found: dict[str, str] = {}
+        moved: dict[str, str] = {}
         for path, reason in places:
-            found[path.rstrip("/").casefold()] = reason
+            moved[path.rstrip("/").casefold()] = reason
             if os.path.lexists(path):
-                found[os.path.realpath(path).casefold()] = reason
-        found.pop("/", None)
-        return found
+                moved[os.path.realpath(path).casefold()] = reason
+        moved.pop("/", None)
+        return moved
 
     def _set_by(self, variable: str) -> list[str]:
-        given = (self._environ or {}).get(variable, "")
-        return [path for path in given.split(":") if path.startswith("/") and path.strip("/")]
+        value = (self._environ or {}).get(variable, "")
+        return [path for path in value.split(":") if path.startswith("/") and path.strip("/")]
 
     # -- allowed paths ----------------------------------------------------------------------------
 
@@ -224,8 +224,8 @@ def _upwards(path: str) -> Iterator[str]:
 def _by_name(path: str, table: tuple[Row, ...]) -> str:
     name = posixpath.basename(path).casefold()
     pattern, reasons = _names(table)
-    found = pattern.fullmatch(name)
-    return "" if found is None or name.endswith(EXAMPLES) else reasons[found.lastindex or 0]
+    match = pattern.fullmatch(name)
+    return "" if match is None or name.endswith(EXAMPLES) else reasons[match.lastindex or 0]
 
 
 @cache  # not at import, which would slow down every start
@@ -273,10 +273,10 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
         return await self._inner.stat(self._open(path))
 
     async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:
-        found = await self._inner.stats(paths)  # one request; a closed place looks as if nothing were there
+        results = await self._inner.stats(paths)  # one request; a closed place looks as if nothing were there
         return [
             None if self._places.judge(path).level in self._closed else info
-            for path, info in zip(paths, found, strict=True)
+            for path, info in zip(paths, results, strict=True)
         ]
 
     async def list(self, path: str, /, *, limit: int = 10_000, nofollow: bool = True) -> list[DirectoryEntry]:

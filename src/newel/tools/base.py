@@ -112,8 +112,8 @@ def _flatten(whole: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str,
     if reference := whole.get("$ref"):
         return _flatten(definitions[reference.rpartition("/")[2]], definitions)
     if choices := whole.get("anyOf"):
-        one = next(choice for choice in choices if choice != {"type": "null"})
-        whole = {**whole, **one}
+        option = next(choice for choice in choices if choice != {"type": "null"})
+        whole = {**whole, **option}
     flat = {key: value for key, value in whole.items() if key not in {"title", "default", "anyOf"}}
     if "properties" in flat:
         flat["properties"] = {
@@ -126,12 +126,12 @@ def _flatten(whole: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 def _describe(problem: str) -> str:
     """An error of msgspec, rephrased to name the argument first."""
-    if found := re.fullmatch(r"Object missing required field `(.+?)`(?: - at `\$\.(.+)`)?", problem):
-        where = f" in `{found[2]}`" if found[2] else ""
-        return f"missing required argument `{found[1]}`{where}"
-    if found := re.fullmatch(r"Object contains unknown field `(.+?)`(?: - at `\$\.(.+)`)?", problem):
-        where = f" in `{found[2]}`" if found[2] else ""
-        return f"unknown argument `{found[1]}`{where}"
-    if found := re.fullmatch(r"(.+) - at `\$\.(.+)`", problem):
-        return f"argument `{found[2]}`: {found[1][0].lower()}{found[1][1:]}"
+    if match := re.fullmatch(r"Object missing required field `(.+?)`(?: - at `\$\.(.+)`)?", problem):
+        where = f" in `{match[2]}`" if match[2] else ""
+        return f"missing required argument `{match[1]}`{where}"
+    if match := re.fullmatch(r"Object contains unknown field `(.+?)`(?: - at `\$\.(.+)`)?", problem):
+        where = f" in `{match[2]}`" if match[2] else ""
+        return f"unknown argument `{match[1]}`{where}"
+    if match := re.fullmatch(r"(.+) - at `\$\.(.+)`", problem):
+        return f"argument `{match[2]}`: {match[1][0].lower()}{match[1][1:]}"
     return problem

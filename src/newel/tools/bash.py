@@ -87,13 +87,13 @@ class BashTool(TypedTool[BashParameters]):
         """Notes for the model on how the command ended."""
         running = _still_running(done.left_running)
         if done.timed_out:
-            ended = f", but {running}." if running else ", with every process it had started."
+            ending = f", but {running}." if running else ", with every process it had started."
             longer = (
                 f"If it needs longer, set a larger `timeout` (at most {self._max_timeout:g})."
                 if timeout < self._max_timeout
                 else "This is the longest timeout: run the command in the background, with its output in a file."
             )
-            yield f"Stopped after {timeout:g} seconds{ended} {longer}"
+            yield f"Stopped after {timeout:g} seconds{ending} {longer}"
             return
         if running:
             yield f"{running}."
@@ -109,6 +109,6 @@ def _still_running(processes: Sequence[str]) -> str:
     """``1 process of this command is still running: sleep 600 (pid 123)``; empty if there is none."""
     if not processes:
         return ""
-    shown = ", ".join(processes[:MAX_LISTED]) + (", …" if len(processes) > MAX_LISTED else "")
+    listed = ", ".join(processes[:MAX_LISTED]) + (", …" if len(processes) > MAX_LISTED else "")
     many = "process of this command is" if len(processes) == 1 else "processes of this command are"
-    return f"{len(processes)} {many} still running: {shown}"
+    return f"{len(processes)} {many} still running: {listed}"

@@ -76,19 +76,19 @@ class EditTool(ChangingTool[EditParameters]):
 
     def _with_plain_edits(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments with our names, in the list too. Some models write the list as a JSON string."""
-        given = rename(arguments, self.spec.argument_aliases)
-        edits = given.get("edits")
+        values = rename(arguments, self.spec.argument_aliases)
+        edits = values.get("edits")
         if isinstance(edits, str):
             try:
                 edits = msgspec.json.decode(edits)
             except msgspec.DecodeError as error:
                 raise self.invalid("argument `edits`: expected a list, not a string") from error
         if isinstance(edits, list):
-            given["edits"] = [
+            values["edits"] = [
                 rename(cast("dict[str, Any]", item), REPLACEMENT_ALIASES) if isinstance(item, dict) else item
                 for item in cast("list[Any]", edits)
             ]
-        return given
+        return values
 
     async def apply(self, change: FileEdit, arguments: EditParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
@@ -107,13 +107,13 @@ class EditTool(ChangingTool[EditParameters]):
                 f"Replaced {pluralize(change.matches, 'occurrence')} in {name} "
                 f"({pluralize(change.lines_changed, 'line')} changed)"
             )
-        one = _replacements(arguments)[0]
+        replacement = _replacements(arguments)[0]
         return ToolResult(
             text,
             details={
                 "filePath": name,
-                "oldString": one.old,
-                "newString": one.new,
+                "oldString": replacement.old,
+                "newString": replacement.new,
                 "matchCount": change.matches,
                 "linesChanged": change.lines_changed,
                 "diff": diff,

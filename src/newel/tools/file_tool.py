@@ -63,20 +63,20 @@ def entry_label(entry: DirectoryEntry) -> str:
     return entry.name.encode(errors="replace").decode() + ("/" if entry.kind == "directory" else "")
 
 
-async def not_found(workspace: Workspace, path: str, given: str) -> ToolError:
+async def not_found(workspace: Workspace, path: str, requested: str) -> ToolError:
     """The error for a missing file: which part of its path is missing, and similar names."""
     import difflib
 
     folder, missing = PurePath(path).parent, PurePath(path).name
     while (info := await workspace.stat(str(folder))) is None and folder != folder.parent:
         folder, missing = folder.parent, folder.name
-    shown = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
+    display = str(folder.relative_to(root) if folder.is_relative_to(root := workspace.root) else folder)
     if info is None or info.kind != "directory":
-        return ToolError(f"File not found: {given}. '{shown}' is not a directory.")
+        return ToolError(f"File not found: {requested}. '{display}' is not a directory.")
     names = {entry.name.lower(): entry_label(entry) for entry in await workspace.list(str(folder))}
     near = [names[name] for name in difflib.get_close_matches(missing.lower(), names, n=5)]
     hint = f" Similar names: {', '.join(near)}." if near else ""
-    return ToolError(f"File not found: {given}. There is no '{missing}' in '{shown}'.{hint}")
+    return ToolError(f"File not found: {requested}. There is no '{missing}' in '{display}'.{hint}")
 
 
 MAX_INLINE_BYTES: Final = 64 * 1024

@@ -88,12 +88,12 @@ def replacement(content: bytes, span: TextSpan, quoted: bytes, new: bytes) -> by
     Lines that ``quoted`` and ``new`` share stay as they are in the file, new lines get the line ends around them. Only if the
     quotation is exact and there is a carriage return in it or in ``new``, line ends are taken literally.
     """
-    found = content[span.start : span.end]
-    if found == quoted and b"\r\n" in quoted + new:
+    matched = content[span.start : span.end]
+    if matched == quoted and b"\r\n" in quoted + new:
         return new
-    was, quoted_lines, wanted = split_lines(found), split_lines(_unix(quoted)), split_lines(_unix(new))
-    as_one = [DiffBlock(0, len(was), wanted)]
-    blocks = compare(quoted_lines, wanted) if len(was) == len(quoted_lines) else as_one
+    was, quoted_lines, new_lines = split_lines(matched), split_lines(_unix(quoted)), split_lines(_unix(new))
+    as_one = [DiffBlock(0, len(was), new_lines)]
+    blocks = compare(quoted_lines, new_lines) if len(was) == len(quoted_lines) else as_one
     pieces: list[bytes] = []
     done = 0
     for block in blocks:
@@ -119,20 +119,20 @@ class _Normalized:
 
     def __init__(self, data: bytes, level: bytes) -> None:
         # Arrays, as a large file can have millions of changes.
-        made = bytearray()
+        text = bytearray()
         # The unchanged runs: where each begins here, where it begins in the original, and where the one before ends there.
         self._here, self._there, self._ends = array("q", [0]), array("q", [0]), array("q", [0])
         done = 0
         for change in re.finditer(level, data):
             start, end = change.span()
-            made += data[done:start]
-            made += _plain(change[0])
+            text += data[done:start]
+            text += _plain(change[0])
             done = end
-            self._here.append(len(made))
+            self._here.append(len(text))
             self._there.append(end)
             self._ends.append(start)
-        made += data[done:]
-        self.data = bytes(made)
+        text += data[done:]
+        self.data = bytes(text)
 
     def span(self, start: int, end: int, *, with_blanks: bool) -> TextSpan:
         """The original bytes of ``start:end``, without blanks that were removed before them, and without those after them unless

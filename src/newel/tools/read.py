@@ -80,20 +80,20 @@ class Page:
             self._show(self._line)
 
     def _show(self, number: int) -> None:
-        kept = bytes(self._kept)
-        text = (kept.removesuffix(b"\r") if len(kept) == self._size else kept).decode(errors="replace")
+        tail = bytes(self._kept)
+        text = (tail.removesuffix(b"\r") if len(tail) == self._size else tail).decode(errors="replace")
         if len(text) > LONGEST_LINE:
             text = f"{text[:LONGEST_LINE]}… [cut: this line has {self._size:,} bytes]"
             self.cut.append(number)
-        shown = f"{number:6}\t{text}"
+        numbered = f"{number:6}\t{text}"
         self._kept.clear()
         self._size = 0
-        self._room -= len(shown.encode()) + 1
+        self._room -= len(numbered.encode()) + 1
         if self._room < 0 and self.lines:
             self.full = True
             self.cut = [line for line in self.cut if line != number]
         else:
-            self.lines.append(shown)
+            self.lines.append(numbered)
 
 
 LINES: Final = 5_000
@@ -245,9 +245,9 @@ def _warnings(page: Page, arguments: ReadParameters, *, truncated: bool) -> list
     """What the page leaves out, and how to read on."""
     warnings: list[str] = []
     if truncated:
-        shown = f"lines {page.first}-{page.last}" if page.first > 1 else f"first {len(page.lines)}"
+        range_text = f"lines {page.first}-{page.last}" if page.first > 1 else f"first {len(page.lines)}"
         warnings.append(
-            f"WARNING: File has {page.total} lines, showing {shown}. "
+            f"WARNING: File has {page.total} lines, showing {range_text}. "
             f"Use offset and limit parameters to read more. Next: offset={page.last + 1}."
         )
     if page.cut:

@@ -59,9 +59,9 @@ def edit(content: bytes, expect: str, replacements: Sequence[Replacement], name:
                 "Use sed with bash. Nothing was changed."
             )
     changes.sort()  # by position: the replacements may come in any order, and each is matched on its own
-    for one, other in pairwise(changes):
-        if other.span.start < one.span.end:
-            a, b = sorted((one.number, other.number))
+    for change, other in pairwise(changes):
+        if other.span.start < change.span.end:
+            a, b = sorted((change.number, other.number))
             raise ToolError(
                 f"Edits {a} and {b} overlap at line {_line(content, other.span.start)} of {name}. "
                 "Merge them into one edit. Nothing was changed."
@@ -156,6 +156,6 @@ def _similar_lines(content: bytes, text: str) -> str:
     if not near:
         return hint
     at = next(index for index, line in enumerate(lines) if line.strip()[:500] == near[0])
-    shown = lines[at : at + min(10, text.strip().count("\n") + 1)]
-    similar = "\n".join(f"{at + index + 1:6}\t{line[:500].rstrip()}" for index, line in enumerate(shown))
+    excerpt = lines[at : at + min(10, text.strip().count("\n") + 1)]
+    similar = "\n".join(f"{at + index + 1:6}\t{line[:500].rstrip()}" for index, line in enumerate(excerpt))
     return f" The most similar lines:\n{similar}\n{hint.strip()}"

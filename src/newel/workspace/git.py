@@ -36,14 +36,14 @@ def safe_environment() -> dict[str, str]:
     return environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 
 
-def run_git(folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
+def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
     """What git prints in a folder; None if its exit code is not one of ``ok_codes``, or there is no git. Blocks."""
     try:
         done = subprocess.run(
             ["git", *SAFE_OPTIONS, *args],
             cwd=folder,
             env=safe_environment(),
-            input=given,
+            input=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=TIMEOUT_S,
@@ -66,7 +66,7 @@ class RunGit(Protocol):
     """See the function ``run_git``."""
 
     def __call__(
-        self, folder: str, *args: str, given: bytes = b"", ok_codes: Collection[int] = (0,)
+        self, folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)
     ) -> bytes | None: ...
 
 
@@ -115,16 +115,16 @@ def copy_repository(at: GitBackend, top: str, copy: str, *, inside: str) -> bool
     _share_objects(at, top, copy)
     refs = at.run_git(top, "for-each-ref", "--format=update %(refname) %(objectname)") or b""
     index = at.run_git(top, "ls-files", "--stage", "--full-name", "-z") or b""
-    done = [at.run_git(copy, "update-ref", "--stdin", given=refs)]
+    done = [at.run_git(copy, "update-ref", "--stdin", stdin=refs)]
     _set_head(at, top, copy)
     settings = at.run_git(top, "config", "--local", "-z", "--get-regexp", _COPIED_SETTINGS) or b""
     for pair in settings.split(b"\0")[:-1]:
         name, _, value = os.fsdecode(pair).partition("\n")
         at.run_git(copy, "config", "--local", name, value)
-    done.append(at.run_git(copy, "update-index", "-z", "--index-info", given=index))
+    done.append(at.run_git(copy, "update-index", "-z", "--index-info", stdin=index))
     if inside:
         others = _paths_outside(index, os.fsencode(inside) + b"/")
-        done.append(at.run_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", given=others))
+        done.append(at.run_git(copy, "update-index", "--skip-worktree", "-z", "--stdin", stdin=others))
     return None not in done
 
 
@@ -137,11 +137,11 @@ def _share_objects(at: GitBackend, top: str, copy: str) -> None:
         answer = at.run_git(top, "rev-parse", "--git-path", name) or b""
         return posixpath.normpath(posixpath.join(top, os.fsdecode(answer.removesuffix(b"\n"))))
 
-    own = f"{copy}/.git"
-    at.write_file(f"{own}/objects/info/alternates", os.fsencode(of("objects")) + b"\n")
+    git_folder = f"{copy}/.git"
+    at.write_file(f"{git_folder}/objects/info/alternates", os.fsencode(of("objects")) + b"\n")
     for name in ("shallow", "info/exclude"):
         if (content := at.read_file(of(name))) is not None:
-            at.write_file(f"{own}/{name}", content)
+            at.write_file(f"{git_folder}/{name}", content)
 
 
 def _set_head(at: GitBackend, top: str, copy: str) -> None:

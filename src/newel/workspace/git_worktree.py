@@ -62,8 +62,8 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
     inside = await _ask(project, "rev-parse", "--show-prefix")
     folder = posixpath.join(path, inside).rstrip("/")
     await _make(project, folder)  # the project's folder may contain no committed file
-    there = project.at(await project.resolve(folder))
-    return Worktree(path=path, folder=there.name, branch=branch, notice=notice)
+    subfolder = project.at(await project.resolve(folder))
+    return Worktree(path=path, folder=subfolder.name, branch=branch, notice=notice)
 
 
 async def _make(project: TrackedWorkspace, folder: str) -> None:

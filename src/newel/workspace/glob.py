@@ -67,15 +67,17 @@ class Glob:
         self.base = "/".join(plain)
         """The folder that contains every matching path; empty for the root."""
         self.names_hidden = any(
-            part.startswith(".") for each in few for part in each.split("/")[len(plain) :]
+            part.startswith(".") for name in few for part in name.split("/")[len(plain) :]
         )
         """Whether it matches hidden names below ``base``."""
-        self._patterns = [pattern for each in few for pattern in _patterns(each)]
+        self._patterns = [pattern for name in few for pattern in _patterns(name)]
 
     def matches(self, path: str) -> bool:
         """Whether a file's path matches. Files in ``.git`` and system files never do."""
         names = path.split("/")
-        return not any(map(left_out, names)) and any(_matches_names(names, each) for each in self._patterns)
+        return not any(map(left_out, names)) and any(
+            _matches_names(names, pattern) for pattern in self._patterns
+        )
 
 
 class _Name:

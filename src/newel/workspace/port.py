@@ -255,12 +255,12 @@ def not_regular(doing: Doing, path: str, kind: Kind) -> WorkspaceError:
     return cannot(doing, path, f"it is {what}")
 
 
-def stale(path: str, found: str, expect: str) -> StaleFile:
+def stale(path: str, digest: str, expect: str) -> StaleFile:
     """The file differs from the expected state; both are hashes or ``ABSENT``."""
     if expect == ABSENT:
         what = "was created by another program in the meantime."
     else:
-        what = "was deleted in the meantime." if found == ABSENT else "changed on disk in the meantime."
+        what = "was deleted in the meantime." if digest == ABSENT else "changed on disk in the meantime."
     return StaleFile(f"{path} {what}")
 
 

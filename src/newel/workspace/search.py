@@ -92,17 +92,17 @@ async def search(workspace: Workspace, query: SearchQuery, *, staged: Collection
     ``staged`` are the relative paths of files whose content differs between the port and the host's disk. Raises
     ``ValueError`` with the reason for an invalid text or glob.
     """
-    wanted, glob = _SearchText(query.text), Glob(query.glob)
+    needle, glob = _SearchText(query.text), Glob(query.glob)
     matches: list[Match] = []
     room = query.room
     with anyio.move_on_after(query.seconds):
-        candidates = await _candidates(workspace, wanted, glob)
+        candidates = await _candidates(workspace, needle, glob)
         paths = [
             path for path in sorted({*candidates.files, *staged}, key=path_sort_key) if glob.matches(path)
         ]
         for start in range(0, len(paths), _BATCH):
             for path in await _searchable(workspace, paths[start : start + _BATCH]):
-                for match in await _search_file(workspace, path, wanted, query):
+                for match in await _search_file(workspace, path, needle, query):
                     room -= len(match.snippet.encode())
                     if len(matches) == query.limit or (room < 0 and matches):
                         return SearchMatches(matches, "limit" if len(matches) == query.limit else "room")
@@ -141,38 +141,38 @@ def _code_point(letter: str) -> str:
     return rf"\x{{{ord(letter):x}}}"
 
 
-async def _candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> FileListing:
+async def _candidates(workspace: Workspace, needle: _SearchText, glob: Glob) -> FileListing:
     """The files that may contain the text."""
     if not await has_no_links(workspace, below(workspace, glob.base)):
         return FileListing([], complete=True)
     for named in (_rg_candidates, _grep_candidates):
-        if (found := await named(workspace, wanted, glob)) is not None:
-            return FileListing(found, complete=True)
+        if (candidates := await named(workspace, needle, glob)) is not None:
+            return FileListing(candidates, complete=True)
     return await walk(workspace, glob.base, hidden=glob.names_hidden, limit=MOST_FILES)
 
 
-async def _rg_candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> list[str] | None:
+async def _rg_candidates(workspace: Workspace, needle: _SearchText, glob: Glob) -> list[str] | None:
     """The files that ``rg`` reports; None without ``rg``, after an error, or if it reports more files than can be
     passed on: then the text is so common that reading file by file soon finds enough matches.
     """
-    words = [
+    arguments = [
         *("rg", "--no-config", "--no-ignore", *(["--hidden"] if glob.names_hidden else [])),
         *("--encoding=none", "--glob=!.git", "--files-with-matches", "--null"),
-        *(f"--regexp={wanted.for_rg}", "--", f"./{glob.base}"),
+        *(f"--regexp={needle.for_rg}", "--", f"./{glob.base}"),
     ]
-    done = await workspace.run(f"exec {shlex.join(words)}")
+    done = await workspace.run(f"exec {shlex.join(arguments)}")
     if done.exit_code not in {0, 1} or done.truncated:
         return None
     return [path.removeprefix("./") for path in done.stdout.split("\0")[:-1]]
 
 
-async def _grep_candidates(workspace: Workspace, wanted: _SearchText, glob: Glob) -> list[str] | None:
+async def _grep_candidates(workspace: Workspace, needle: _SearchText, glob: Glob) -> list[str] | None:
     """None as for ``rg``, and for a text that not every ``grep`` finds in all its forms."""
-    if wanted.for_grep is None:
+    if needle.for_grep is None:
         return None
     left_out = "-name .git" if glob.names_hidden else "-name '.?*'"
     done = await workspace.run(
-        _GREP.format(base=shlex.quote(f"./{glob.base}"), left_out=left_out, words=shlex.join(wanted.for_grep))
+        _GREP.format(base=shlex.quote(f"./{glob.base}"), left_out=left_out, words=shlex.join(needle.for_grep))
     )
     if done.exit_code != 0 or done.truncated:
         return None
@@ -192,7 +192,7 @@ async def _searchable(workspace: Workspace, paths: Sequence[str]) -> list[str]:
 
 
 async def _search_file(
-    workspace: Workspace, path: str, wanted: _SearchText, query: SearchQuery
+    workspace: Workspace, path: str, needle: _SearchText, query: SearchQuery
 ) -> list[Match]:
     """The matches in a file, at most one more than wanted; none if it is gone, not text, or not readable."""
     absolute = below(workspace, path)
@@ -204,21 +204,21 @@ async def _search_file(
     except WorkspaceError:
         return []
     if len(data) <= _INLINE:
-        return _matches(path, data, wanted, query)
-    return await anyio.to_thread.run_sync(_matches, path, data, wanted, query, abandon_on_cancel=True)
+        return _matches(path, data, needle, query)
+    return await anyio.to_thread.run_sync(_matches, path, data, needle, query, abandon_on_cancel=True)
 
 
-def _matches(path: str, data: bytes, wanted: _SearchText, query: SearchQuery) -> list[Match]:
-    if b"\0" in data or wanted.regex.search(data) is None or not _is_utf8(data):
+def _matches(path: str, data: bytes, needle: _SearchText, query: SearchQuery) -> list[Match]:
+    if b"\0" in data or needle.regex.search(data) is None or not _is_utf8(data):
         return []
     lines = io.BytesIO(data).readlines()
-    found: list[Match] = []
-    for start, end in _snippet_ranges(lines, wanted, query.lines):
-        if len(found) > query.limit:
+    matches: list[Match] = []
+    for start, end in _snippet_ranges(lines, needle, query.lines):
+        if len(matches) > query.limit:
             break
-        snippet = "".join(_display_line(line, wanted) for line in lines[start:end])
-        found.append(Match(path, start + 1, tuple(line.decode() for line in lines[start:end]), snippet))
-    return found
+        snippet = "".join(_display_line(line, needle) for line in lines[start:end])
+        matches.append(Match(path, start + 1, tuple(line.decode() for line in lines[start:end]), snippet))
+    return matches
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -229,12 +229,12 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _snippet_ranges(lines: Sequence[bytes], wanted: _SearchText, most: int) -> Iterator[tuple[int, int]]:
+def _snippet_ranges(lines: Sequence[bytes], needle: _SearchText, most: int) -> Iterator[tuple[int, int]]:
     """The lines ``start:end`` around each match; nearby matches share a snippet of at most ``most`` lines."""
     context = min(CONTEXT, (most - 1) // 2)
     start = end = 0
     for number, line in enumerate(lines):
-        if wanted.regex.search(line) is None:
+        if needle.regex.search(line) is None:
             continue
         behind = min(number + context + 1, len(lines))
         if end and number - context <= end and behind - start <= most:
@@ -247,12 +247,12 @@ def _snippet_ranges(lines: Sequence[bytes], wanted: _SearchText, most: int) -> I
         yield start, end
 
 
-def _display_line(line: bytes, wanted: _SearchText) -> str:
+def _display_line(line: bytes, needle: _SearchText) -> str:
     """A line for display: of a long one the part around the match, or its beginning."""
     text = line.decode()
     if len(text) <= LONGEST_LINE:
         return text
-    place = wanted.regex.search(line)
+    place = needle.regex.search(line)
     before = len(line[: place.start()].decode()) if place else 0
     start = max(0, before - LONGEST_LINE // 2)
     end = start + LONGEST_LINE

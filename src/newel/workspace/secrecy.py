@@ -35,7 +35,7 @@ def hide_secrets() -> None:
 
 def _overwrite() -> None:
     with open("/proc/self/stat", "rb", buffering=0) as stat:  # noqa: PTH123 — before pathlib is needed
-        fields = [int(each) for each in stat.read().rpartition(b")")[2].split()[1:]]
+        fields = [int(field) for field in stat.read().rpartition(b")")[2].split()[1:]]
     memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
     try:
         for place, find in ((_ARGUMENTS, _in_arguments), (_ENVIRONMENT, _in_environment)):

@@ -35,10 +35,10 @@ class Programs:
         self._path = f"PATH={folder}:/usr/bin:/bin"
 
     async def run_program(
-        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], /, *, stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         return await self._connection.run_program(
-            ["env", self._path, *argv], given=given, on_stdout=on_stdout
+            ["env", self._path, *argv], stdin=stdin, on_stdout=on_stdout
         )
 
 

@@ -84,9 +84,9 @@ class Programs(Protocol):
         ...
 
     async def run_program(
-        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], /, *, stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
-        """Run a program that is found like those of the user's own commands, with ``given`` as its standard input
+        """Run a program that is found like those of the user's own commands, with ``stdin`` as its standard input
         and without a terminal; pass on its standard output in pieces. Cancellation ends the program. Raises
         ``WorkspaceError`` if the host is unreachable or its answer was lost. A missing program ends with 127.
         """
@@ -231,7 +231,7 @@ class OllamaCli:
         self, argv: Sequence[str], stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         try:
-            return await self._programs.run_program(argv, given=stdin, on_stdout=on_stdout)
+            return await self._programs.run_program(argv, stdin=stdin, on_stdout=on_stdout)
         except HostUnreachable as error:  # it was waited for already
             raise ProviderError(str(error)) from error
         except WorkspaceError as error:  # a query changes nothing, so it may be repeated

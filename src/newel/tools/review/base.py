@@ -45,42 +45,42 @@ MAX_LENGTH: Final = 4_096
 """Characters of a path."""
 
 
-def normalize(root: str, given: str) -> str:
+def normalize(root: str, requested: str) -> str:
     """Normalize a relative path without following links: ``./a//b`` is ``a/b``, the project folder is ``.``.
 
     Raises ``ToolError`` for a path that is absolute, leads out of the project or into ``.git``, or is not valid.
     """
-    if not given or len(given) > MAX_LENGTH or "\0" in given or not is_text(given):
+    if not requested or len(requested) > MAX_LENGTH or "\0" in requested or not is_text(requested):
         raise ToolError("the path is empty, too long, or contains invalid characters")
-    path = PurePosixPath(given)
+    path = PurePosixPath(requested)
     if path.is_absolute():
         inside = path.is_relative_to(root) and ".." not in path.parts
         hint = f": `{path.relative_to(root)}`" if inside else ", as in list_files"
-        raise ToolError(f"`{given}` is absolute; use the path relative to the project folder{hint}")
+        raise ToolError(f"`{requested}` is absolute; use the path relative to the project folder{hint}")
     if ".." in path.parts:
-        raise ToolError(f"`{given}` contains `..`; use the path relative to the project folder")
+        raise ToolError(f"`{requested}` contains `..`; use the path relative to the project folder")
     if any(map(is_git, path.parts)):
-        raise ToolError(f"`{given}` {_IN_GIT}")
+        raise ToolError(f"`{requested}` {_IN_GIT}")
     return str(path)
 
 
-async def in_project(workspace: Workspace, given: str) -> str:
+async def in_project(workspace: Workspace, requested: str) -> str:
     """The canonical relative path of a file: as ``normalize``, with links followed. The file need not exist.
 
     Raises ``ToolError`` as ``normalize`` does, also for links that lead there.
     """
-    path = normalize(workspace.root, given)
+    path = normalize(workspace.root, requested)
     try:
         real = PurePosixPath(await workspace.resolve(str(PurePosixPath(workspace.root, path))))
     except WorkspaceError as error:
         raise ToolError(str(error).removesuffix(".")) from error
     if not real.is_relative_to(workspace.root) or not is_text(str(real)):
         raise ToolError(
-            f"`{given}` leads out of the project through a link; only files in the project are allowed"
+            f"`{requested}` leads out of the project through a link; only files in the project are allowed"
         )
     relative = real.relative_to(workspace.root)
     if any(map(is_git, relative.parts)):
-        raise ToolError(f"`{given}` {_IN_GIT}")
+        raise ToolError(f"`{requested}` {_IN_GIT}")
     return str(relative)
 
 
@@ -111,9 +111,9 @@ class ReadOnlyTool(TypedTool[P]):
     async def serial_key(self, _: P, /) -> None:
         return None
 
-    async def _in_project(self, argument: str, given: str) -> str:
+    async def _in_project(self, argument: str, requested: str) -> str:
         """See ``in_project``; the error is one of the call's arguments."""
         try:
-            return await in_project(self._workspace, given)
+            return await in_project(self._workspace, requested)
         except ToolError as error:
             raise self.invalid(f"argument `{argument}`: {error}") from error

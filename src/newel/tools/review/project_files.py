@@ -101,26 +101,26 @@ class SearchTool(ReadOnlyTool[SearchParameters]):
         )
         staged = await self._staged() if self._staged else ()
         try:
-            found = await search(self._workspace, query, staged=staged)
+            result = await search(self._workspace, query, staged=staged)
         except ValueError as error:
             raise self.invalid(str(error)) from error
         results = [
             SearchResult(match.path, match.start, match.start + len(match.lines) - 1, match.snippet)
-            for match in found.matches
+            for match in result.matches
         ]
         notice = ""
-        if found.stopped:
-            notice = _STOPPED[found.stopped].format(
+        if result.stopped:
+            notice = _STOPPED[result.stopped].format(
                 count=len(results), cap=limits.max_search_results_cap, seconds=limits.max_search_seconds
             )
         elif not results and _LOOKS_LIKE_REGEX.search(arguments.query):
             notice = "No matches. The query is literal, not a regular expression; search for plain text."
         return json_result(
-            SearchAnswer(results=results, truncated=bool(found.stopped), notice=notice),
+            SearchAnswer(results=results, truncated=bool(result.stopped), notice=notice),
             query=arguments.query,
             glob=arguments.glob,
             results=len(results),
-            truncated=bool(found.stopped),
+            truncated=bool(result.stopped),
         )
 
 
@@ -166,15 +166,15 @@ class ListTool(ReadOnlyTool[ListParameters]):
             truncated=cut,
         )
 
-    async def _folder(self, given: str) -> str:
+    async def _folder(self, requested: str) -> str:
         """The prefix as a path of the project; empty for all of it."""
-        prefix = await self._in_project("prefix", given or ".")
+        prefix = await self._in_project("prefix", requested or ".")
         absolute = below(self._workspace, prefix)
         info = await self._workspace.stat(absolute)
         if info is None:
-            raise await not_found(self._workspace, absolute, given)
+            raise await not_found(self._workspace, absolute, requested)
         if info.kind != "directory":
-            raise ToolError(f"{given} is a file, not a folder. Read it with read_file.")
+            raise ToolError(f"{requested} is a file, not a folder. Read it with read_file.")
         return "" if prefix == "." else prefix
 
     def _bounded(self, files: list[str]) -> list[str]:
@@ -249,17 +249,17 @@ class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
             truncated=answer.truncated,
         )
 
-    async def _content(self, path: str, given: str) -> bytes:
+    async def _content(self, path: str, requested: str) -> bytes:
         absolute = below(self._workspace, path)
         info = await self._workspace.stat(absolute)
         if info is None:
-            raise await not_found(self._workspace, absolute, given)
+            raise await not_found(self._workspace, absolute, requested)
         if info.kind == "directory":
-            raise ToolError(f"{given} is a folder. List its files with list_files.")
+            raise ToolError(f"{requested} is a folder. List its files with list_files.")
         data = await self._workspace.read_bytes(absolute, size=MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ToolError(
-                f"{given} has more than {MAX_BYTES:,} bytes and cannot be read. Use search_project."
+                f"{requested} has more than {MAX_BYTES:,} bytes and cannot be read. Use search_project."
             )
         return data
 
@@ -273,11 +273,11 @@ class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
         room = min(
             arguments.max_bytes or self._limits.max_read_bytes_default, self._limits.max_read_bytes_cap
         )
-        shown = _take(lines[first - 1 : end], room)
-        content = b"".join(shown)[:room].decode(errors="ignore")  # the cut may split a character
-        last = first - 1 + len(shown)
+        page = _take(lines[first - 1 : end], room)
+        content = b"".join(page)[:room].decode(errors="ignore")  # the cut may split a character
+        last = first - 1 + len(page)
         more = last < len(lines) and (arguments.end_line is None or last < arguments.end_line)
-        cut = sum(map(len, shown)) > room
+        cut = sum(map(len, page)) > room
         return ReadAnswer(
             file_path=path,
             content=content,
@@ -285,7 +285,7 @@ class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
             end_line=last,
             total_lines=len(lines),
             file_hash=f"sha256:{hashlib.sha256(data).hexdigest()}",
-            expected_hash=lines_hash([line.decode() for line in shown]),
+            expected_hash=lines_hash([line.decode() for line in page]),
             next_line=last + 1 if more else None,
             truncated=more or cut,
             notice=_notice(first, last, len(lines), more=more, cut=cut),

@@ -98,7 +98,7 @@ class ProposeTool(TypedTool[ProposeParameters]):
         """Raises ``InvalidArguments``, which names up to ten problems by edit and field."""
         items = self._items(arguments)
         checked = [self._checked(number, item) for number, item in enumerate(items, 1)]
-        problems = [problem for _, found in checked for problem in found]
+        problems = [problem for _, item_problems in checked for problem in item_problems]
         edits = [edit for edit, _ in checked if edit is not None]
         problems += _duplicate_ids(edits)
         if (
@@ -131,15 +131,15 @@ class ProposeTool(TypedTool[ProposeParameters]):
 
     def _items(self, arguments: dict[str, Any]) -> list[Any]:
         """The edits, not validated. Some models write the list as a JSON string, or omit it around a single edit."""
-        given: Any = arguments.get("edits", [arguments] if "file_path" in arguments else None)
-        if isinstance(given, str):
+        edits: Any = arguments.get("edits", [arguments] if "file_path" in arguments else None)
+        if isinstance(edits, str):
             try:
-                given = msgspec.json.decode(given)
+                edits = msgspec.json.decode(edits)
             except msgspec.DecodeError as error:
                 raise self.invalid("argument `edits`: expected a list of edits, not a string") from error
-        if not isinstance(given, list) or not given:
+        if not isinstance(edits, list) or not edits:
             raise self.invalid("argument `edits`: expected a list with at least one edit")
-        items = cast("list[Any]", given)
+        items = cast("list[Any]", edits)
         if len(items) > self._limits.max_edits_per_proposal:
             raise self.invalid(
                 f"there are {len(items):,} edits; at most {self._limits.max_edits_per_proposal} are allowed in one call"
@@ -189,8 +189,8 @@ def _raise_if_any(problems: Sequence[str]) -> None:
         )
 
 
-def _file(root: str, given: str) -> str:
-    path = normalize(root, given)
+def _file(root: str, requested: str) -> str:
+    path = normalize(root, requested)
     if path == ".":
         raise ToolError("it is the project folder; name a file")
     return path
@@ -222,10 +222,10 @@ def _validate(edit: ProposedEdit, fields: dict[str, Any]) -> list[str]:
 
 def _problem(problem: str) -> str:
     """An error of msgspec, rephrased to name the field and what it expects."""
-    if found := re.fullmatch(r"Object missing required field `(\w+)`", problem):
-        return f"`{found[1]}` is missing: {_EXPECTED[found[1]]}"
-    if (found := re.search(r"at `\$\.(\w+)", problem)) and found[1] in _EXPECTED:
-        return f"`{found[1]}`: {_EXPECTED[found[1]]}"
+    if match := re.fullmatch(r"Object missing required field `(\w+)`", problem):
+        return f"`{match[1]}` is missing: {_EXPECTED[match[1]]}"
+    if (match := re.search(r"at `\$\.(\w+)", problem)) and match[1] in _EXPECTED:
+        return f"`{match[1]}`: {_EXPECTED[match[1]]}"
     return problem
 
 

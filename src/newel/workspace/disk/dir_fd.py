@@ -53,12 +53,12 @@ class FilePlace(msgspec.Struct, frozen=True):
     def stat(self) -> os.stat_result | None:
         """The file with this name, or None. Raises ``StaleFile`` for a link that is not followed."""
         try:
-            found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=not self.resolved)
+            status = os.stat(self.name, dir_fd=self.folder, follow_symlinks=not self.resolved)
         except FileNotFoundError:
             return None
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise leads_elsewhere(self.path)
-        return found
+        return status
 
     @contextlib.contextmanager
     def open(self) -> Generator[int]:
@@ -123,18 +123,18 @@ def open_nofollow(path: str, flags: int) -> int:
 
 def _open_parent(path: str, *, resolved: bool, make: bool) -> int:
     parent = PurePath(path).parent
-    here = os.open(parent.anchor or ".", _SEARCH)
+    folder = os.open(parent.anchor or ".", _SEARCH)
     for name in parent.relative_to(parent.anchor).parts:
         try:
-            below = _open_or_make(here, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
+            below = _open_or_make(folder, name, _SEARCH | (os.O_NOFOLLOW if resolved else 0), make=make)
         except OSError as error:
-            if resolved and _is_link(here, name):
+            if resolved and _is_link(folder, name):
                 raise leads_elsewhere(path) from error
             raise
         finally:
-            os.close(here)
-        here = below
-    return here
+            os.close(folder)
+        folder = below
+    return folder
 
 
 def _open_or_make(folder: int, name: str, flags: int, *, make: bool) -> int:
@@ -198,10 +198,10 @@ def _sweep(folder: int) -> None:
     with contextlib.suppress(OSError):  # a folder that may not be listed
         listing = os.open(".", _LIST, dir_fd=folder)
         try:
-            left = [name for name in os.listdir(listing) if is_temporary_file(name)]  # noqa: PTH208 — of an open folder
+            leftovers = [name for name in os.listdir(listing) if is_temporary_file(name)]  # noqa: PTH208 — of an open folder
         finally:
             os.close(listing)
-        for name in left:
+        for name in leftovers:
             _remove_left(folder, name)
 
 

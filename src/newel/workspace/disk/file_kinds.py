@@ -19,10 +19,10 @@ def become(path: str, thing: FileNode | None, expect: FileNode | None) -> None:
     """See ``TrackedWorkspace.become``."""
     try:
         with open_place(path, resolved=True, make=expect is None) as place:
-            found = _lstat_in(place)
-            if found != expect:
+            current = _lstat_in(place)
+            if current != expect:
                 raise StaleFile(f"{path} was replaced by something else in the meantime.")
-            _replace_node(place, found, thing)
+            _replace_node(place, current, thing)
             place.flush()
     except OSError as error:
         raise failure("remove" if thing is None else "write", path, error) from error
@@ -37,18 +37,18 @@ def _lstat_in(place: FilePlace) -> FileNode | None:
     return FileNode(mode, target)
 
 
-def _replace_node(place: FilePlace, found: FileNode | None, thing: FileNode | None) -> None:
-    if found is not None and thing is not None and stat.S_IFMT(found.mode) == stat.S_IFMT(thing.mode):
+def _replace_node(place: FilePlace, current: FileNode | None, thing: FileNode | None) -> None:
+    if current is not None and thing is not None and stat.S_IFMT(current.mode) == stat.S_IFMT(thing.mode):
         if stat.S_ISLNK(thing.mode):
             _link_over(place, thing.target)
         else:
             _chmod(place, thing.mode)
         return
-    if any(each is not None and each.is_file for each in (found, thing)):
+    if any(node is not None and node.is_file for node in (current, thing)):
         # Regular files are written and removed by their content.
         raise not_regular("write", place.path, "other")
-    if found is not None:
-        remove = os.rmdir if stat.S_ISDIR(found.mode) else os.unlink
+    if current is not None:
+        remove = os.rmdir if stat.S_ISDIR(current.mode) else os.unlink
         remove(place.name, dir_fd=place.folder)
     if thing is not None:
         _make(place, thing)

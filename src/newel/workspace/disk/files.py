@@ -56,27 +56,27 @@ def resolved(root: str, path: str) -> str:
 
 def infos(paths: Sequence[str]) -> list[FileInfo | None]:
     """``info`` of each path; None also for those without permission."""
-    found: list[FileInfo | None] = []
+    results: list[FileInfo | None] = []
     for path in paths:
         try:
-            found.append(info(path))
+            results.append(info(path))
         except WorkspaceError:
-            found.append(None)
-    return found
+            results.append(None)
+    return results
 
 
 def info(path: str) -> FileInfo | None:
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise failure("look at", path, error) from error
     return FileInfo(
-        kind=kind_of(found.st_mode),
-        size=found.st_size,
-        mode=stat.S_IMODE(found.st_mode),
-        modified_ns=found.st_mtime_ns,
+        kind=kind_of(status.st_mode),
+        size=status.st_size,
+        mode=stat.S_IMODE(status.st_mode),
+        modified_ns=status.st_mtime_ns,
     )
 
 
@@ -93,14 +93,14 @@ def lstat(path: str) -> FileNode | None:
 
 
 def entries(path: str, limit: int, *, nofollow: bool = False) -> list[DirectoryEntry]:
-    found: list[DirectoryEntry] = []
+    results: list[DirectoryEntry] = []
     try:
         with _folder(path, nofollow=nofollow) as folder, os.scandir(folder) as names:
             for _, item in zip(range(limit), names, strict=False):
-                found.append(DirectoryEntry(item.name, _kind(item), item.is_symlink()))
+                results.append(DirectoryEntry(item.name, _kind(item), item.is_symlink()))
     except OSError as error:
         raise failure("list", path, error) from error
-    return sorted(found, key=lambda entry: entry.name)
+    return sorted(results, key=lambda entry: entry.name)
 
 
 @contextlib.contextmanager
@@ -132,11 +132,11 @@ def open_regular(path: str, *, nofollow: bool = False) -> tuple[int, int]:
         descriptor = open_nofollow(path, flags) if nofollow else os.open(path, flags)
     except OSError as error:
         raise failure("read", path, error) from error
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
-        raise not_regular("read", path, kind_of(found.st_mode))
-    return descriptor, found.st_size
+        raise not_regular("read", path, kind_of(status.st_mode))
+    return descriptor, status.st_size
 
 
 def read_all(descriptor: int, start: int, size: int | None) -> bytes:
@@ -175,7 +175,7 @@ def replace(
             # The umask determines a new file's mode.
             with temporary_file(place.folder, 0o600 if before else 0o666) as (descriptor, name):
                 _fill(descriptor, data, mode, place, before)
-                made = os.fstat(descriptor)
+                status = os.fstat(descriptor)
                 _put(name, place, expect)
             place.flush()
     except OSError as error:
@@ -183,7 +183,7 @@ def replace(
             raise stale(path, ABSENT, str(expect)) from error
         raise failure("write", path, error) from error
     replaced_mode = stat.S_IMODE(before.st_mode) if before else None
-    return WriteResult(hashlib.sha256(data).hexdigest(), stat.S_IMODE(made.st_mode), replaced_mode)
+    return WriteResult(hashlib.sha256(data).hexdigest(), stat.S_IMODE(status.st_mode), replaced_mode)
 
 
 def remove(path: str, expect: str | None) -> None:
@@ -193,8 +193,8 @@ def remove(path: str, expect: str | None) -> None:
             before = place.stat()
             if before is not None:
                 _check_writable("remove", place, before)
-            if expect is not None and (found := place.digest()) != expect:
-                raise stale(path, found, expect)
+            if expect is not None and (digest := place.digest()) != expect:
+                raise stale(path, digest, expect)
             os.unlink(place.name, dir_fd=place.folder)
             place.flush()
     except OSError as error:
@@ -256,16 +256,16 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
 
 def _put(name: str, place: FilePlace, expect: str | None) -> None:
     """Rename the temporary file to its name, if the current file is the expected one."""
-    if expect is not None and (found := place.digest()) != expect:
-        raise stale(place.path, found, expect)
-    here = place.folder
+    if expect is not None and (digest := place.digest()) != expect:
+        raise stale(place.path, digest, expect)
+    folder = place.folder
     if expect == ABSENT:
         try:
-            os.link(name, place.name, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
+            os.link(name, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             raise stale(place.path, "", expect) from None
         except OSError:
             pass  # a file system without hard links; the check above must suffice
         else:
             return
-    os.rename(name, place.name, src_dir_fd=here, dst_dir_fd=here)
+    os.rename(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -168,10 +168,10 @@ def _write(target: str, content: FileContent) -> None:
     place.chmod(content.mode)
 
 
-def _ensure_folders(own: str, folder: str) -> None:
-    """Make ``folder``, and all folders between ``own`` and it, real and writable."""
-    place = own
-    for name in os.path.relpath(folder, own).split("/"):
+def _ensure_folders(base: str, folder: str) -> None:
+    """Make ``folder``, and all folders between ``base`` and it, real and writable."""
+    place = base
+    for name in os.path.relpath(folder, base).split("/"):
         place = f"{place}/{name}"
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(mode := os.lstat(place).st_mode):

@@ -123,10 +123,10 @@ class Mirror:
             self._reset()
         self._make_repository()
         self._known |= dict.fromkeys(contents)
-        found = self._list_project(stopped)
+        listing = self._list_project(stopped)
         if stopped():
             return
-        gone = self._known.keys() - found.keys() - contents.keys()
+        gone = self._known.keys() - listing.keys() - contents.keys()
         nothing = {path for path, content in contents.items() if content is None}
         self._backend.remove(sorted(gone | nothing))
         for path in gone:
@@ -134,7 +134,7 @@ class Mirror:
         self._copy(
             {
                 path: seen
-                for path, seen in found.items()
+                for path, seen in listing.items()
                 if path not in contents and self._known.get(path) != seen
             },
             stopped,
@@ -160,31 +160,31 @@ class Mirror:
 
     def _list_project(self, stopped: Callable[[], bool]) -> dict[str, Signature]:
         """The project files to copy. Raises ``WorkspaceError`` if they exceed the limits."""
-        found = self._walk_project(stopped)
-        if not found.is_within_limits and self._ignored is None:
+        listing = self._walk_project(stopped)
+        if not listing.is_within_limits and self._ignored is None:
             self._ignored = self._query_ignored()
-            found = self._walk_project(stopped)
-            if found.is_within_limits:
+            listing = self._walk_project(stopped)
+            if listing.is_within_limits:
                 some = ", ".join(sorted({*self._ignored.paths, *self._ignored.names})[:5])
                 self._notices.append(
                     f"The copy lacks files that git ignores ({some}), as the project has more than {self._describe_limits()}."
                 )
-        if not found.is_within_limits:
+        if not listing.is_within_limits:
             raise WorkspaceError(
-                f"{self._project} is too large to copy: {found.count:,} files of {found.size >> 20:,} MiB; the limit is {self._describe_limits()}. "
+                f"{self._project} is too large to copy: {listing.count:,} files of {listing.size >> 20:,} MiB; the limit is {self._describe_limits()}. "
                 "Raise max_copy_files and max_copy_bytes in [review] of config.toml, or approve each call (--approve ask)."
             )
-        return found.files
+        return listing.files
 
     def _walk_project(self, stopped: Callable[[], bool]) -> _ProjectListing:
         ignored = self._ignored or Exclusions()
         paths = frozenset({*self._always_excluded.paths, *ignored.paths})
-        found = _ProjectListing(self._limits)
+        listing = _ProjectListing(self._limits)
         for path, seen in self._backend.walk(Exclusions(paths, ignored.names)):
-            found.add(path, seen)
+            listing.add(path, seen)
             if stopped():
                 break
-        return found
+        return listing
 
     def _describe_limits(self) -> str:
         return f"{self._limits.files:,} files or {self._limits.size >> 20:,} MiB"

@@ -40,7 +40,7 @@ class Callers:
     def _sockets(self, port: int) -> set[str] | None:
         """The inodes of the sockets connected from ``port`` to ours; None if the system does not report them."""
         mark = f":{port:04X} "
-        found: set[str] = set()
+        sockets: set[str] = set()
         tables = 0
         for table in _TABLES:
             try:
@@ -51,16 +51,16 @@ class Callers:
             tables += 1
             for row in rows:
                 if len(row) > 9 and row[9] != _NONE and _port(row[1]) == port and _port(row[2]) == self._port:
-                    found.add(row[9])
-        return found if tables else None
+                    sockets.add(row[9])
+        return sockets if tables else None
 
 
 def _is_held(socket: str, processes: set[int]) -> bool:
-    wanted = f"socket:[{socket}]"
+    link = f"socket:[{socket}]"
     for pid in processes:
         try:
             with os.scandir(f"/proc/{pid}/fd") as descriptors:
-                if any(_leads_to(each) == wanted for each in descriptors):
+                if any(_leads_to(descriptor) == link for descriptor in descriptors):
                     return True
         except OSError:  # it ended, or is another user's
             continue

@@ -65,12 +65,12 @@ def child_env(
     could reach the network, install a package or run a test. ``keep`` names variables that pass although they
     look like secrets; ``extra`` is added as it is, last.
     """
-    kept = {
+    allowed = {
         name: value
         for name, value in environ.items()
         if name in keep or not (name in DROPPED or is_withheld(name))
     }
-    return kept | UNATTENDED | dict(extra or {})
+    return allowed | UNATTENDED | dict(extra or {})
 
 
 _BY_UV: Final = frozenset({"UV", "UV_RUN_RECURSION_DEPTH"})
@@ -87,28 +87,28 @@ def without_own_python(
     """
     if prefix == sys.base_prefix:
         return environ
-    own = os.path.realpath(prefix)
-    holder = os.path.dirname(own)  # noqa: PTH120 — a text, for the watchdog does without pathlib
+    prefix_path = os.path.realpath(prefix)
+    holder = os.path.dirname(prefix_path)  # noqa: PTH120 — a text, for the watchdog does without pathlib
     if _is_in(os.path.realpath(folder), holder):
         return environ
     source = os.path.realpath(package)
-    is_installed = _is_in(source, own)
+    is_installed = _is_in(source, prefix_path)
     # uv run activates it; with UV_PROJECT_ENVIRONMENT it may be one that the user's project shares with Newel.
     by_uv = "UV_RUN_RECURSION_DEPTH" in environ and not (is_installed and "UV_PROJECT_ENVIRONMENT" in environ)
     of_a_checkout = _is_in(source, holder) and not is_installed
-    is_active = os.path.realpath(environ.get("VIRTUAL_ENV", "/")) == own
+    is_active = os.path.realpath(environ.get("VIRTUAL_ENV", "/")) == prefix_path
     if is_active and not (by_uv or of_a_checkout):
         return environ
-    kept = {name: value for name, value in environ.items() if name not in _BY_UV}
+    remaining = {name: value for name, value in environ.items() if name not in _BY_UV}
     if is_active:
         for name in ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME"):
-            kept.pop(name, None)
-    if path := kept.get("PATH"):
-        programs = os.path.join(own, "bin")  # noqa: PTH118 — as above
-        kept["PATH"] = os.pathsep.join(
-            each for each in path.split(os.pathsep) if os.path.realpath(each) != programs
+            remaining.pop(name, None)
+    if path := remaining.get("PATH"):
+        programs = os.path.join(prefix_path, "bin")  # noqa: PTH118 — as above
+        remaining["PATH"] = os.pathsep.join(
+            entry for entry in path.split(os.pathsep) if os.path.realpath(entry) != programs
         )
-    return kept
+    return remaining
 
 
 def _is_in(path: str, folder: str) -> bool:

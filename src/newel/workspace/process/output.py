@@ -191,10 +191,12 @@ async def save_spill_on_host(workspace: Workspace, folder: str, text: str) -> st
     data = text.encode(errors="replace")
     path = f"{folder}/{_name(data)}"
     await workspace.write_bytes(path, data, mode=0o600)
-    own = [f"{folder}/{each.name}" for each in await workspace.list(folder) if each.name.startswith(PREFIX)]
-    if len(own) > FEW:
-        infos = zip(await workspace.stats(own), own, strict=True)
-        for _, old in sorted((info.modified_ns, each) for info, each in infos if info is not None)[:-FEW]:
+    spills = [
+        f"{folder}/{entry.name}" for entry in await workspace.list(folder) if entry.name.startswith(PREFIX)
+    ]
+    if len(spills) > FEW:
+        infos = zip(await workspace.stats(spills), spills, strict=True)
+        for _, old in sorted((info.modified_ns, entry) for info, entry in infos if info is not None)[:-FEW]:
             await workspace.remove(old)
     return path
 
@@ -209,10 +211,10 @@ def _prepared(directory: str | None) -> str:
     """Create the folder, writable by this user only, and remove old files from it."""
     folder = Path(directory or spill_folder())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if directory is None and (not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid()):
+    status = folder.lstat()
+    if directory is None and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid()):
         raise PermissionError(f"{folder} belongs to another user")
-    if directory is None and found.st_mode & 0o077:
+    if directory is None and status.st_mode & 0o077:
         folder.chmod(0o700)
     purge(str(folder))
     return str(folder)
@@ -220,17 +222,17 @@ def _prepared(directory: str | None) -> str:
 
 def purge(directory: str) -> None:
     """Remove outputs older than a week, and the oldest ones above the total size. Errors are ignored."""
-    found: list[tuple[float, int, str]] = []
+    files: list[tuple[float, int, str]] = []
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in islice(entries, LOOKED_THROUGH):
             if entry.name.startswith(PREFIX) and entry.name.endswith(SUFFIX):
                 with contextlib.suppress(OSError):
                     info = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
-                        found.append((info.st_mtime, info.st_size, entry.path))
+                        files.append((info.st_mtime, info.st_size, entry.path))
     oldest = time.time() - KEPT
     room = TOGETHER
-    for modified, size, path in sorted(found, reverse=True):
+    for modified, size, path in sorted(files, reverse=True):
         room -= size
         if room < 0 or modified < oldest:
             with contextlib.suppress(OSError):

@@ -103,20 +103,22 @@ def inherited_rights() -> str | None:
 def agent_processes() -> set[int]:
     """All processes of agents' commands, and their descendants."""
     processes = _processes()
-    found = {pid for pid in processes if read_number(pid) is not None or _marks(pid)}
+    marked = {pid for pid in processes if read_number(pid) is not None or _marks(pid)}
     for pid in processes:
         above = [pid]
-        while above[-1] not in found and (process := processes.get(above[-1])) and len(above) < MAX_ANCESTORS:
+        while (
+            above[-1] not in marked and (process := processes.get(above[-1])) and len(above) < MAX_ANCESTORS
+        ):
             above.append(process.parent)
-        if above[-1] in found:
-            found.update(above)
-    return found
+        if above[-1] in marked:
+            marked.update(above)
+    return marked
 
 
 def start_time(pid: int) -> int:
     """When a process started, in clock ticks since boot; 0 if unknown."""
-    found = _inspect(str(pid))
-    return found.began if found else 0
+    status = _inspect(str(pid))
+    return status.began if status else 0
 
 
 def _targets(commands: Collection[ProcessMark]) -> set[int]:
@@ -175,11 +177,13 @@ def _pids_since(first: int) -> Iterable[int]:
 def _describe(pid: int) -> str:
     """A process's command line and ID, on one line."""
     try:
-        words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
+        command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
     except OSError:
-        words = b"?"
+        command = b"?"
     line = " ".join(
-        "".join(each if each.isprintable() else " " for each in words.decode(errors="replace")).split()
+        "".join(
+            character if character.isprintable() else " " for character in command.decode(errors="replace")
+        ).split()
     )
     return f"{line[:MAX_SHOWN]}{'…' if len(line) > MAX_SHOWN else ''} (pid {pid})"
 

@@ -68,12 +68,12 @@ async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:
     """Wait until a process has ended; end it on timeout or cancellation."""
     began = anyio.current_time()
     try:
-        ended = await child.wait(began + timeout if timeout is not None else float("inf"))
-        if not ended:
+        exit_info = await child.wait(began + timeout if timeout is not None else float("inf"))
+        if not exit_info:
             with anyio.CancelScope(shield=True):
                 await child.stop()
         left_open = await child.drain_rest()
-        left_running = await child.left_running(stopped=not ended)
+        left_running = await child.left_running(stopped=not exit_info)
         await child.output.flush(anyio.current_time(), final=True)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -83,7 +83,7 @@ async def wait_for_exit(child: ChildProcess, timeout: float | None) -> ExitInfo:
         child.close()
         child.output.close()
     return ExitInfo(
-        child.exit_code, round((anyio.current_time() - began) * 1000), not ended, left_open, left_running
+        child.exit_code, round((anyio.current_time() - began) * 1000), not exit_info, left_open, left_running
     )
 
 
@@ -101,7 +101,7 @@ def to_completed(output: Output, ending: ExitInfo) -> Completed:
 class ChildProcess:
     """A process with its pipes. ``ended`` is true once it has been reaped.
 
-    Its standard input is ``given`` and the data of later ``send`` calls, until ``close_input``; it is empty if None.
+    Its standard input is ``stdin`` and the data of later ``send`` calls, until ``close_input``; it is empty if None.
     """
 
     pipe_grace = 0.1
@@ -114,14 +114,14 @@ class ChildProcess:
         env: Mapping[str, str],
         output: OutputSink,
         *,
-        given: bytes | None = None,
+        stdin: bytes | None = None,
     ) -> None:
         self.output = output
         self.ended = False
         self._processes = ProcessTree(env)
         self._unsent = bytearray()
         self.process, self._input, self._pipes = _spawn(
-            argv, cwd, self._processes, with_input=given is not None
+            argv, cwd, self._processes, with_input=stdin is not None
         )
         try:
             self._selector = selectors.DefaultSelector()
@@ -141,7 +141,7 @@ class ChildProcess:
             self._selector.register(pipe, selectors.EVENT_READ, name)
         if self._input is not None:
             os.set_blocking(self._input, False)
-        self.send(given or b"")
+        self.send(stdin or b"")
 
     @property
     def exit_code(self) -> int:
@@ -175,9 +175,9 @@ class ChildProcess:
     async def left_running(self, *, stopped: bool) -> Sequence[str]:
         """Describe the processes that it left running, after a moment for those that are about to end."""
         until = anyio.current_time() + LEAVING
-        while (left := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
+        while (rest := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
             await anyio.sleep(LEAVING / 5)
-        return left
+        return rest
 
     async def stop(self) -> None:
         """End the process and all that it started. Keep reading until then, as a process that blocks on a write cannot exit

@@ -26,13 +26,13 @@ def main() -> None:
         signal.signal(ignored, signal.SIG_IGN)
     while os.read(0, 1):
         pass
-    left = _read_table()
-    process_mark.signal(left, signal.SIGTERM)
+    entries = _read_table()
+    process_mark.signal(entries, signal.SIGTERM)
     until = time.monotonic() + GRACE
-    while process_mark.is_running(left) and time.monotonic() < until:
+    while process_mark.is_running(entries) and time.monotonic() < until:
         time.sleep(PAUSE)
-    while process_mark.is_running(left) and time.monotonic() < until + GRACE:
-        process_mark.signal(left, signal.SIGKILL)
+    while process_mark.is_running(entries) and time.monotonic() < until + GRACE:
+        process_mark.signal(entries, signal.SIGKILL)
         time.sleep(PAUSE)
 
 

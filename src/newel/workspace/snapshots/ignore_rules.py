@@ -70,11 +70,11 @@ class IgnoreRules:
             asked[repository].append(path)
         out: set[str] = set()
         for repository, some in asked.items():
-            found = None if repository is None else self._ask(repository, some)
-            if found is None:
+            ignored = None if repository is None else self._ask(repository, some)
+            if ignored is None:
                 self.git_failed |= repository is not None
-                found = {path for path in some if split(path)[1] in BUILD_DIRS}
-            out |= found
+                ignored = {path for path in some if split(path)[1] in BUILD_DIRS}
+            out |= ignored
         return out
 
     def clear_cache(self) -> None:
@@ -85,14 +85,14 @@ class IgnoreRules:
         """None if git fails."""
         skip = len(repository) + 1 if repository else 0
         folder = f"{self._root}/{repository}"
-        found = self._ignored(folder, [path[skip:] for path in paths])
-        return None if found is None else {path for path in paths if path[skip:] in found}
+        ignored = self._ignored(folder, [path[skip:] for path in paths])
+        return None if ignored is None else {path for path in paths if path[skip:] in ignored}
 
     def _ignored(self, folder: str, paths: list[str]) -> set[str] | None:
         # Without `./`, a leading colon would be pathspec magic. Without --no-index, git compares each path with each tracked one.
-        given = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
-        words = ("check-ignore", "--no-index", "-z", "--stdin")
-        answer = self._run_git(folder, *words, given=given, ok_codes=(0, 1))  # 1: it ignores none of them
+        stdin = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
+        arguments = ("check-ignore", "--no-index", "-z", "--stdin")
+        answer = self._run_git(folder, *arguments, stdin=stdin, ok_codes=(0, 1))  # 1: it ignores none of them
         if answer is None:
             return None
         names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
@@ -103,9 +103,9 @@ class IgnoreRules:
         if folder not in self._tracked:
             self._tracked[folder] = sorted((self._run_git(folder, "ls-files", "-z") or b"").split(b"\0"))
         tracked = self._tracked[folder]
-        for wanted in (name, name + b"/"):
-            at = bisect.bisect_left(tracked, wanted)
-            if at < len(tracked) and (tracked[at] == wanted or tracked[at].startswith(name + b"/")):
+        for entry in (name, name + b"/"):
+            at = bisect.bisect_left(tracked, entry)
+            if at < len(tracked) and (tracked[at] == entry or tracked[at].startswith(name + b"/")):
                 return True
         return False
 
@@ -126,8 +126,8 @@ class GitView(IgnoreRules):
         """The project's files without those that git ignores; None if there is no git repository."""
         if self.repository_of_root() is None:
             return None
-        words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
-        answer = self._run_git(self._root, *words)
+        arguments = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
+        answer = self._run_git(self._root, *arguments)
         if answer is None:
             return None
         names = (os.fsdecode(name) for name in answer.split(b"\0")[:-1])

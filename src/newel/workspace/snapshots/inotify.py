@@ -98,8 +98,8 @@ class InotifyWatches:
 
     def changes(self) -> dict[str, set[str]] | None:
         """The names touched since the last call, by directory; None if everything must be scanned."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        known = True
+        names: defaultdict[str, set[str]] = defaultdict(set)
+        is_complete = True
         pending = self._pending_bytes()
         while pending > 0:  # not the events that arrive meanwhile: a busy writer would keep us here for ever
             block = os.read(self._descriptor, _BLOCK)
@@ -114,11 +114,11 @@ class InotifyWatches:
                 if mask & _OVERFLOW or (
                     path == "" and mask & (_DELETE_SELF | _MOVE_SELF | _UNMOUNT | _IGNORED)
                 ):
-                    known = False
+                    is_complete = False
                 elif path is not None and name:
-                    found[path].add(os.fsdecode(name))
+                    names[path].add(os.fsdecode(name))
         self._poll()
-        return found if known and not self._mounts_changed else None
+        return names if is_complete and not self._mounts_changed else None
 
     def is_quiet(self) -> bool:
         """Whether ``changes`` would be empty."""
@@ -141,16 +141,16 @@ class InotifyWatches:
 
 def _is_local(root: str, mounts: bytes) -> bool:
     """Whether the root and everything mounted below it is on local file systems."""
-    wanted, here, kind = os.fsencode(root), b"", ""
+    path, mount, kind = os.fsencode(root), b"", ""
     for line in mounts.split(b"\n")[:-1]:
         fields, _, rest = line.partition(b" - ")
         place = re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), fields.split(b" ")[4])
         below = rest.split(b" ")[0].decode()
-        if _is_within(place, wanted) and below not in LOCAL_FILESYSTEMS:
+        if _is_within(place, path) and below not in LOCAL_FILESYSTEMS:
             return False
         # Of several mounts on one place the last is visible.
-        if _is_within(wanted, place) and len(place) >= len(here):
-            here, kind = place, below
+        if _is_within(path, place) and len(place) >= len(mount):
+            mount, kind = place, below
     return kind in LOCAL_FILESYSTEMS
 
 

@@ -52,14 +52,14 @@ def open_root(root: str) -> int:
 
 def open_folder(root: int, path: str) -> int:
     """Open the directory ``path`` below the open directory ``root``. Raises ``OSError``."""
-    here = os.open(".", _FOLDER, dir_fd=root)
+    folder = os.open(".", _FOLDER, dir_fd=root)
     for name in path.split("/") if path else ():
         try:
-            below = os.open(name, _FOLDER, dir_fd=here)
+            below = os.open(name, _FOLDER, dir_fd=folder)
         finally:
-            os.close(here)
-        here = below
-    return here
+            os.close(folder)
+        folder = below
+    return folder
 
 
 class LocalSnapshotSource:
@@ -106,9 +106,9 @@ class LocalSnapshotSource:
 
     def umask(self) -> int:
         with contextlib.suppress(OSError):
-            shown = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
-            if shown is not None:
-                return int(shown[1], 8)
+            match = re.search(rb"^Umask:\s*([0-7]+)$", Path("/proc/self/status").read_bytes(), re.MULTILINE)
+            if match is not None:
+                return int(match[1], 8)
         # A file that another thread creates meanwhile gets too few permissions, not too many.
         umask = os.umask(0o077)
         os.umask(umask)
@@ -156,8 +156,8 @@ class LocalSnapshotSource:
 
     # -- contents -----------------------------------------------------------------------------------
 
-    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
-        for path, _ in wanted:
+    def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        for path, _ in paths:
             try:
                 yield path, retry_once(lambda path=path: self._read(path, limit))
             except OSError as error:
@@ -200,34 +200,34 @@ def _list_all(descriptor: int) -> Entries:
 def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
     for name in names:
         try:
-            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except FileNotFoundError:
             continue
-        yield name, found
+        yield name, status
 
 
 def _read(descriptor: int, limit: int, settled_ns: int) -> Reading:
-    found = os.fstat(descriptor)
+    status = os.fstat(descriptor)
     data = b""
     for _ in range(_TRIES):  # a file that is being written is read again, and in the end counts as fresh
-        if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-            return Reading(None, found, fresh=False)
-        data = _read_bytes(descriptor, found.st_size, limit)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+            return Reading(None, status, fresh=False)
+        data = _read_bytes(descriptor, status.st_size, limit)
         now = os.fstat(descriptor)
-        if signature(now) == signature(found) and len(data) == found.st_size:
-            return Reading(data, found, fresh=found.st_ctime_ns > settled_ns)
-        found = now
-    return Reading(data if len(data) <= limit else None, found, fresh=True)
+        if signature(now) == signature(status) and len(data) == status.st_size:
+            return Reading(data, status, fresh=status.st_ctime_ns > settled_ns)
+        status = now
+    return Reading(data if len(data) <= limit else None, status, fresh=True)
 
 
 def _read_link(folder: int, name: str, settled_ns: int) -> Reading:
     """Read a link's target. Raises ``OSError`` if it was replaced."""
     target = os.readlink(os.fsencode(name), dir_fd=folder)
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     target_again = os.readlink(os.fsencode(name), dir_fd=folder)
-    if not stat.S_ISLNK(found.st_mode) or target_again != target:
-        return Reading(target_again, found, fresh=True)
-    return Reading(target, found, fresh=found.st_ctime_ns > settled_ns)
+    if not stat.S_ISLNK(status.st_mode) or target_again != target:
+        return Reading(target_again, status, fresh=True)
+    return Reading(target, status, fresh=status.st_ctime_ns > settled_ns)
 
 
 def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
@@ -235,10 +235,10 @@ def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
     pieces: list[bytes] = []
     offset = 0
     while offset <= limit:
-        wanted = min(max(size - offset, 0) + 1, limit + 1 - offset)
-        piece = os.pread(descriptor, wanted, offset)
+        most = min(max(size - offset, 0) + 1, limit + 1 - offset)
+        piece = os.pread(descriptor, most, offset)
         pieces.append(piece)
         offset += len(piece)
-        if len(piece) < wanted:  # of a regular file: its end
+        if len(piece) < most:  # of a regular file: its end
             break
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

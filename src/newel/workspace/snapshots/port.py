@@ -82,8 +82,8 @@ class SnapshotSource(Protocol):
         """The entries of a directory: all, or some names. A directory that is listed whole is watched from then on."""
         ...
 
-    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
-        """Contents of files, each ``wanted`` with its expected size; consistent unless a writer prevents it. ``wanted`` is
+    def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        """Contents of files, each ``paths`` with its expected size; consistent unless a writer prevents it. ``paths`` is
         consumed as late as possible.
         """
         ...

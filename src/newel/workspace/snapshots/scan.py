@@ -89,9 +89,9 @@ class Scan:
             return  # excluded, or deleted meanwhile
         try:
             missing = folder.names() if visit.names is None else folder.names() & visit.names
-            for name, found in self._entries(visit):
+            for name, status in self._entries(visit):
                 missing.discard(name)
-                self._compare(visit, folder, name, found)
+                self._compare(visit, folder, name, status)
             for name in missing:
                 self._remove_missing(folder, join(visit.path, name), name)
         except OSError as error:
@@ -112,27 +112,27 @@ class Scan:
                 raise
             return list(self._source.entries(visit.path, visit.names))
 
-    def _compare(self, visit: DirectoryVisit, folder: FolderState, name: str, found: FileStat) -> None:
+    def _compare(self, visit: DirectoryVisit, folder: FolderState, name: str, status: FileStat) -> None:
         path = join(visit.path, name)
         if name == ".git" and folder.repository != visit.path:
             self._set_repository(visit.path, folder.repository)
         if is_never_covered(name) or path in self._source.excluded:
             return
-        is_folder = stat.S_ISDIR(found.st_mode)
-        if not is_folder and not is_kept(found.st_mode):
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not is_folder and not is_kept(status.st_mode):
             self._exclude_special(folder, path, name, absorb=visit.absorb)
             return
         self._drop_other_kind(folder, path, name, is_folder=is_folder)
         record = folder.records.get(name)
         if record is not None and is_folder:
-            if record != folder_record(found.st_mode):
-                self._update.put(path, folder_record(found.st_mode))
+            if record != folder_record(status.st_mode):
+                self._update.put(path, folder_record(status.st_mode))
             self._next_level.append(DirectoryVisit(path, None, visit.absorb))
         elif record is not None:
-            if signature_of(record) != signature(found):
-                self._contents.add(path, found, absorb=visit.absorb)
+            if signature_of(record) != signature(status):
+                self._contents.add(path, status, absorb=visit.absorb)
         elif not self._state.is_full and (self._recheck or name not in folder.excluded):
-            self._new.append(_NewEntry(path, found, visit.absorb or name in folder.excluded))
+            self._new.append(_NewEntry(path, status, visit.absorb or name in folder.excluded))
             if len(self._new) > 2 * self._state.limits.files:
                 self._stop_covering_new()
 
@@ -241,10 +241,10 @@ class _ContentReader:
         self._batch: list[tuple[str, FileStat, bytes]] = []
         self._batch_size = 0
 
-    def add(self, path: str, found: FileStat, *, absorb: bool) -> None:
-        self._pending[path] = _PendingRead(found.st_size, absorb)
-        if stat.S_ISFIFO(found.st_mode):
-            self._pipes[path] = found
+    def add(self, path: str, status: FileStat, *, absorb: bool) -> None:
+        self._pending[path] = _PendingRead(status.st_size, absorb)
+        if stat.S_ISFIFO(status.st_mode):
+            self._pipes[path] = status
 
     def discard(self, path: str) -> None:
         self._pending.pop(path, None)
@@ -261,9 +261,9 @@ class _ContentReader:
         for path, result in self._state.source.read(self._requests(), self._state.limits.file):
             self._take(path, result)
         # A pipe is never opened: that may block, or wake up its writer.
-        for path, found in self._pipes.items():
+        for path, status in self._pipes.items():
             if split(path)[0] in self._tree.folders:
-                self._take(path, Reading(b"", found, fresh=False))
+                self._take(path, Reading(b"", status, fresh=False))
         self._store_batch()
 
     def _requests(self) -> Iterator[tuple[str, int]]:
@@ -295,12 +295,12 @@ class _ContentReader:
             else:
                 self._update.exclude(path, ExclusionReason.UNREADABLE)
             return
-        data, found, fresh = result
+        data, status, fresh = result
         if data is None:
             self._update.exclude(path, ExclusionReason.LARGE)
             return
-        self._update.mark(path, unsettled=fresh, linked=found.st_nlink > 1)
-        self._batch.append((path, found, data))
+        self._update.mark(path, unsettled=fresh, linked=status.st_nlink > 1)
+        self._batch.append((path, status, data))
         self._batch_size += len(data)
         if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
             self._store_batch()
@@ -309,8 +309,8 @@ class _ContentReader:
         batch, self._batch, self._batch_size = self._batch, [], 0
         blobs: list[bytes] = []
         records: list[tuple[str, bytes]] = []
-        for path, found, data in batch:
-            new_record = file_record(found, hashlib.sha256(data).digest())
+        for path, status, data in batch:
+            new_record = file_record(status, hashlib.sha256(data).digest())
             before = self._tree.state(path)
             if before is None or before.blob != state_of(new_record).blob:
                 if self._state.copied + len(data) > self._state.limits.total:
@@ -341,12 +341,12 @@ def modified_since(source: SnapshotSource, since_ns: int) -> list[str]:
             below: list[str] = []
             for folder in level:
                 with contextlib.suppress(OSError):
-                    for name, found in source.entries(folder, None):
+                    for name, status in source.entries(folder, None):
                         path = join(folder, name)
-                        if stat.S_ISDIR(found.st_mode):
+                        if stat.S_ISDIR(status.st_mode):
                             below += [] if name in skipped else [path]
                             paths.append(path)
-                        elif is_kept(found.st_mode) and found.st_ctime_ns >= since_ns:
+                        elif is_kept(status.st_mode) and status.st_ctime_ns >= since_ns:
                             paths.append(path)
             level = below
     finally:

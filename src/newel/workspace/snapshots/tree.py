@@ -96,23 +96,23 @@ class FileTree:
 
     def record(self, path: str) -> bytes | None:
         folder, name = split(path)
-        there = self.folders.get(folder)
-        return there.records.get(name) if there else None
+        state = self.folders.get(folder)
+        return state.records.get(name) if state else None
 
     def put(self, path: str, record: bytes) -> None:
         folder, name = split(path)
-        there = self.folders[folder]
-        self._record_count += name not in there.records
-        there.records[name] = record
-        there.excluded.pop(name, None)
+        state = self.folders[folder]
+        self._record_count += name not in state.records
+        state.records[name] = record
+        state.excluded.pop(name, None)
         if self.changed_paths is not None:
             self.changed_paths.add(path)
 
     def drop(self, path: str) -> None:
         """Drop a file or an empty folder."""
         folder, name = split(path)
-        there = self.folders.get(folder)
-        if there and there.records.pop(name, None):
+        state = self.folders.get(folder)
+        if state and state.records.pop(name, None):
             self.folders.pop(path, None)
             self._record_count -= 1
             if self.changed_paths is not None:
@@ -138,23 +138,23 @@ def split(path: str) -> tuple[str, str]:
     return folder, name
 
 
-def signature(found: FileStat) -> bytes:
+def signature(stat: FileStat) -> bytes:
     """Differs whenever the file was written, replaced, or given other permission bits.
 
     A program can set the modification time, but not ``ctime``.
     """
     return _SIGNATURE.pack(
-        found.st_mtime_ns & _WORD,  # times may be negative or huge, as programs can set any
-        found.st_ctime_ns & _WORD,
-        found.st_size & _WORD,
-        found.st_ino & _WORD,
-        found.st_mode & 0xFFFFFFFF,
+        stat.st_mtime_ns & _WORD,  # times may be negative or huge, as programs can set any
+        stat.st_ctime_ns & _WORD,
+        stat.st_size & _WORD,
+        stat.st_ino & _WORD,
+        stat.st_mode & 0xFFFFFFFF,
     )
 
 
-def file_record(found: FileStat, sha256: bytes) -> bytes:
+def file_record(status: FileStat, sha256: bytes) -> bytes:
     """A signature and a hash in 68 bytes, as there may be 200,000 records."""
-    return signature(found) + sha256
+    return signature(status) + sha256
 
 
 def signature_of(record: bytes) -> bytes:

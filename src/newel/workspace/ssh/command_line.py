@@ -153,8 +153,8 @@ def _sweep(parent: Path) -> None:
             named = re.fullmatch(rf"{_PREFIX}([0-9]+)-\w+", entry.name)
             if named and not _is_alive(int(named[1])):
                 with contextlib.suppress(OSError):
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                         shutil.rmtree(entry.path, ignore_errors=True)
 
 

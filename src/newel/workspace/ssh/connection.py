@@ -157,24 +157,24 @@ class SshConnection:
             for listener in list(self.listeners):
                 listener(state)
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+    async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         """See ``RemoteHostPort``. The request must change nothing: it is repeated if the connection breaks."""
         deadline = self._deadline()
         tries = 0
         while True:
             tries += 1
             try:
-                return await self._request(script, given, deadline, settle=False)
+                return await self._request(script, stdin, deadline, settle=False)
             except ShellEnded as ended:
                 if tries == MAX_TRIES:
                     raise ConnectionLost(
                         f"The connection to {self.host} broke {tries} times during one request. {ended.message}"
                     ) from ended
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+    async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         """As ``ask``, but sent only once: raises ``ConnectionLost`` if the outcome is unknown."""
         try:
-            return await self._request(script, given, self._deadline(), settle=True)
+            return await self._request(script, stdin, self._deadline(), settle=True)
         except ShellEnded as ended:
             raise ConnectionLost(
                 f"The connection to {self.host} was lost during a change. Its outcome is unknown and it was not retried."
@@ -218,10 +218,10 @@ class SshConnection:
         return msgspec.structs.replace(self.target, host=self.host).login
 
     async def run_program(
-        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], /, *, stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
         """Run a program of the user's on the host, in their home; see ``run_program_on_host``."""
-        return await run_program_on_host(await self.client(), argv, given=given, on_stdout=on_stdout)
+        return await run_program_on_host(await self.client(), argv, stdin=stdin, on_stdout=on_stdout)
 
     async def tunnel(self, port: int) -> str:
         """The path of a Unix socket, usable by this user only, that leads to a port on the host's loopback.
@@ -248,13 +248,13 @@ class SshConnection:
     def _deadline(self) -> float:
         return anyio.current_time() + self._reconnect_timeout
 
-    async def _request(self, script: str, given: bytes, deadline: float, *, settle: bool) -> HostAnswer:
+    async def _request(self, script: str, stdin: bytes, deadline: float, *, settle: bool) -> HostAnswer:
         with self._heartbeat.busy():
             async with (
                 self._lock
             ):  # a request that is cancelled here was not sent, and leaves the shell in step
                 shell = await self._ready(deadline)
-                answer = await shell.ask(script, given, settle=settle)
+                answer = await shell.ask(script, stdin, settle=settle)
                 self._heartbeat.report_answer()
                 return answer
 

@@ -135,8 +135,8 @@ def no_ssh(error: OSError) -> SshProblem:
 
 
 def _fingerprint(stderr: str) -> str:
-    found = re.search(r"SHA256:[A-Za-z0-9+/]{43}", stderr)
-    return f" Its fingerprint is {found[0]}." if found else ""
+    match = re.search(r"SHA256:[A-Za-z0-9+/]{43}", stderr)
+    return f" Its fingerprint is {match[0]}." if match else ""
 
 
 def _last_line(stderr: str) -> str:

@@ -65,9 +65,9 @@ class LazyConnection:
         return self.target.login
 
     async def run_program(
-        self, argv: Sequence[str], /, *, given: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
+        self, argv: Sequence[str], /, *, stdin: bytes, on_stdout: Callable[[bytes], Awaitable[None]]
     ) -> ProgramEnded:
-        return await (await self.get()).run_program(argv, given=given, on_stdout=on_stdout)
+        return await (await self.get()).run_program(argv, stdin=stdin, on_stdout=on_stdout)
 
     async def tunnel(self, port: int) -> str:
         return await (await self.get()).tunnel(port)

@@ -45,15 +45,15 @@ class AnswerTooLong(WorkspaceError):
 class RemoteHostPort(Protocol):
     """A persistent shell on a host."""
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
-        """Evaluate one line of sh text, with ``given`` as its standard input.
+    async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
+        """Evaluate one line of sh text, with ``stdin`` as its standard input.
 
         The text (see ``quote``) reads exactly the bytes that are given, terminates, and leaves no state behind that later
         requests must not see. It must change nothing: it may be sent twice. Raises ``WorkspaceError``.
         """
         ...
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+    async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         """As ``ask``, but sent only once. Raises ``ConnectionLost`` if the outcome is unknown."""
         ...
 
@@ -151,11 +151,11 @@ def info(data: bytes) -> FileInfo:
 
 def infos(data: bytes) -> list[FileInfo | None] | None:
     """Parse ``newel_stats``; None if a file was deleted between its two steps."""
-    there, *lines = data.splitlines() or [b""]
-    if len(lines) != there.count(b"1"):
+    flags, *lines = data.splitlines() or [b""]
+    if len(lines) != flags.count(b"1"):
         return None
     rest = iter(lines)
-    return [info(next(rest)) if exists == ord("1") else None for exists in there]
+    return [info(next(rest)) if exists == ord("1") else None for exists in flags]
 
 
 def node(data: bytes) -> FileNode | None:

@@ -122,15 +122,15 @@ async def run_on_host(
 
 
 async def run_program_on_host(
-    client: Client, argv: Sequence[str], *, given: bytes = b"", on_stdout: OnData
+    client: Client, argv: Sequence[str], *, stdin: bytes = b"", on_stdout: OnData
 ) -> ProgramEnded:
-    """Run a program in the user's home, with ``given`` as its standard input, and pass on all of its output as it arrives.
+    """Run a program in the user's home, with ``stdin`` as its standard input, and pass on all of its output as it arrives.
 
     While ``on_stdout`` blocks, nothing is read and no heartbeat is sent, so it must return within ``ProcessTimeouts.silence``. An
     exception from it ends the program, as cancellation does. Raises as ``run_on_host`` does.
     """
     passed = _PassedOn(on_stdout)
-    ending = await _run(client, _Order(words=argv, by_shell=False, given=given), passed, None)
+    ending = await _run(client, _Order(words=argv, by_shell=False, stdin=stdin), passed, None)
     return ProgramEnded(ending.exit_code, passed.stderr.text("the whole output is not kept").encode())
 
 
@@ -142,7 +142,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
     """The folder; the user's home if empty."""
     env: Mapping[str, str] = {}
-    given: bytes = b""
+    stdin: bytes = b""
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
@@ -156,10 +156,10 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
     until = anyio.current_time() + (BUSY if timeout is None else timeout)
     pause = 0.05
     while True:
-        channel = _Channel(client, nonce.encode(), sink, line + order.given)
-        left = None if timeout is None else until - anyio.current_time()
+        channel = _Channel(client, nonce.encode(), sink, line + order.stdin)
+        remaining = None if timeout is None else until - anyio.current_time()
         with client.busy():
-            ending = await wait_for_exit(channel, left)
+            ending = await wait_for_exit(channel, remaining)
         if channel.code is not None:
             return _checked(client, order, ending._replace(exit_code=channel.code))
         if _REFUSED not in channel.noise:
@@ -199,12 +199,12 @@ class _Channel(ChildProcess):
 
     pipe_grace = LEAVE_GRACE
 
-    def __init__(self, client: Client, nonce: bytes, sink: OutputSink, given: bytes) -> None:
+    def __init__(self, client: Client, nonce: bytes, sink: OutputSink, stdin: bytes) -> None:
         self._frames = {"stdout": Frame(nonce), "stderr": Frame(nonce)}
         self._is_responsive = client.is_responsive
         self._timing = client.timing
         self._next_beat = anyio.current_time() + self._timing.beat
-        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, sink, given=given)
+        super().__init__([*client.argv, RUN_COMMAND], "/", client.environ, sink, stdin=stdin)
 
     @property
     def code(self) -> int | None:
@@ -281,8 +281,8 @@ class Frame:
         """The output in the chunk, except for a tail that may be the start of the end marker."""
         data = self._held + chunk if self._held else chunk
         if not self._began:
-            _, found, rest = data.partition(self._head)
-            if not found:
+            _, head, rest = data.partition(self._head)
+            if not head:
                 self._held = data[-NOISE:]
                 return b""
             self._began = True
@@ -340,19 +340,19 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         if not _NAME.fullmatch(name):
             raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
     exports = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
-    words = " ".join(map(_quoted, order.words))
+    command = " ".join(map(_quoted, order.words))
     if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
-        words = f'"$@" -c -- {words}'
+        command = f'"$@" -c -- {command}'
         shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
     else:
         shell = ""
     mark = new_mark()
     return f"""
-nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.given)} root={_quoted(order.root)}
+nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.stdin)} root={_quoted(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}
-set -- {words}
+set -- {command}
 {_text()}"""
 
 
@@ -377,7 +377,7 @@ def _how_it_was_lost(client: Client, noise: bytes, timeout: float | None) -> str
     return f"The connection to {client.host} was lost while the command ran."
 
 
-def _lost(happened: str, left: str = "") -> ConnectionLost:
+def _lost(happened: str, note: str = "") -> ConnectionLost:
     return ConnectionLost(
-        f"{happened} Its outcome is unknown and it was not run again: check its effects first.{left}"
+        f"{happened} Its outcome is unknown and it was not run again: check its effects first.{note}"
     )

@@ -117,7 +117,7 @@ class HostShell:
         self.info = answer.data.partition(f"\n{key}\n".encode())[2]
 
     async def ask(
-        self, script: str, given: bytes, *, limit: int = _MAX_ANSWER, settle: bool = False
+        self, script: str, stdin: bytes, *, limit: int = _MAX_ANSWER, settle: bool = False
     ) -> HostAnswer:
         """See ``RemoteHostPort.ask``. Raises ``ShellEnded``; after that, or if cancelled, the shell is not usable.
 
@@ -126,9 +126,9 @@ class HostShell:
         if "\n" in script:
             raise ValueError("a request is one line: quote its arguments")
         key = secrets.token_hex(16)
-        head = os.fsencode(f"{key}{'+' if given else ''}\n{script}\n")
-        answer = await self._exchange(head + given, key, limit, settle=settle)
-        if answer.status == UNREAD and given:
+        head = os.fsencode(f"{key}{'+' if stdin else ''}\n{script}\n")
+        answer = await self._exchange(head + stdin, key, limit, settle=settle)
+        if answer.status == UNREAD and stdin:
             self._in_step = False
         return answer
 

@@ -58,15 +58,15 @@ class ThreadBridge:
         self._thread = threading.local()
         self._open: set[_Calls] = set()
 
-    def ask(self, text: str, given: bytes = b"") -> HostAnswer:
+    def ask(self, text: str, stdin: bytes = b"") -> HostAnswer:
         """See ``RemoteHostPort.ask``. Only within ``run_in_thread``; raises ``Stopped`` if its caller is gone, and what the host raises."""
         calls: _Calls = self._thread.calls
-        return calls.call(partial(self._host.ask, text, given=given))
+        return calls.call(partial(self._host.ask, text, stdin=stdin))
 
-    def change(self, text: str, given: bytes = b"") -> HostAnswer:
+    def change(self, text: str, stdin: bytes = b"") -> HostAnswer:
         """As ``ask``, but see ``RemoteHostPort.change``."""
         calls: _Calls = self._thread.calls
-        return calls.call(partial(self._host.change, text, given=given))
+        return calls.call(partial(self._host.change, text, stdin=stdin))
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Run work in a thread and return its result. If this is cancelled, its requests raise ``Stopped``."""

@@ -113,12 +113,12 @@ class SshWorkspace:
         raise cannot("look at", path, port.reason(answer))
 
     async def stats(self, sought: Sequence[str], /) -> list[FileInfo | None]:
-        found: list[FileInfo | None] = []
+        results: list[FileInfo | None] = []
         for start in range(0, len(sought), AT_ONCE):
             some = sought[start : start + AT_ONCE]
             together = port.infos((await self._ask("newel_stats", *some)).data)
-            found += together or [await self._stat_or_none(path) for path in some]
-        return found
+            results += together or [await self._stat_or_none(path) for path in some]
+        return results
 
     async def list(
         self, path: str, /, *, limit: int = 10_000, nofollow: bool = False
@@ -152,7 +152,7 @@ class SshWorkspace:
         # Once its temporary file is removed, a lost write can no longer take effect: the current content is final.
         cancel = _script(("rm", "-f", "--", posixpath.join(folder, beside)))
         check = f"{cancel}; {_script(('newel_is', sha256, path))}"
-        answer = await self._change(args, check, "written", path, given=data)
+        answer = await self._change(args, check, "written", path, stdin=data)
         self._check("write", path, answer, expect)
         return WriteResult(sha256)
 
@@ -213,8 +213,8 @@ class SshWorkspace:
     def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
         from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 
-        own = f"{self.connection.info.home}/.newel"  # contains copies of projects
-        return SshSnapshotSource(self.connection, self._root, blobs, excluded=[own, *left_out])
+        newel_folder = f"{self.connection.info.home}/.newel"  # contains copies of projects
+        return SshSnapshotSource(self.connection, self._root, blobs, excluded=[newel_folder, *left_out])
 
     def at(self, folder: str, /) -> SshWorkspace:
         return SshWorkspace(self.connection, root=folder, limits=self._limits)
@@ -246,13 +246,13 @@ class SshWorkspace:
         return await self.connection.ask(_script(args))
 
     async def _change(
-        self, args: Iterable[str], check: str, done: str, path: str, given: bytes = b""
+        self, args: Iterable[str], check: str, done: str, path: str, stdin: bytes = b""
     ) -> HostAnswer:
         """Make a change. If the connection is lost over it, ``check`` tells whether it was made, once the host is back; raises if
         the host does not come back.
         """
         try:
-            return await self.connection.change(_script(args), given=given)
+            return await self.connection.change(_script(args), stdin=stdin)
         except ConnectionLost as lost:
             answer = await self.connection.ask(check)
             if answer.status != 0:
@@ -309,14 +309,14 @@ async def _resolve(host: RemoteHostPort, path: str) -> str:
 
     A circular link is returned unresolved, so that the system reports it. Raises ``WorkspaceError``.
     """
-    found, sought = "", _parts(path)
+    path_so_far, sought = "", _parts(path)
     for _ in range(MOST_LINKS):
         if sum(map(len, sought)) > LONGEST_PATH:
             raise cannot("look at", path, "File name too long")
-        found, sought = await _follow(host, found, sought)
+        path_so_far, sought = await _follow(host, path_so_far, sought)
         if not sought:
-            return found or "/"
-    return posixpath.normpath(posixpath.join("/", found, *sought))
+            return path_so_far or "/"
+    return posixpath.normpath(posixpath.join("/", path_so_far, *sought))
 
 
 async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
@@ -324,29 +324,29 @@ async def _expand(host: RemoteHostPort, path: str, home: str) -> str:
     first, slash, rest = path.partition("/")
     if not _OF_A_USER.fullmatch(first):
         return path
-    there = home if first == "~" else os.fsdecode((await host.ask(f"printf %s {first}")).data)
-    return f"{there}{slash}{rest}" if there.startswith("/") else path
+    folder = home if first == "~" else os.fsdecode((await host.ask(f"printf %s {first}")).data)
+    return f"{folder}{slash}{rest}" if folder.startswith("/") else path
 
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in {"", "."}]
 
 
-async def _follow(host: RemoteHostPort, found: str, sought: list[str]) -> tuple[str, list[str]]:
+async def _follow(host: RemoteHostPort, path_so_far: str, sought: list[str]) -> tuple[str, list[str]]:
     """Continue from a path without links to the target of the next link, or to the end."""
     while sought:
         if sought[0] == "..":  # the part before it is not a link, so that `..` is its parent
-            found, sought = found.rpartition("/")[0], sought[1:]
+            path_so_far, sought = path_so_far.rpartition("/")[0], sought[1:]
             continue
         plain = sought[: sought.index("..")] if ".." in sought else sought
-        paths = [found + below for below in accumulate(f"/{part}" for part in plain[:PARTS_AT_ONCE])]
-        words = " ".join(map(quote, paths))
-        if link := port.link((await host.ask(f"newel_link {words}")).data, paths):
+        paths = [path_so_far + below for below in accumulate(f"/{part}" for part in plain[:PARTS_AT_ONCE])]
+        arguments = " ".join(map(quote, paths))
+        if link := port.link((await host.ask(f"newel_link {arguments}")).data, paths):
             number, leads_to = link
             before = "" if leads_to.startswith("/") else paths[number].rpartition("/")[0]
             return before, _parts(leads_to) + sought[number + 1 :]
-        found, sought = paths[-1], sought[len(paths) :]
-    return found, []
+        path_so_far, sought = paths[-1], sought[len(paths) :]
+    return path_so_far, []
 
 
 # -- the host ---------------------------------------------------------------------------------------------

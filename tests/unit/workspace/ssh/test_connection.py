@@ -344,7 +344,7 @@ class TestRequests:
         async with on(sshd) as workspace:
             assert (await workspace.connection.ask("cat")).data == b""
             given = bytes(range(256)) * 5_000
-            assert (await workspace.connection.ask(f"head -c {len(given)}", given=given)).data == given
+            assert (await workspace.connection.ask(f"head -c {len(given)}", stdin=given)).data == given
             assert (await workspace.connection.ask("echo still in step")).data == b"still in step\n"
 
     async def test_a_write_that_is_cancelled_is_over_when_that_is_told(self, sshd: Sshd) -> None:

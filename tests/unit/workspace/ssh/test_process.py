@@ -215,7 +215,7 @@ async def test_a_program_whose_input_has_not_arrived_whole_is_not_run(tmp_path: 
     host = client("sh", "-c", 'head -c 10000 | sh -c "$0"')
     with pytest.raises(WorkspaceError):
         await run_program_on_host(
-            host, ["touch", f"{tmp_path}/ran"], given=b"x" * 10_000, on_stdout=on_stdout
+            host, ["touch", f"{tmp_path}/ran"], stdin=b"x" * 10_000, on_stdout=on_stdout
         )
     assert not (tmp_path / "ran").exists()
 
@@ -228,7 +228,7 @@ async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole() -> 
         pieces.append(piece)
 
     argv = ["sh", "-c", "cat; echo progress >&2; exit 7"]
-    done = await run_program_on_host(HOST, argv, given=data, on_stdout=on_stdout)
+    done = await run_program_on_host(HOST, argv, stdin=data, on_stdout=on_stdout)
     assert (done.exit_code, done.stderr) == (7, b"progress\n")
     assert b"".join(pieces) == data
 
@@ -238,7 +238,7 @@ async def test_a_program_that_reads_nothing_or_is_not_there_says_so() -> None:
         raise AssertionError(piece)
 
     assert (
-        await run_program_on_host(HOST, ["true"], given=b"x" * 300_000, on_stdout=on_stdout)
+        await run_program_on_host(HOST, ["true"], stdin=b"x" * 300_000, on_stdout=on_stdout)
     ).exit_code == 0
     done = await run_program_on_host(HOST, ["no-such-program"], on_stdout=on_stdout)
     assert done.exit_code == 127
@@ -253,12 +253,12 @@ async def test_what_a_program_is_given_lies_in_no_file_when_it_runs(tmp_path: Pa
 
     host = client(environ={**os.environ, "TMPDIR": str(tmp_path)})
     await run_program_on_host(
-        host, ["sh", "-c", f"ls -A {tmp_path}; cat"], given=b"words", on_stdout=on_stdout
+        host, ["sh", "-c", f"ls -A {tmp_path}; cat"], stdin=b"words", on_stdout=on_stdout
     )
     assert b"".join(pieces) == b"words"
     nowhere = client(environ={**os.environ, "TMPDIR": str(tmp_path / "gone")})
     with pytest.raises(WorkspaceError, match="could not be written to the temporary folder"):
-        await run_program_on_host(nowhere, ["cat"], given=b"words", on_stdout=on_stdout)
+        await run_program_on_host(nowhere, ["cat"], stdin=b"words", on_stdout=on_stdout)
 
 
 async def test_what_a_listener_raises_ends_the_program(tmp_path: Path) -> None:

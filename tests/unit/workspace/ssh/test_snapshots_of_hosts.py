@@ -61,7 +61,7 @@ class Watched:
         self.answers: dict[str, bytes] = {}
         self.is_gone_at = ""
 
-    async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+    async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
         for part, done in list(self.before.items()):
             if part in script:
                 del self.before[part]
@@ -71,10 +71,10 @@ class Watched:
         for part, data in self.answers.items():
             if part in script:
                 return HostAnswer(0, data)
-        return await self.host.ask(script, given=given)
+        return await self.host.ask(script, stdin=stdin)
 
-    async def change(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
-        raise AssertionError(f"a look changes nothing: {script}, given {len(given)} bytes")
+    async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
+        raise AssertionError(f"a look changes nothing: {script}, stdin {len(stdin)} bytes")
 
 
 async def test_scanning_an_unchanged_host_sends_one_request_and_copies_nothing(
@@ -262,10 +262,10 @@ async def test_closing_does_not_wait_for_an_unresponsive_host(
     """All front ends run in the thread that would wait."""
 
     class Silent(Watched):
-        async def ask(self, script: str, /, *, given: bytes = b"") -> HostAnswer:
+        async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer:
             asked.set()
             await anyio.sleep_forever()
-            return await super().ask(script, given=given)
+            return await super().ask(script, stdin=stdin)
 
     asked = anyio.Event()
     looked = SnapshotManager(SshSnapshotSource(Silent(host), str(root), ledger), ledger)

@@ -167,7 +167,7 @@ async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path:
 
     async def run() -> None:
         argv = ["sh", "-c", f"echo $$ > {tmp_path}/pid; cat; exec sleep 1000"]
-        await run_program_on_host(client(), argv, given=b"go", on_stdout=on_stdout)
+        await run_program_on_host(client(), argv, stdin=b"go", on_stdout=on_stdout)
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)

@@ -160,9 +160,9 @@ class SshMirrorBackend:
                     f"An earlier update of {self.layout.root} is still running on the host after its connection was lost. Try again."
                 )
             time.sleep(_BUSY_PAUSE_S)
-        *made, lease = [b"", *lines]  # an empty lease is malformed, and reported as such
+        *rest, lease = [b"", *lines]  # an empty lease is malformed, and reported as such
         self._clock = self._shell.scripts.seen(lease).st_mtime_ns
-        return b"made" not in made
+        return b"made" not in rest
 
     def sweep(self) -> None:
         """Remove copies with stale leases."""
@@ -178,9 +178,9 @@ class SshMirrorBackend:
     def walk(self, left_out: Exclusions) -> Iterator[tuple[str, Signature]]:
         if left_out != self._listing_exclusions:
             self._listing, self._listing_exclusions = b"", left_out
-        known = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
+        digest = hashlib.sha256(self._listing).hexdigest() if self._listing else ""
         names = [os.fsencode(name) for name in left_out.names]
-        text = self._shell.scripts.listing_unless(known, names, [b".git", *_first_paths(left_out)])
+        text = self._shell.scripts.listing_unless(digest, names, [b".git", *_first_paths(left_out)])
         listing = self._shell.ask_here(text, _LISTING) or self._listing
         self._listing = listing if len(listing) <= _KEPT else b""
         yield from self._parse_listing(listing, left_out)
@@ -228,7 +228,7 @@ class SshMirrorBackend:
             alike = self._find_unchanged(batch, contents)
             others = {path: contents[path] for path in batch if path not in alike}
             if others:
-                self._put(self._scripts.given, b"".join(content.data for content in others.values()))
+                self._put(self._scripts.contents_file, b"".join(content.data for content in others.values()))
                 self._change(self._scripts.write(others))
 
     def read_file(self, path: str, /) -> bytes | None:
@@ -291,19 +291,21 @@ def _check_answer(answer: HostAnswer) -> HostAnswer:
 
 def _first_paths(left_out: Exclusions) -> list[bytes]:
     """The paths that are excluded, as many as fit."""
-    found: list[bytes] = []
+    paths: list[bytes] = []
     size = 0
     for path in sorted(map(os.fsencode, left_out.paths)):
         size += len(path)
         if size > _WORDS:
             break
-        found.append(path)
-    return found
+        paths.append(path)
+    return paths
 
 
 def _is_excluded(folder: str, left_out: Exclusions, excluded: dict[str, bool]) -> bool:
-    if (known := excluded.get(folder)) is None:
+    if (is_excluded := excluded.get(folder)) is None:
         above, _, name = folder.rpartition("/")
-        known = _is_excluded(above, left_out, excluded) or left_out.matches(folder, name, is_folder=True)
-        excluded[folder] = known
-    return known
+        is_excluded = _is_excluded(above, left_out, excluded) or left_out.matches(
+            folder, name, is_folder=True
+        )
+        excluded[folder] = is_excluded
+    return is_excluded

@@ -90,10 +90,12 @@ class MirrorScripts:
         self._layout = layout
         self._looks = looks
         self._copies, self._name = posixpath.split(layout.place)
-        self.given = f"{layout.place}/{_GIVEN}"
+        self.contents_file = f"{layout.place}/{_GIVEN}"
         """The file that receives the contents to write."""
         project = quote(layout.project.rstrip("/"))
-        self._before = f"place={quote(layout.place)} project={project} given={quote(self.given)}\n{_PRELUDE}"
+        self._before = (
+            f"place={quote(layout.place)} project={project} given={quote(self.contents_file)}\n{_PRELUDE}"
+        )
 
     def copy(self, paths: Iterable[str]) -> str:
         """Copy project files to the same paths in the copy."""
@@ -113,7 +115,7 @@ class MirrorScripts:
         return self._each_folder(paths, lambda _folder, _names: ":")
 
     def write(self, contents: dict[str, FileContent]) -> str:
-        """Write files; ``given`` has their contents, in this order."""
+        """Write files; ``contents_file`` has their contents, in this order."""
         at = 1
 
         def commands(folder: str, names: Sequence[str]) -> Iterator[str]:
@@ -134,7 +136,7 @@ class MirrorScripts:
         ``busy`` while an update whose connection was lost is still ending.
         """
         copies, name = quote(self._copies), quote(self._name)
-        lease, busy, ending = (f"{name}/{each}" for each in (LEASE, _BUSY, _ENDING))
+        lease, busy, ending = (f"{name}/{suffix}" for suffix in (LEASE, _BUSY, _ENDING))
         return (
             f"cd -P -- {copies}; [ -f ./{busy} ] && mv -f -- ./{busy} ./{ending}; "
             f'if read -r p <./{ending} && kill -0 "$p"; then echo busy .//; exit 0; fi; rm -f -- ./{ending}; '

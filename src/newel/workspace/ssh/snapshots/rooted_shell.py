@@ -153,10 +153,10 @@ def is_folder(facts: bytes) -> bool:
 
 def sum_of(facts: bytes, path: bytes) -> str | None:
     """The SHA-256 in the facts; empty if the program escaped the path, None if the facts are not a sum."""
-    found = _SUM.fullmatch(facts)
-    if found is None:
+    match = _SUM.fullmatch(facts)
+    if match is None:
         return None
-    return "" if _ODD.search(path) else found[1].decode()
+    return "" if _ODD.search(path) else match[1].decode()
 
 
 def time_of(facts: bytes) -> int | None:
@@ -168,20 +168,20 @@ def time_of(facts: bytes) -> int | None:
 
 def parse_capabilities(answer: bytes, root: str) -> HostCapabilities:
     """Parse the answer to ``probe``. Raises ``WorkspaceError`` if the host lacks a program."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for facts, path in records(answer):
         if not path:
             what, _, value = facts.decode(errors="replace").partition(" ")
-            found[what] = value
-    known = [name for name in STAT_VARIANTS if name in found]
-    if not known or "sums" not in found or "xargs" not in found:
+            values[what] = value
+    variants = [name for name in STAT_VARIANTS if name in values]
+    if not variants or "sums" not in values or "xargs" not in values:
         raise WorkspaceError(
             f"Cannot record what commands change in {root}: the host needs `xargs -0`, a `find` with -printf or a "
             "`stat`, and `sha256sum`, `shasum` or `openssl`."
         )
-    umask = found.get("umask", "")
+    umask = values.get("umask", "")
     return HostCapabilities(
-        known[0], found["sums"], "gzip" in found, int(umask, 8) if _OCTAL.fullmatch(umask) else 0o22
+        variants[0], values["sums"], "gzip" in values, int(umask, 8) if _OCTAL.fullmatch(umask) else 0o22
     )
 
 
@@ -318,29 +318,29 @@ class RootedShell:
     def scripts(self) -> SnapshotScripts:
         return SnapshotScripts(parse_capabilities(self._in_root(probe()), self._root))
 
-    def ask_here(self, text: str, most: int, given: bytes = b"") -> bytes:
+    def ask_here(self, text: str, most: int, stdin: bytes = b"") -> bytes:
         """The output of sh text that runs in the root, at most ``most`` bytes."""
-        return self.scripts.unpack(self._in_root(self.scripts.pack(text, most), given), most)
+        return self.scripts.unpack(self._in_root(self.scripts.pack(text, most), stdin), most)
 
     def ask_of(self, paths: Iterable[bytes], text: str, most: int) -> bytes:
         """The output of sh text for paths, its ``"$@"``; it runs several times for many paths."""
-        given = b"".join(b".//" + path + b"\0" for path in paths)
-        return self.ask_here(f"xargs -0 sh -c {quote(text)} sh", most, given)
+        stdin = b"".join(b".//" + path + b"\0" for path in paths)
+        return self.ask_here(f"xargs -0 sh -c {quote(text)} sh", most, stdin)
 
     def clock_offset_ns(self) -> int:
         """A lower bound for the host's clock minus ours, in nanoseconds."""
-        [there] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
-        if there is None:
+        [host_time] = [time_of(facts) for facts, _ in records(self.ask(CLOCK).data)]
+        if host_time is None:
             raise WorkspaceError("The host did not report its time.")
-        return there - time.time_ns()
+        return host_time - time.time_ns()
 
-    def ask_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
+    def ask_in(self, folder: str, text: str, stdin: bytes) -> HostAnswer:
         """Evaluate sh text in a folder; it need not read all of its input."""
-        return self.ask(_in_folder(folder, text, len(given)), given)
+        return self.ask(_in_folder(folder, text, len(stdin)), stdin)
 
-    def change_in(self, folder: str, text: str, given: bytes) -> HostAnswer:
+    def change_in(self, folder: str, text: str, stdin: bytes) -> HostAnswer:
         """As ``ask_in``, for changes."""
-        return self._change(_in_folder(folder, text, len(given)), given)
+        return self._change(_in_folder(folder, text, len(stdin)), stdin)
 
     def change(self, text: str) -> HostAnswer:
         """Evaluate sh text that makes changes; it may be long and have many lines."""
@@ -350,13 +350,13 @@ class RootedShell:
         self,
         folder: str,
         *args: str,
-        given: bytes = b"",
+        stdin: bytes = b"",
         ok_codes: Collection[int] = (0,),
         changes: bool = False,
     ) -> bytes | None:
         """As ``newel.workspace.git.run_git``, without running any program that the repository configures."""
         text = f"{SAFE_GIT} {' '.join(map(quote, args))} 2>/dev/null"
-        answer = (self.change_in if changes else self.ask_in)(folder, text, given)
+        answer = (self.change_in if changes else self.ask_in)(folder, text, stdin)
         return answer.data if answer.status in ok_codes else None
 
     def find_repository(self, folder: str) -> str | None:
@@ -368,19 +368,19 @@ class RootedShell:
         answer = self.ask(f"({text})")
         return os.fsdecode(answer.data) if answer.status == 0 else None
 
-    def _in_root(self, text: str, given: bytes = b"") -> bytes:
-        answer = self.ask_in(self._root, text, given)
+    def _in_root(self, text: str, stdin: bytes = b"") -> bytes:
+        answer = self.ask_in(self._root, text, stdin)
         if answer.status == NO_FOLDER:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._root)
         return answer.data
 
 
-def _in_folder(folder: str, text: str, given: int) -> str:
-    """Run the text in a folder with ``given`` bytes as its input."""
+def _in_folder(folder: str, text: str, size: int) -> str:
+    """Run the text in a folder with ``size`` bytes as its input."""
     enter = f"cd -P -- {quote(folder)} 2>/dev/null"
-    if not given:
+    if not size:
         return f"({enter} || exit {NO_FOLDER}; {text})"
     return (
-        f"({enter} || {{ head -c {given} >/dev/null; exit {NO_FOLDER}; }}; "
-        f"head -c {given} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})"
+        f"({enter} || {{ head -c {size} >/dev/null; exit {NO_FOLDER}; }}; "
+        f"head -c {size} | {{ {text}; s=$?; cat >/dev/null; exit $s; }})"
     )

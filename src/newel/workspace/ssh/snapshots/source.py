@@ -169,8 +169,8 @@ class SshSnapshotSource:
 
     # -- the rest -----------------------------------------------------------------------------------
 
-    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
-        return self._contents.read(wanted, limit)
+    def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+        return self._contents.read(paths, limit)
 
     def is_quiet(self) -> bool:
         """Nobody can tell without bridge."""
@@ -218,9 +218,9 @@ class Contents:
         self._shell = shell
         self._blobs = blobs
 
-    def read(self, wanted: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
+    def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         """See ``SnapshotSource``."""
-        files = ((os.fsencode(path), size) for path, size in wanted)
+        files = ((os.fsencode(path), size) for path, size in paths)
         for batch in batches(
             files,
             (lambda _: 1, _FILES),
@@ -233,31 +233,31 @@ class Contents:
     def _read(self, batch: list[bytes], limit: int) -> Iterator[tuple[bytes, Reading | OSError]]:
         waiting: list[bytes] = batch
         for _ in range(_TRIES):
-            found = self._query(waiting)
+            stats = self._query(waiting)
             links = [
-                path for path in waiting if path in found.seen and stat.S_ISLNK(found.seen[path].st_mode)
+                path for path in waiting if path in stats.seen and stat.S_ISLNK(stats.seen[path].st_mode)
             ]
             for path, target in self._targets(links):
-                seen = found.seen[path]
-                yield path, Reading(target, seen, fresh=seen.st_ctime_ns > found.aged)
+                seen = stats.seen[path]
+                yield path, Reading(target, seen, fresh=seen.st_ctime_ns > stats.aged)
             waiting = [path for path in waiting if path not in links]
-            wanted: dict[bytes, HostFileStat] = {}
+            to_read: dict[bytes, HostFileStat] = {}
             for path in waiting:
-                result = self._read_without_transfer(path, found, limit)
+                result = self._read_without_transfer(path, stats, limit)
                 if result is None:
-                    wanted[path] = found.seen[path]
+                    to_read[path] = stats.seen[path]
                 else:
                     yield path, result
             waiting = []
             # By the sizes of one answer: they may differ from the expected ones.
-            for group in batches(wanted.items(), (lambda file: file[1].st_size, _BATCH)):
+            for group in batches(to_read.items(), (lambda file: file[1].st_size, _BATCH)):
                 contents = self._transfer(dict(group))
                 for path, seen in group:
                     data = contents.get(path)
-                    if data is None or found.sums.get(path) not in {None, hashlib.sha256(data).hexdigest()}:
+                    if data is None or stats.sums.get(path) not in {None, hashlib.sha256(data).hexdigest()}:
                         waiting.append(path)  # this file or another was written in the meantime
                     else:
-                        yield path, Reading(data, seen, fresh=seen.st_ctime_ns > found.aged)
+                        yield path, Reading(data, seen, fresh=seen.st_ctime_ns > stats.aged)
             if not waiting:
                 return
         if len(batch) > 1:
