@@ -210,9 +210,9 @@ def _compactor(in_use: ResolvedModel) -> Compactor:
 def _secrets(settings: Settings) -> list[str]:
     from newel.app.secrets import configured_secrets
 
-    found = configured_secrets(settings.home, settings.cwd, os.environ)
+    secrets = configured_secrets(settings.home, settings.cwd, os.environ)
     endpoint = settings.endpoint
-    return [*found, endpoint.api_key] if endpoint and endpoint.api_key else found
+    return [*secrets, endpoint.api_key] if endpoint and endpoint.api_key else secrets
 
 
 async def _load_instructions(

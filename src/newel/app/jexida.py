@@ -80,15 +80,15 @@ def _enter_host(options: Options) -> Options:
         entered = sys.stdin.readline().strip()
     if not entered:
         raise ConfigError(NO_HOST)
-    there = Target.parse(entered)
-    hint = f'To save it, write [connection] and host = "{there.host}" into ~/{NAME}.'
+    target = Target.parse(entered)
+    hint = f'To save it, write [connection] and host = "{target.host}" into ~/{NAME}.'
     print(sanitize(hint), file=sys.stderr)  # noqa: T201 — for the user
     return msgspec.structs.replace(
         options,
-        host=there.host,
-        user=there.user or options.user,
-        port=there.port or options.port,
-        directory=there.path or options.directory,
+        host=target.host,
+        user=target.user or options.user,
+        port=target.port or options.port,
+        directory=target.path or options.directory,
     )
 
 
@@ -105,11 +105,12 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
     from newel.workspace.ssh.lazy_connection import LazyConnection
     from newel.workspace.ssh.target import Target
 
-    there = remote.connection
-    assert there.host is not None  # noqa: S101 — ``run`` makes sure of it
-    target = Target(there.host, there.user, there.port, there.directory)
+    ssh = remote.connection
+    assert ssh.host is not None  # noqa: S101 — ``run`` makes sure of it
+    target = Target(ssh.host, ssh.user, ssh.port, ssh.directory)
     routines = {
-        name: Routine(name, each.description, each.template()) for name, each in remote.routines.items()
+        name: Routine(name, routine.description, routine.template())
+        for name, routine in remote.routines.items()
     }
     ssh_config = options.ssh_config or os.environ.get(SSH_CONFIG)
     async with AsyncExitStack() as stack:
@@ -130,12 +131,12 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             host,
             backend,
             model=model,
-            user=there.user,
+            user=ssh.user,
             routines=routines,
             turns=remote.history.turns,
             session=session,
         )
-        if there.directory is not None and newel.record:
+        if ssh.directory is not None and newel.record:
             recorders = RecorderRegistry(None if options.ephemeral else newel.home, noted=newel.home)
             stack.callback(recorders.close)
             host.open_workspace = partial(recorded, talk, recorders)
@@ -167,15 +168,15 @@ async def _open_model(
 
 def _with(settings: RemoteSettings, options: Options) -> RemoteSettings:
     """The settings, overridden by the command line."""
-    there, model = settings.connection, settings.model
+    ssh, model = settings.connection, settings.model
     return msgspec.structs.replace(
         settings,
         connection=msgspec.structs.replace(
-            there,
-            host=options.host or there.host,
-            user=options.user or there.user,
-            directory=options.directory or there.directory,
-            port=options.port or there.port,
+            ssh,
+            host=options.host or ssh.host,
+            user=options.user or ssh.user,
+            directory=options.directory or ssh.directory,
+            port=options.port or ssh.port,
         ),
         model=msgspec.structs.replace(
             model, name=options.model or model.name, through=options.through or model.through

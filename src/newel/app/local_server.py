@@ -67,9 +67,9 @@ def endpoint_of(server: LocalServer) -> EndpointSettings:
 def describe(server: LocalServer) -> str:
     """The program, its address and its models, on one line."""
     models = [escape_line(name, 40) for name in server.models[:MOST_NAMES]]
-    shown = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
+    listed = ", ".join(models) + (" …" if len(server.models) > MOST_NAMES else "")
     program = "Ollama" if _is_ollama(server) else f"{_program(server)} on {server.name}'s port"
-    return f"{program} answers at {server.address} ({shown or 'no model'})"
+    return f"{program} answers at {server.address} ({listed or 'no model'})"
 
 
 def _program(server: LocalServer) -> str:

@@ -36,12 +36,12 @@ def tool_servers(
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
     trust = Trust(settings.home)
-    enabled = [each for each in configs if not each.disabled]
-    if untrusted := [each.name for each in enabled if not trust.is_trusted(each)]:
+    enabled = [config for config in configs if not config.disabled]
+    if untrusted := [config.name for config in enabled if not trust.is_trusted(config)]:
         problems.append(
             f"MCP servers of this project need your trust: {', '.join(untrusted)}. See `newel mcp list`."
         )
-    started = [each.name for each in enabled if each.name not in untrusted]
+    started = [config.name for config in enabled if config.name not in untrusted]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
     context = ServerContext(trust=trust, root=settings.cwd, environ=os.environ, sample=sample)
@@ -83,12 +83,12 @@ async def add_server_tools(
     from newel.agent.events import ErrorEvent
     from newel.concurrency import background_tasks
 
-    own = tuple(agent.state.tools)
+    own_tools = tuple(agent.state.tools)
     reported: set[str] = set()
     send, notices = anyio.create_memory_object_stream[str](math.inf)
 
     def join() -> None:
-        agent.set_tools([*own, *manager.tools(elicit)])
+        agent.set_tools([*own_tools, *manager.tools(elicit)])
         for notice in manager.notices():
             if notice not in reported:
                 reported.add(notice)

@@ -239,8 +239,8 @@ def project_server_notice(settings: Settings) -> str:
 
         return ignored_message(settings.ignored) if has_undecided_server(settings) else ""
     if settings.origins.get("approve") == ONLY_DOTENV and settings.endpoint:
-        shown = redact_url(settings.endpoint.base_url)
-        message = f"only the .env of this folder names the server {shown}, so calls need your approval"
+        url = redact_url(settings.endpoint.base_url)
+        message = f"only the .env of this folder names the server {url}, so calls need your approval"
         return f"{sanitize(message)} (--approve auto lifts that)"
     return ""
 

@@ -93,8 +93,8 @@ def ignored_message(ignored: IgnoredServer) -> str:
 
 def trust_command(ignored: IgnoredServer) -> str:
     """The command that trusts the server of a folder."""
-    here = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
-    return escape_invisible(shlex.join(["newel", "trust", *here, ignored.address]))
+    folder_options = [] if ignored.folder == str(Path.cwd()) else ["--cwd", ignored.folder]
+    return escape_invisible(shlex.join(["newel", "trust", *folder_options, ignored.address]))
 
 
 def _names(ignored: IgnoredServer) -> str:

@@ -45,8 +45,8 @@ class WorkspaceFactory(msgspec.Struct, frozen=True):
 
     def attend(self, agent: CodingAgent) -> None:
         """Record the changes of an agent's runs, and report the decisions on them to its model."""
-        for each in self.attending:
-            each.attend(agent)
+        for workspace in self.attending:
+            workspace.attend(agent)
         if self.recording is not None:
             agent.undo_notice = self.recording.undo_notice
 
@@ -58,20 +58,22 @@ async def open_workspaces(
     ``WorkspaceError`` if the folder cannot be copied for review mode.
     """
     sweep_copies(settings.home)
-    own = open_folder(_output_limits(model))
+    spill_folder = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
     if recorders is None:
-        return WorkspaceFactory(own)
+        return WorkspaceFactory(spill_folder)
     if not (settings.record or is_reviewed):
-        return WorkspaceFactory(own, attending=[RecordingWorkspace(own, Unrecorded(recorders))])
-    recording = RecordingWorkspace(own, recorders)
+        return WorkspaceFactory(
+            spill_folder, attending=[RecordingWorkspace(spill_folder, Unrecorded(recorders))]
+        )
+    recording = RecordingWorkspace(spill_folder, recorders)
     if not is_reviewed:
         return WorkspaceFactory(recording, recording, attending=[recording])
     from newel.app.review_limits import copy_limits, hunk_size
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
 
     isolated = await IsolatedWorkspace.open(
-        own, recording, settings.home, copied=copy_limits(settings), hunks=hunk_size(settings)
+        spill_folder, recording, settings.home, copied=copy_limits(settings), hunks=hunk_size(settings)
     )
     return WorkspaceFactory(recording, recording, isolated, attending=[recording, isolated])
 

@@ -76,9 +76,9 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 
 
 def help_text() -> str:
-    width = max(len(words) for _, rows in HELP for words, _ in rows) + 2
+    width = max(len(usage) for _, rows in HELP for usage, _ in rows) + 2
     groups = (
-        "\n".join([f"{title}:", *(f"  {words:<{width}}{says}" for words, says in rows)])
+        "\n".join([f"{title}:", *(f"  {usage:<{width}}{says}" for usage, says in rows)])
         for title, rows in HELP
     )
     return "\n\n".join(groups)

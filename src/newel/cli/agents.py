@@ -50,16 +50,16 @@ DONE = 0
 
 def command_agent(arguments: Sequence[str]) -> int:
     parser = _agent_parser()
-    given = parser.parse_args(arguments)
-    given.contract = " ".join(given.contract)
-    if bool(given.contract) == bool(given.resume):
+    options = parser.parse_args(arguments)
+    options.contract = " ".join(options.contract)
+    if bool(options.contract) == bool(options.resume):
         parser.error("give either a contract or --resume ID")
     settings = load_settings(
-        flags_of(given), cwd=folder(parser, given.cwd), environ=os.environ, retry=UNATTENDED_LIMITS
+        flags_of(options), cwd=folder(parser, options.cwd), environ=os.environ, retry=UNATTENDED_LIMITS
     )
-    contract = None if given.resume else _contract(given)
+    contract = None if options.resume else _contract(options)
     warn_of_project_server(settings)
-    return anyio.run(_run_agent, settings, contract, given)
+    return anyio.run(_run_agent, settings, contract, options)
 
 
 def _agent_parser() -> argparse.ArgumentParser:
@@ -99,27 +99,27 @@ def _agent_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _contract(given: argparse.Namespace) -> Contract:
+def _contract(options: argparse.Namespace) -> Contract:
     """The contract of the command line. Raises ``UsageError``."""
-    text = sys.stdin.read() if given.contract == "-" else given.contract
+    text = sys.stdin.read() if options.contract == "-" else options.contract
     fields = {
         "text": text.strip(),
-        "accept": given.accept,
-        "maxTurns": given.max_turns,
-        "maxTokens": given.max_tokens,
-        "maxCost": given.max_cost,
-        "maxMinutes": given.max_minutes,
-        "smallModel": given.small_judge,
-        "worktree": given.worktree,
+        "accept": options.accept,
+        "maxTurns": options.max_turns,
+        "maxTokens": options.max_tokens,
+        "maxCost": options.max_cost,
+        "maxMinutes": options.max_minutes,
+        "smallModel": options.small_judge,
+        "worktree": options.worktree,
     }
-    said = {name: value for name, value in fields.items() if value is not None}
+    named_fields = {name: value for name, value in fields.items() if value is not None}
     try:
-        return msgspec.convert(said, Contract, strict=False)  # numbers come as text
+        return msgspec.convert(named_fields, Contract, strict=False)  # numbers come as text
     except msgspec.ValidationError as error:
         raise UsageError(f"Invalid contract: {error}.") from error
 
 
-async def _run_agent(settings: Settings, contract: Contract | None, given: argparse.Namespace) -> int:
+async def _run_agent(settings: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
     from newel.app.hosts import open_host
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.contract_job import HeadlessRun, submit
@@ -129,17 +129,19 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
 
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
-        found = await find_run(journals(settings.home, host.name), given.resume) if given.resume else None
-        if found is not None and given.approve is None:
+        run_to_resume = (
+            await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
+        )
+        if run_to_resume is not None and options.approve is None:
             # A run that was started with approvals keeps them.
-            approve = found.params.approve or settings.approve
+            approve = run_to_resume.params.approve or settings.approve
             settings = msgspec.structs.replace(settings, approve=approve)
         factory = await stack.enter_async_context(
             open_agent_factory(settings, host, ephemeral=False, attended=False)
         )
-        if found is not None:
-            engine = await stack.enter_async_context(open_engine(found.journal))
-            job = await engine.get(found.job.id)
+        if run_to_resume is not None:
+            engine = await stack.enter_async_context(open_engine(run_to_resume.journal))
+            job = await engine.get(run_to_resume.job.id)
         else:
             assert contract is not None  # noqa: S101 — the command line has one of the two
             engine = await stack.enter_async_context(open_spare_engine(settings.home, host.name))
@@ -149,7 +151,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
                 factory,
                 project=host.name,
                 home=settings.home,
-                name=given.name,
+                name=options.name,
                 approve=settings.approve,
             )
             job = await engine.get(run)
@@ -157,7 +159,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, given: argpa
             raise EngineError("The run is no longer in its journal.")
         hub = await stack.enter_async_context(EventHub(engine))
         solo = HeadlessRun(engine, hub, factory, job)
-        screen = JsonRenderer(sys.stdout.buffer) if given.json else ContractRenderer(text_stdout())
+        screen = JsonRenderer(sys.stdout.buffer) if options.json else ContractRenderer(text_stdout())
         return await watch(solo, hub, job, screen)
 
 
@@ -168,21 +170,23 @@ def command_agents(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel agents", description="List the runs of agents, newest first.")
     add_list_options(parser, "agents")
     actions = parser.add_subparsers(dest="action", metavar="tail ID | log ID")
-    for name, words in (("tail", "show a run's events and follow it"), ("log", "print a run's log")):
-        actions.add_parser(name, help=words).add_argument("id", metavar="ID", help="the beginning of its ID")
-    given = parser.parse_args(arguments)
+    for name, help_line in (("tail", "show a run's events and follow it"), ("log", "print a run's log")):
+        actions.add_parser(name, help=help_line).add_argument(
+            "id", metavar="ID", help="the beginning of its ID"
+        )
+    options = parser.parse_args(arguments)
     home = newel_home(os.environ)
-    if given.action is None:
-        return anyio.run(_list, journals(home, None if given.all else project_of(parser, given)), given)
-    return anyio.run({"tail": _tail, "log": _log}[given.action], journals(home, None), given.id)
+    if options.action is None:
+        return anyio.run(_list, journals(home, None if options.all else project_of(parser, options)), options)
+    return anyio.run({"tail": _tail, "log": _log}[options.action], journals(home, None), options.id)
 
 
-async def _list(folders: list[Path], given: argparse.Namespace) -> int:
-    runs = await list_runs(folders, limit=given.n)
+async def _list(folders: list[Path], options: argparse.Namespace) -> int:
+    runs = await list_runs(folders, limit=options.n)
     for run in runs:
-        print(_line(run, folder=given.all))
+        print(_line(run, folder=options.all))
     if not runs:
-        print(nothing_listed("agents", given))
+        print(nothing_listed("agents", options))
     return DONE
 
 

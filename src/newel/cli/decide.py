@@ -22,13 +22,13 @@ def command_decide(arguments: Sequence[str]) -> int:
         "Keep or reject pending changes, hunk by hunk. Kept hunks are written at the end.",
         epilog=CODES,
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     check_terminal("`newel keep` and `newel reject` decide without asking, with --yes.")
 
     async def decide(project: ProjectReview | None) -> int:
         from newel.terminal.review.interactive import InteractiveReview
 
-        ui = Prompter().ui(given)
+        ui = Prompter().ui(options)
         if project is None:
             ui.say(NO_PENDING)
             return FAILED
@@ -36,7 +36,7 @@ def command_decide(arguments: Sequence[str]) -> int:
         await review.run()
         return DONE if review.outcome.is_done else FAILED
 
-    return with_ledger(parser, given, decide)
+    return with_ledger(parser, options, decide)
 
 
 def command_keep(arguments: Sequence[str]) -> int:
@@ -66,19 +66,19 @@ def _parser(name: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _decide(parser: argparse.ArgumentParser, verdict: Verdict, given: argparse.Namespace) -> int:
-    if not given.names and not given.every:
+def _decide(parser: argparse.ArgumentParser, verdict: Verdict, options: argparse.Namespace) -> int:
+    if not options.names and not options.every:
         parser.error("name hunks or files, or use --all")
 
     async def run(project: ProjectReview | None) -> int:
         from newel.terminal.review.interactive import DecideArguments, decide_named
 
-        ui = Prompter().ui(given)
+        ui = Prompter().ui(options)
         if project is None:
             ui.say(NO_PENDING)
             return FAILED
-        arguments = DecideArguments(given.names, given.every, given.mine, given.yes)
+        arguments = DecideArguments(options.names, options.every, options.mine, options.yes)
         outcome = await decide_named(project, verdict, arguments, ui)
         return DONE if outcome.is_done else FAILED
 
-    return with_ledger(parser, given, run)
+    return with_ledger(parser, options, run)

@@ -22,8 +22,8 @@ def command_demo(arguments: Sequence[str]) -> int:
         description="Watch a scripted run. Only the model is scripted: the agent, HTTP, file and command are real.",
     )
     parser.add_argument("--renderer", choices=["rich", "console", "json"], help="how to show the run")
-    given = parser.parse_args(arguments)
-    return anyio.run(_demo, Flags(renderer=given.renderer, model="mock-model", api_key="none"))
+    options = parser.parse_args(arguments)
+    return anyio.run(_demo, Flags(renderer=options.renderer, model="mock-model", api_key="none"))
 
 
 async def _demo(flags: Flags) -> int:
@@ -45,5 +45,5 @@ async def _demo(flags: Flags) -> int:
 
 
 def _conclude(folder: Path) -> None:
-    made = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
-    print(f"\nIn {folder}: {made}\nTo use your own model, run `newel doctor`: it shows what is missing.")
+    created = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())) or "nothing"
+    print(f"\nIn {folder}: {created}\nTo use your own model, run `newel doctor`: it shows what is missing.")

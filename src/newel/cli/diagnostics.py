@@ -28,12 +28,12 @@ class Checks:
         self.problems = 0
 
     def show(self, findings: Iterator[Check]) -> None:
-        for each in findings:
-            self.add(each)
+        for finding in findings:
+            self.add(finding)
 
     async def show_each(self, findings: AsyncIterator[Check]) -> None:
-        async for each in findings:
-            self.add(each)
+        async for finding in findings:
+            self.add(finding)
 
     def add(self, finding: Check) -> None:
         self.problems += finding.mark == BAD
@@ -44,6 +44,6 @@ class Checks:
 
     def close(self) -> int:
         """Print the summary; return the exit code."""
-        words = f"{pluralize(self.problems, 'problem')} found."
-        print("No problems found." if not self.problems else words)
+        message = f"{pluralize(self.problems, 'problem')} found."
+        print("No problems found." if not self.problems else message)
         return 1 if self.problems else 0

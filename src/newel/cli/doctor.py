@@ -41,8 +41,8 @@ def command_doctor(arguments: Sequence[str]) -> int:
     parser.add_argument("--base-url", metavar="URL", help="test this server")
     parser.add_argument("--api-key", metavar="KEY", help="use this key")
     parser.add_argument("--model", help="test this model")
-    given = parser.parse_args(arguments)
-    flags = Flags(base_url=given.base_url, api_key=given.api_key, model=given.model)
+    options = parser.parse_args(arguments)
+    flags = Flags(base_url=options.base_url, api_key=options.api_key, model=options.model)
     print(
         f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
     )
@@ -105,8 +105,8 @@ def _home(home: Path) -> Iterator[Check]:
         probe.unlink()
         yield Check(GOOD, "home", f"{home} is writable")
     except OSError as error:
-        words = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use --ephemeral."
-        yield Check(BAD, "home", words)
+        message = f"{home}: {error.strerror}.\nSet NEWEL_HOME to a writable folder, or use --ephemeral."
+        yield Check(BAD, "home", message)
     file = home / "config.toml"
     try:
         mode = stat.S_IMODE(file.stat().st_mode)
@@ -120,35 +120,35 @@ def _home(home: Path) -> Iterator[Check]:
 
 async def _server(settings: Settings) -> list[Check]:
     endpoint = await find_endpoint(settings)
-    found: list[Check] = []
+    checks: list[Check] = []
     if settings.endpoint is None:
-        found.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
+        checks.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
     async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
         try:
             names = await client.models()
         except NewelError as error:
-            return [*found, Check(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
-        return found + await _answers(settings, endpoint, client, names)
+            return [*checks, Check(BAD, "connection", f"{error}{_remedy(endpoint, error)}")]
+        return checks + await _answers(settings, endpoint, client, names)
 
 
 async def _answers(
     settings: Settings, endpoint: EndpointSettings, client: ModelServer, names: list[str]
 ) -> list[Check]:
     """Checks of a server that lists its models."""
-    found = [Check(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}")]
+    checks = [Check(NOTE, "asked by", f"{client.way}{await _own_api(endpoint)}")]
     if not names:
-        words = f"The server answers, but it has no models.\n{LOAD}"
-        return [*found, Check(BAD, "connection", words)]
-    shown = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
-    found.append(Check(GOOD, "connection", f"{pluralize(len(names), 'model')}: {shown}"))
+        message = f"The server answers, but it has no models.\n{LOAD}"
+        return [*checks, Check(BAD, "connection", message)]
+    listed = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
+    checks.append(Check(GOOD, "connection", f"{pluralize(len(names), 'model')}: {listed}"))
     if settings.model and full_name(settings.model) not in map(full_name, names):
-        words = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it; with Ollama: ollama pull NAME."
-        found.append(Check(BAD, "model", words))
+        message = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it; with Ollama: ollama pull NAME."
+        checks.append(Check(BAD, "model", message))
     elif not settings.model and settings.endpoint is not None and len(names) != 1:
-        found.append(Check(BAD, "model", "No model is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
+        checks.append(Check(BAD, "model", "No model is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
     else:
-        return [*found, await _answer(settings, endpoint, client)]
-    return [*found, Check(NOTE, "answer", "The key was not tested: there is no model to ask.")]
+        return [*checks, await _answer(settings, endpoint, client)]
+    return [*checks, Check(NOTE, "answer", "The key was not tested: there is no model to ask.")]
 
 
 async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelServer) -> Check:
@@ -186,9 +186,13 @@ async def _own_api(endpoint: EndpointSettings) -> str:
     port = urlsplit(endpoint.base_url).port
     if port is None or ollama_http_url(endpoint.base_url) or not is_loopback(endpoint.base_url):
         return ""
-    own = [each.base_url for each in await discover(servers=[("", port)]) if ollama_http_url(each.base_url)]
+    urls = [
+        server.base_url for server in await discover(servers=[("", port)]) if ollama_http_url(server.base_url)
+    ]
     return (
-        f"\nThis is Ollama. Use LLM_BASE_URL={own[0]} so that it gets a large enough context." if own else ""
+        f"\nThis is Ollama. Use LLM_BASE_URL={urls[0]} so that it gets a large enough context."
+        if urls
+        else ""
     )
 
 

@@ -48,37 +48,37 @@ def command_hosts(arguments: Sequence[str]) -> int:
     test = actions.add_parser("test", help="test a host, and show how to fix problems")
     test.add_argument("place", help=f"a name, or {FORMS}")
     test.add_argument("--model", metavar="NAME", help="also require this model on the host")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     home = newel_home(os.environ)
-    run = {"add": _add, "remove": _remove, "test": _test}.get(given.action, _list)
-    return run(home, given)
+    run = {"add": _add, "remove": _remove, "test": _test}.get(options.action, _list)
+    return run(home, options)
 
 
 def _list(home: Path, _: argparse.Namespace) -> int:
-    known = load_host_places(home)
-    width = max(map(len, known), default=0)
-    for name, place in known.items():
+    places = load_host_places(home)
+    width = max(map(len, places), default=0)
+    for name, place in places.items():
         print(sanitize(f"{name:<{width}}  {place}"))
-    if not known:
+    if not places:
         print("No hosts yet. Add one: newel hosts add NAME user@host:/path")
     return 0
 
 
-def _add(home: Path, given: argparse.Namespace) -> int:
-    Target.parse(given.place)
-    save_host(home, given.name, given.place)
-    print(f"Added. Test it: newel hosts test {given.name}")
+def _add(home: Path, options: argparse.Namespace) -> int:
+    Target.parse(options.place)
+    save_host(home, options.name, options.place)
+    print(f"Added. Test it: newel hosts test {options.name}")
     return 0
 
 
-def _remove(home: Path, given: argparse.Namespace) -> int:
-    save_host(home, given.name, None)
+def _remove(home: Path, options: argparse.Namespace) -> int:
+    save_host(home, options.name, None)
     return 0
 
 
-def _test(_: Path, given: argparse.Namespace) -> int:
-    through = None if given.model is None else "auto"
-    flags = Flags(host=given.place, model=given.model, through=through)
+def _test(_: Path, options: argparse.Namespace) -> int:
+    through = None if options.model is None else "auto"
+    flags = Flags(host=options.place, model=options.model, through=through)
     settings = load_settings(flags, cwd=Path.cwd(), environ=os.environ)
     findings = Checks()
     anyio.run(findings.show_each, _test_host(settings))
@@ -92,11 +92,11 @@ async def _test_host(settings: Settings) -> AsyncIterator[Check]:
     target = Target.parse(settings.host or "")
     try:
         async with connect_to(target) as connection:
-            there = connection.target
+            address = connection.target
             milliseconds = min([await connection.ping() for _ in range(PINGS)]) * 1000
-            user = connection.info.user or there.user
+            user = connection.info.user or address.user
             yield Check(
-                GOOD, "ssh", f"{user}@{there.host}, port {there.port}, {milliseconds:.1f} ms a request"
+                GOOD, "ssh", f"{user}@{address.host}, port {address.port}, {milliseconds:.1f} ms a request"
             )
             for finding in _facts(connection.info):
                 yield finding
@@ -115,15 +115,15 @@ def _facts(facts: HostInfo) -> Iterator[Check]:
         yield Check(NOTE, "clock", f"{facts.clock_ahead:+} s compared with this machine")
 
 
-async def _model(there: SshConnection, settings: Settings) -> AsyncIterator[Check]:
+async def _model(connection: SshConnection, settings: Settings) -> AsyncIterator[Check]:
     """Check the model that agents would use there, and the host's own models."""
     from newel.app.model_resolver import model_on, server_on
 
-    wanted = settings.host_model
-    is_requested = wanted is not None and wanted.is_requested
-    through = wanted.through if wanted else "auto"
+    model = settings.host_model
+    is_requested = model is not None and model.is_requested
+    through = model.through if model else "auto"
     names: list[str] = []
-    async with aclosing(server_on(there, through, settings.remote.model.port)) as server:
+    async with aclosing(server_on(connection, through, settings.remote.model.port)) as server:
         try:
             names = await server.models()
         except ProviderError as error:
@@ -133,11 +133,11 @@ async def _model(there: SshConnection, settings: Settings) -> AsyncIterator[Chec
         else:
             because = f": {server.reason}" if server.reason else ""
             yield Check(GOOD, "ollama", f"{server.way}{because}")
-    if wanted is None or not (names or is_requested):
+    if model is None or not (names or is_requested):
         yield await _model_of_here(settings)
     else:
         try:
-            yield _is_there(model_on(names, wanted, there.place), names, there.place)
+            yield _is_there(model_on(names, model, connection.place), names, connection.place)
         except ConfigError as error:
             yield Check(BAD, "model", str(error))
 

@@ -44,5 +44,5 @@ def command_jexida(arguments: Sequence[str]) -> int:
     )
     session.add_argument("--session", metavar="ID", help="resume this session")
     session.add_argument("--ephemeral", action="store_true", help="do not save the session")
-    given = vars(parser.parse_args(arguments))
-    return run(Options(flags=Flags(base_url=given.pop("base_url")), **given))
+    options = vars(parser.parse_args(arguments))
+    return run(Options(flags=Flags(base_url=options.pop("base_url")), **options))

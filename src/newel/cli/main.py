@@ -170,49 +170,51 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
     from newel.cli.options import flags_of, folder
 
     parser = agent_parser(name)
-    given = parser.parse_args(arguments)
-    if given.version:
+    parsed = parser.parse_args(arguments)
+    if parsed.version:
         from importlib.metadata import version
 
         print(f"newel {version('newel')}")
         return 0
-    if sum([given.continue_, bool(given.session), given.ephemeral]) > 1:
+    if sum([parsed.continue_, bool(parsed.session), parsed.ephemeral]) > 1:
         parser.error("--continue, --session and --ephemeral cannot be combined")
-    if given.json and given.quiet:
+    if parsed.json and parsed.quiet:
         parser.error("--json and --quiet cannot be combined")
-    prompts = _prompts(given.words, given.then)
-    if simple and (prompts or given.json or given.renderer or given.quiet or given.output):
+    prompts = _prompts(parsed.words, parsed.then)
+    if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
         parser.error("lsimons-agent takes no prompts and no output options; use newel")
-    if name == "newel" and given.words and "--" not in arguments:
+    if name == "newel" and parsed.words and "--" not in arguments:
         from newel.cli.suggestions import check_words
 
-        check_words(given.words)
-    if given.print and not prompts and sys.stdin.isatty():
+        check_words(parsed.words)
+    if parsed.print and not prompts and sys.stdin.isatty():
         parser.error("--print needs a prompt")
     options = AgentOptions(
         flags=flags_of(
-            given,
-            renderer="json" if given.json else given.renderer,
-            max_turns=given.max_turns,
-            max_cost=given.max_cost,
+            parsed,
+            renderer="json" if parsed.json else parsed.renderer,
+            max_turns=parsed.max_turns,
+            max_cost=parsed.max_cost,
         ),
         prompts=prompts,
-        quiet=given.quiet,
-        answers_to=given.output,
-        cwd=folder(parser, given.cwd),
-        continue_=given.continue_,
-        session=given.session,
-        ephemeral=given.ephemeral,
-        system_prompt=given.system_prompt,
+        quiet=parsed.quiet,
+        answers_to=parsed.output,
+        cwd=folder(parser, parsed.cwd),
+        continue_=parsed.continue_,
+        session=parsed.session,
+        ephemeral=parsed.ephemeral,
+        system_prompt=parsed.system_prompt,
         simple=simple,
     )
     return run_agent(options, echo_suppressor)
 
 
-def _prompts(words: Sequence[str], then: Sequence[str]) -> list[str]:
+def _prompts(arguments: Sequence[str], then: Sequence[str]) -> list[str]:
     """Join words to one prompt, unless each was quoted and has several words."""
-    several = all(any(map(str.isspace, word.strip())) for word in words)
-    return [prompt for prompt in [*(words if several else [" ".join(words)]), *then] if prompt.strip()]
+    several = all(any(map(str.isspace, word.strip())) for word in arguments)
+    return [
+        prompt for prompt in [*(arguments if several else [" ".join(arguments)]), *then] if prompt.strip()
+    ]
 
 
 def agent_parser(name: str) -> argparse.ArgumentParser:

@@ -30,9 +30,9 @@ START_TIMEOUT_S: Final = 60.0
 
 
 def command_mcp(arguments: Sequence[str]) -> int:
-    given = _parser().parse_args(arguments)
-    run = {"add": _add, "remove": _remove, "test": _test, "trust": _trust}.get(given.action, _list)
-    return run(given)
+    options = _parser().parse_args(arguments)
+    run = {"add": _add, "remove": _remove, "test": _test, "trust": _trust}.get(options.action, _list)
+    return run(options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,8 +125,8 @@ def _what_runs(server: ServerConfig) -> list[str]:
     return lines
 
 
-def _test(given: argparse.Namespace) -> int:
-    servers = [_find(given.name)] if given.name else _servers()
+def _test(options: argparse.Namespace) -> int:
+    servers = [_find(options.name)] if options.name else _servers()
     statuses = anyio.run(_start, servers)
     for server, status in zip(servers, statuses, strict=True):
         print(
@@ -143,8 +143,8 @@ def _test(given: argparse.Namespace) -> int:
             for line in _what_runs(server):
                 print(f"    {line}")
             print(f"  newel mcp trust {escape_line(status.name)}")
-    wanted = {"active"} if given.name else {"active", "disabled", "untrusted"}
-    return 0 if all(status.state in wanted for status in statuses) else 1
+    states = {"active"} if options.name else {"active", "disabled", "untrusted"}
+    return 0 if all(status.state in states for status in statuses) else 1
 
 
 async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
@@ -157,18 +157,18 @@ async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
 # -- changing -----------------------------------------------------------------------------------------
 
 
-def _trust(given: argparse.Namespace) -> int:
-    server = _find(given.name)
+def _trust(options: argparse.Namespace) -> int:
+    server = _find(options.name)
     trust = Trust(_home())
     changed = trust.pins.changed(server)
-    if changed and not given.revoke and trust.is_trusted(server):
-        return _accept(trust.pins, server, changed, yes=given.yes)
+    if changed and not options.revoke and trust.is_trusted(server):
+        return _accept(trust.pins, server, changed, yes=options.yes)
     if server.level == "user":
         print(
             f"'{escape_line(server.name)}' is your own ({escape_line(str(server.origin))}): it is always trusted."
         )
         return 0
-    if given.revoke:
+    if options.revoke:
         trust.set_trusted(server, trusted=False)
         print(f"'{escape_line(server.name)}' is no longer trusted in this folder.")
         return 0
@@ -178,7 +178,7 @@ def _trust(given: argparse.Namespace) -> int:
     for line in [*_what_runs(server), *(f"with {escape_line(setting)}" for setting in server.settings)]:
         print(f"  {line}")
     print()
-    if not given.yes and not _confirm():
+    if not options.yes and not _confirm():
         print("Nothing was changed.")
         return 1
     trust.set_trusted(server, trusted=True)
@@ -208,55 +208,61 @@ def _confirm(question: str = "Trust it?") -> bool:
     return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
 
 
-def _add(given: argparse.Namespace) -> int:
-    path = _file(given.project)
-    entry = _entry(given)
-    server = parse_entry(given.name, msgspec.json.encode(entry), path, "project" if given.project else "user")
+def _add(options: argparse.Namespace) -> int:
+    path = _file(options.project)
+    entry = _entry(options)
+    server = parse_entry(
+        options.name, msgspec.json.encode(entry), path, "project" if options.project else "user"
+    )
 
     def add(servers: dict[str, Any]) -> None:
-        if given.name in servers:
-            remedy = f"Remove it first: newel mcp remove {given.name}{' --project' if given.project else ''}"
-            raise UsageError(f"{path} already has a server '{given.name}'. {remedy}")
-        servers[given.name] = entry
+        if options.name in servers:
+            remedy = (
+                f"Remove it first: newel mcp remove {options.name}{' --project' if options.project else ''}"
+            )
+            raise UsageError(f"{path} already has a server '{options.name}'. {remedy}")
+        servers[options.name] = entry
 
-    _change(path, add, private=not given.project)
+    _change(path, add, private=not options.project)
     Trust(_home()).set_trusted(server, trusted=True)
-    print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(given.name)}")
+    print(f"Added to {escape_line(str(path))}. Try it: newel mcp test {escape_line(options.name)}")
     return 0
 
 
-def _entry(given: argparse.Namespace) -> dict[str, Any]:
-    command, *args = given.target
+def _entry(options: argparse.Namespace) -> dict[str, Any]:
+    command, *args = options.target
     if re.match(r"https?://", command):
-        if args or given.env:
+        if args or options.env:
             raise UsageError("A URL takes no arguments and no --env.")
-        headers = dict(_pair(header, ":") for header in given.header)
+        headers = dict(_pair(header, ":") for header in options.header)
         return {"type": "http", "url": command} | ({"headers": headers} if headers else {})
-    if given.header:
+    if options.header:
         raise UsageError("--header is for a URL; a command takes --env.")
-    env = dict(_pair(setting, "=") for setting in given.env)
+    env = dict(_pair(setting, "=") for setting in options.env)
     return {"command": command, "args": args} | ({"env": env} if env else {})
 
 
 def _pair(text: str, mark: str) -> tuple[str, str]:
-    name, found, value = text.partition(mark)
-    if not found or not name.strip():
+    name, separator, value = text.partition(mark)
+    if not separator or not name.strip():
         raise UsageError(f"Expected NAME{mark}VALUE, got: {text}")
     return name.strip(), value.strip()
 
 
-def _remove(given: argparse.Namespace) -> int:
-    path = _file(given.project)
+def _remove(options: argparse.Namespace) -> int:
+    path = _file(options.project)
 
     def remove(servers: dict[str, Any]) -> None:
-        if given.name not in servers:
-            raise UsageError(f"{path} has no server '{given.name}'. It has: {', '.join(servers) or 'none'}.")
-        del servers[given.name]
+        if options.name not in servers:
+            raise UsageError(
+                f"{path} has no server '{options.name}'. It has: {', '.join(servers) or 'none'}."
+            )
+        del servers[options.name]
 
     if not path.exists():
         raise UsageError(f"Nothing to remove: {path} does not exist.")
-    _change(path, remove, private=not given.project)
-    Trust(_home()).pins.forget(path, given.name)
+    _change(path, remove, private=not options.project)
+    Trust(_home()).pins.forget(path, options.name)
     print(f"Removed from {escape_line(str(path))}.")
     return 0
 

@@ -24,8 +24,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from newel.cli.suggestions import explain_usage_error
 
-        words = explain_usage_error(self.prog, message, list(self._option_string_actions))
-        self.exit(2, f"{self.prog}: {words}\nTry `{self.prog} --help`.\n")
+        explanation = explain_usage_error(self.prog, message, list(self._option_string_actions))
+        self.exit(2, f"{self.prog}: {explanation}\nTry `{self.prog} --help`.\n")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -70,15 +70,15 @@ def add_list_options(parser: argparse.ArgumentParser, things: str) -> None:
     add_place(parser, f"list the {things} of")
 
 
-def nothing_listed(things: str, given: argparse.Namespace) -> str:
-    if given.all:
+def nothing_listed(things: str, options: argparse.Namespace) -> str:
+    if options.all:
         return f"No {things} yet."
     return f"No {things} in this folder yet. --all lists those of other folders."
 
 
-def flags_of(given: argparse.Namespace, **more: Any) -> Flags:
+def flags_of(options: argparse.Namespace, **more: Any) -> Flags:
     """The values of ``add_model_options``, and ``more`` flags of a command."""
-    return Flags(**{name: getattr(given, name) for name in MODEL_FLAGS}, **more)
+    return Flags(**{name: getattr(options, name) for name in MODEL_FLAGS}, **more)
 
 
 def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:
@@ -94,23 +94,23 @@ def folder(parser: argparse.ArgumentParser, path: str | None) -> Path:
 
 
 def open_place(
-    parser: argparse.ArgumentParser, given: argparse.Namespace
+    parser: argparse.ArgumentParser, options: argparse.Namespace
 ) -> AbstractAsyncContextManager[ExecutionHost]:
     """Open the value of ``add_place``. Entering it raises ``WorkspaceError``."""
     from newel.app.hosts import open_host
 
-    cwd, host = folder(parser, given.cwd), given.host
+    cwd, host = folder(parser, options.cwd), options.host
     return open_host(cwd, None if host is None else load_host_places(newel_home(os.environ)).get(host, host))
 
 
-def project_of(parser: argparse.ArgumentParser, given: argparse.Namespace) -> str:
+def project_of(parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
     """The name of the value of ``add_place``; a host is asked for it."""
-    if given.host is None:
-        return str(folder(parser, given.cwd))
+    if options.host is None:
+        return str(folder(parser, options.cwd))
     import anyio
 
     async def name() -> str:
-        async with open_place(parser, given) as place:
+        async with open_place(parser, options) as place:
             return place.name
 
     return anyio.run(name)

@@ -32,25 +32,25 @@ def command_review(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("-n", type=positive_int, default=10, metavar="N", help="show at most N runs (10)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     texts: list[str] = []
-    format_command = shell_command_for(given.host)
+    format_command = shell_command_for(options.host)
 
     async def show(project: ProjectReview | None) -> int:
-        if given.json:
-            _print_json(await _review(project, given.checkpoint, given.n))
+        if options.json:
+            _print_json(await _review(project, options.checkpoint, options.n))
         elif project is None:
             print(NO_CHANGES)
-        elif given.checkpoint:
-            texts.append(await describe_checkpoint(project, given.checkpoint, format_command))
+        elif options.checkpoint:
+            texts.append(await describe_checkpoint(project, options.checkpoint, format_command))
         else:
-            texts.append(await describe_project(project, given.n, format_command))
+            texts.append(await describe_project(project, options.n, format_command))
         return DONE
 
-    if not load_settings(Flags(), cwd=folder(parser, given.cwd), environ=os.environ).record:
+    if not load_settings(Flags(), cwd=folder(parser, options.cwd), environ=os.environ).record:
         print(f"newel: {NOT_RECORDING}", file=sys.stderr)
-    code = with_ledger(parser, given, show)
+    code = with_ledger(parser, options, show)
     for text in texts:  # with the ledger closed: a pager can stay open for hours
         Prompter().show_long(text)
     return code
@@ -62,31 +62,31 @@ async def _review(project: ProjectReview | None, checkpoint: str | None, limit: 
     from newel.review.decide import pending_files
     from newel.review.project import load_run, recent_runs
 
-    found = await load_pending(project)
+    pending = await load_pending(project)
     if checkpoint:
         runs = [await load_run(project, await project.find(checkpoint))]
     else:
         runs = await recent_runs(project, limit=limit)
-    return {"pending": pending_files(found.reviews), "checkpoints": runs}
+    return {"pending": pending_files(pending.reviews), "checkpoints": runs}
 
 
 def command_checkpoints(arguments: Sequence[str]) -> int:
     parser = ledger_parser("checkpoints", "List the runs that can be undone, newest first.")
     parser.add_argument("--json", action="store_true", help="print one JSON object, with files and hunks")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     async def show(project: ProjectReview | None) -> int:
-        found = await anyio.to_thread.run_sync(project.ledger.checkpoints) if project else []
-        if not given.json:
-            print(list_checkpoints(found))
+        checkpoints = await anyio.to_thread.run_sync(project.ledger.checkpoints) if project else []
+        if not options.json:
+            print(list_checkpoints(checkpoints))
             return DONE
         from newel.review.project import view_of
 
-        views = [view_of(project.ledger, each) for each in found if project is not None]
+        views = [view_of(project.ledger, checkpoint) for checkpoint in checkpoints if project is not None]
         _print_json({"checkpoints": views})
         return DONE
 
-    return with_ledger(parser, given, show)
+    return with_ledger(parser, options, show)
 
 
 def _print_json(views: dict[str, Any]) -> None:

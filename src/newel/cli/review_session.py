@@ -38,11 +38,11 @@ def ledger_parser(name: str, description: str, *, epilog: str | None = None) -> 
     return parser
 
 
-def with_ledger(parser: argparse.ArgumentParser, given: argparse.Namespace, action: Action) -> int:
-    """Open the ledger of the ``given`` folder and run ``action`` on it."""
+def with_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace, action: Action) -> int:
+    """Open the ledger of the ``options`` folder and run ``action`` on it."""
 
     async def run() -> int:
-        async with open_place(parser, given) as ground, _opened(ground) as project:
+        async with open_place(parser, options) as ground, _opened(ground) as project:
             return await action(project)
 
     return anyio.run(run)
@@ -79,10 +79,10 @@ class Prompter:
         self._renderer = _renderer(self._out)
         self._ask = TerminalAsk(self._renderer, LineReader(sys.stdin.fileno()), self._out)
 
-    def ui(self, given: argparse.Namespace) -> ReviewUI:
+    def ui(self, options: argparse.Namespace) -> ReviewUI:
         """For the place that ``add_place`` was given."""
         columns = terminal_size(self._out)[0]
-        return ReviewUI(self._renderer.note, self._ask_at_terminal, shell_command_for(given.host), columns)
+        return ReviewUI(self._renderer.note, self._ask_at_terminal, shell_command_for(options.host), columns)
 
     def show_long(self, text: str) -> None:
         """Show text with diffs in it, in the pager if it does not fit the screen."""

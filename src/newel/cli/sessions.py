@@ -24,13 +24,13 @@ def _directory() -> Path:
 def command_sessions(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel sessions", description="List sessions, newest first.")
     add_list_options(parser, "sessions")
-    given = parser.parse_args(arguments)
-    project = None if given.all else project_of(parser, given)
-    found = list_sessions(_directory(), project, limit=given.n)
-    for session in found:
-        print(_line(session, folder=given.all))
-    if not found:
-        print(nothing_listed("sessions", given))
+    options = parser.parse_args(arguments)
+    project = None if options.all else project_of(parser, options)
+    sessions = list_sessions(_directory(), project, limit=options.n)
+    for session in sessions:
+        print(_line(session, folder=options.all))
+    if not sessions:
+        print(nothing_listed("sessions", options))
     return 0
 
 
@@ -50,9 +50,9 @@ def command_export(arguments: Sequence[str]) -> int:
         "-o", "--output", metavar="FILE", help="write to FILE (.md or .html) instead of standard output"
     )
     parser.add_argument("--unmasked", action="store_true", help="do not mask keys, tokens and passwords")
-    given = parser.parse_args(arguments)
-    data = read_session(paths.find_session(_directory(), given.session)).data()
-    if not given.unmasked:
+    options = parser.parse_args(arguments)
+    data = read_session(paths.find_session(_directory(), options.session)).data()
+    if not options.unmasked:
         from newel.app.secrets import configured_secrets
         from newel.session.masking import Masker
 
@@ -60,14 +60,14 @@ def command_export(arguments: Sequence[str]) -> int:
         data = masker.session(data)
         if masker.found:
             print(f"newel: {masker.summary()}", file=sys.stderr)
-    if given.output:
+    if options.output:
         from newel.session.export import export_session
 
-        target = Path(given.output).expanduser()
+        target = Path(options.output).expanduser()
         export_session(data, target)
         print(f"Written to {target}")
         return 0
-    if given.html:
+    if options.html:
         from newel.session.export.html import to_html as render
     else:
         from newel.session.export.markdown import to_markdown as render
@@ -78,10 +78,10 @@ def command_export(arguments: Sequence[str]) -> int:
 def command_import(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel import", description="Import a session file of pi.")
     parser.add_argument("file", metavar="FILE", help="a session file of pi (…/sessions/…/….jsonl)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from newel.session.import_pi import import_pi
 
-    imported = import_pi(Path(given.file).expanduser(), _directory())
+    imported = import_pi(Path(options.file).expanduser(), _directory())
     for problem in imported.damage:
         print(problem, file=sys.stderr)
     print(f"Imported. Resume it: newel --session {imported.id[:8]}")

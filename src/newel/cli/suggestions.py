@@ -80,14 +80,14 @@ _OPTION_HINTS: Final = {
 }
 
 
-def check_words(words: Sequence[str]) -> None:
+def check_words(arguments: Sequence[str]) -> None:
     """Raises ``UsageError`` for words that are probably no prompt: a mistyped command must not start a run with all tools."""
-    as_prompt = f"To send it as a prompt: newel -- {' '.join(words)}"
-    first = words[0]
+    as_prompt = f"To send it as a prompt: newel -- {' '.join(arguments)}"
+    first = arguments[0]
     if first.startswith("/"):
         _check_slash(first, as_prompt)
         return
-    rest = words[1:]
+    rest = arguments[1:]
     if first == "help" and len(rest) == 1:
         first, rest = rest[0], ()
     is_command_like = not rest or rest[0] in _VERBS or (first == "resume" and _is_id(rest))
@@ -109,8 +109,12 @@ def _near(word: str, names: Iterable[str]) -> str:
     return next(iter(get_close_matches(word, names, n=1, cutoff=LIKENESS)), "")
 
 
-def _is_id(words: Sequence[str]) -> bool:
-    return len(words) == 1 and any(map(str.isdigit, words[0])) and set(words[0]) <= set("0123456789abcdef-")
+def _is_id(arguments: Sequence[str]) -> bool:
+    return (
+        len(arguments) == 1
+        and any(map(str.isdigit, arguments[0]))
+        and set(arguments[0]) <= set("0123456789abcdef-")
+    )
 
 
 def _check_slash(first: str, as_prompt: str) -> None:
@@ -128,19 +132,19 @@ def _check_slash(first: str, as_prompt: str) -> None:
 
 def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     """A parser's message, with a hint at what was probably meant."""
-    _, unknown, given = message.partition("unrecognized arguments: ")
+    _, unknown, unexpected = message.partition("unrecognized arguments: ")
     if not unknown:
         return f"{message}."
-    name = given.split()[0]
+    name = unexpected.split()[0]
     if not name.startswith("-"):
-        words = f"Unexpected argument: {given}."
+        explanation = f"Unexpected argument: {unexpected}."
         line = sys.argv[1:]
         is_command = prog == f"newel {' '.join(line[:1])}"
         if not is_command:
-            return words
+            return explanation
         import shlex
 
-        return f"{words} To send it as a prompt: newel -- {shlex.join(line)}"
+        return f"{explanation} To send it as a prompt: newel -- {shlex.join(line)}"
     name = name.partition("=")[0]
     near = _near(name, options)
     hint = _OPTION_HINTS.get(name, f"Did you mean {near}?" if near else "")

@@ -62,11 +62,11 @@ def command_trace(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_list_options(parser, "traces")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     folder = newel_home(os.environ) / "traces"
-    if given.job is None:
-        return _list(folder, None if given.all else project_of(parser, given), given)
-    return _show(_load(folder, _find(folder, given.job)), as_json=given.json)
+    if options.job is None:
+        return _list(folder, None if options.all else project_of(parser, options), options)
+    return _show(_load(folder, _find(folder, options.job)), as_json=options.json)
 
 
 def _load(folder: Path, path: Path) -> Trace:
@@ -80,27 +80,27 @@ def _load(folder: Path, path: Path) -> Trace:
 # -- the list -----------------------------------------------------------------------------------------
 
 
-def _list(folder: Path, project: str | None, given: argparse.Namespace) -> int:
+def _list(folder: Path, project: str | None, options: argparse.Namespace) -> int:
     started: list[tuple[str, Path]] = []
     for path in trace_files(folder):
         with _report_bad_trace():
             header = read_header(path)
             if project in {None, header.project}:
                 started.append((header.created_at, path))
-    found: list[TraceSummary] = []
+    summaries: list[TraceSummary] = []
     for _, path in sorted(started, reverse=True):  # an earlier job may have written last
-        if len(found) == given.n:
+        if len(summaries) == options.n:
             break
         with _report_bad_trace():
-            found.append(_listed(path, _load(folder, path)))
-    if given.json:
-        _print_json({"traces": found})
+            summaries.append(_listed(path, _load(folder, path)))
+    if options.json:
+        _print_json({"traces": summaries})
         return DONE
-    for each in found:
-        line = f"{_short(each.job_id)}  {_time(each.created_at, '%Y-%m-%d %H:%M')}  {each.status:<16}  {escape_line(each.instruction, TITLE)}"
-        print(f"{line}\n{'':{SHORT_ID}}  {escape_line(each.project)}" if project is None else line)
-    if not found:
-        print(nothing_listed("traces", given))
+    for summary in summaries:
+        line = f"{_short(summary.job_id)}  {_time(summary.created_at, '%Y-%m-%d %H:%M')}  {summary.status:<16}  {escape_line(summary.instruction, TITLE)}"
+        print(f"{line}\n{'':{SHORT_ID}}  {escape_line(summary.project)}" if project is None else line)
+    if not summaries:
+        print(nothing_listed("traces", options))
     return DONE
 
 
@@ -129,11 +129,11 @@ def _find(folder: Path, name: str) -> Path:
     """The file of a trace, by its path or the beginning of its job's id. Raises ``BadTrace``."""
     if "/" in name or name.endswith(SUFFIX):
         return Path(name)
-    found = [path for path in trace_files(folder) if path.name.startswith(name)]
-    if len(found) != 1:
-        what = "There is no trace of a job" if not found else f"There are traces of {len(found)} jobs"
+    matches = [path for path in trace_files(folder) if path.name.startswith(name)]
+    if len(matches) != 1:
+        what = "There is no trace of a job" if not matches else f"There are traces of {len(matches)} jobs"
         raise BadTrace(f"{what} whose id begins with {name!r}. `newel trace --all` lists them.")
-    return found[0]
+    return matches[0]
 
 
 # -- one trace ----------------------------------------------------------------------------------------
@@ -148,11 +148,11 @@ def _show(trace: Trace, *, as_json: bool) -> int:
         return DONE
     for line in _heading(trace.header, state.status):
         print(line)
-    for each in trace.events:
-        kind, words, took = _describe(each)
-        print(f"{_time(each.ts, '%H:%M:%S.%f')[:12]:<12}  {escape_line(kind, 27):<27}  {words}{took}")
-    for words in trace.damage:
-        print(f"Left out: {escape_line(words, SAID)}", file=sys.stderr)
+    for traced in trace.events:
+        kind, text, took = _describe(traced)
+        print(f"{_time(traced.ts, '%H:%M:%S.%f')[:12]:<12}  {escape_line(kind, 27):<27}  {text}{took}")
+    for text in trace.damage:
+        print(f"Left out: {escape_line(text, SAID)}", file=sys.stderr)
     return DONE
 
 
@@ -166,16 +166,16 @@ def _heading(header: Header, status: str) -> list[str]:
     ]
 
 
-def _describe(each: TraceEvent) -> tuple[str, str, str]:
+def _describe(traced: TraceEvent) -> tuple[str, str, str]:
     """The name, text and duration of an event. Unexpected data is shown as JSON."""
     try:
-        if each.type == "message":
-            return _describe_message(each.data)
-        took = each.data.get("duration_ms")
-        words = _WORDS[each.type](each.data)
-        return each.type, escape_line(words, SAID), f"  {format_duration(took)}" if took is not None else ""
+        if traced.type == "message":
+            return _describe_message(traced.data)
+        took = traced.data.get("duration_ms")
+        text = _WORDS[traced.type](traced.data)
+        return traced.type, escape_line(text, SAID), f"  {format_duration(took)}" if took is not None else ""
     except (KeyError, TypeError, ValueError, AttributeError):
-        return each.type, escape_line(to_json(each.data).decode(), SAID), ""
+        return traced.type, escape_line(to_json(traced.data).decode(), SAID), ""
 
 
 def _describe_message(data: dict[str, Any]) -> tuple[str, str, str]:
@@ -187,8 +187,8 @@ def _describe_message(data: dict[str, Any]) -> tuple[str, str, str]:
     took = data["raw_usage"]
     usage = Usage(input=took["input_tokens"], output=took["output_tokens"])
     who = f"{took['model']} ({took['provider']})" if took["model"] else ""
-    words = " · ".join(filter(None, [who, usage_line(usage, took["cost"])]))
-    return "assistant", escape_line(words, SAID), f"  {format_duration(took['latency_ms'])}"
+    parts = " · ".join(filter(None, [who, usage_line(usage, took["cost"])]))
+    return "assistant", escape_line(parts, SAID), f"  {format_duration(took['latency_ms'])}"
 
 
 def _result(data: dict[str, Any]) -> str:
@@ -199,21 +199,21 @@ def _result(data: dict[str, Any]) -> str:
 
 
 def _edits(data: dict[str, Any]) -> str:
-    files = dict.fromkeys(str(each["file_path"]) for each in data["edits"])
+    files = dict.fromkeys(str(edit["file_path"]) for edit in data["edits"])
     return f"{pluralize(len(data['edits']), 'edit')} of {', '.join(files)}"
 
 
 def _hunks(data: dict[str, Any]) -> str:
     files = ", ".join(
-        f"{each['file_path']} ({pluralize(len(each['hunk_ids']), 'hunk')})" for each in data["files"]
+        f"{file['file_path']} ({pluralize(len(file['hunk_ids']), 'hunk')})" for file in data["files"]
     )
     return f"{files}; incomplete: {data['incomplete']}" if data.get("incomplete") else files
 
 
 def _applied(data: dict[str, Any]) -> str:
     return "; ".join(
-        f"{each['file_path']}: {each['applied_hunks']} applied, {each['rejected_hunks']} rejected"
-        for each in data["applied_files"]
+        f"{file['file_path']}: {file['applied_hunks']} applied, {file['rejected_hunks']} rejected"
+        for file in data["applied_files"]
     )
 
 

@@ -39,31 +39,33 @@ def command_trust(arguments: Sequence[str]) -> int:
     change.add_argument("--decline", action="store_true", help="never use it, and do not mention it again")
     change.add_argument("--remove", action="store_true", help="remove the decision about ADDRESS")
     parser.add_argument("--cwd", metavar="DIR", default=".", help="decide for this folder")
-    given = parser.parse_args(arguments)
-    cwd = Path(given.cwd).expanduser()
+    options = parser.parse_args(arguments)
+    cwd = Path(options.cwd).expanduser()
     trust = ServerTrust(newel_home(os.environ))
-    if given.address is None:
-        if given.remove or given.decline:
+    if options.address is None:
+        if options.remove or options.decline:
             parser.error("ADDRESS is missing")
         return _list(trust, cwd)
-    address = server_address(given.address)
-    if given.remove:
+    address = server_address(options.address)
+    if options.remove:
         return _remove(trust, real_folder(cwd), address)
-    return _decide(trust, cwd, address, trusted=not given.decline)
+    return _decide(trust, cwd, address, trusted=not options.decline)
 
 
 def _list(trust: ServerTrust, cwd: Path) -> int:
-    wanted = dotenv_server(cwd)
-    here = real_folder(cwd)
-    if wanted is not None:
-        state = {True: "trusted", False: "declined", None: "not trusted"}[trust.is_trusted(here, wanted)]
-        print(f"The .env of this folder names {wanted or 'no valid address'} ({state}).")
-        if state != "trusted" and wanted:
-            print(f"To use it: {trust_command(IgnoredServer(here, wanted))}")
+    project_server = dotenv_server(cwd)
+    folder = real_folder(cwd)
+    if project_server is not None:
+        state = {True: "trusted", False: "declined", None: "not trusted"}[
+            trust.is_trusted(folder, project_server)
+        ]
+        print(f"The .env of this folder names {project_server or 'no valid address'} ({state}).")
+        if state != "trusted" and project_server:
+            print(f"To use it: {trust_command(IgnoredServer(folder, project_server))}")
     else:
         print("The .env of this folder names no model server.")
-    for each in trust.all():
-        print(_line(each))
+    for server in trust.all():
+        print(_line(server))
     return 0
 
 
@@ -74,33 +76,33 @@ def _line(decision: TrustDecision) -> str:
 
 
 def _decide(trust: ServerTrust, cwd: Path, address: str, *, trusted: bool) -> int:
-    here = real_folder(cwd)
+    folder = real_folder(cwd)
     if address == dotenv_server(cwd):
-        trust.decide(here, address, trusted=trusted)
+        trust.decide(folder, address, trusted=trusted)
         may = "Trusted: {} may use {}." if trusted else "Declined: {} may not use {}."
-        print(may.format(f"the .env of {escape_line(here)}", address))
+        print(may.format(f"the .env of {escape_line(folder)}", address))
         return 0
-    found = _detected_address(address)
-    if found is None:
-        wanted = dotenv_server(cwd)
-        named = f"names {wanted}" if wanted else "names no model server"
+    detected = _detected_address(address)
+    if detected is None:
+        project_server = dotenv_server(cwd)
+        named = f"names {project_server}" if project_server else "names no model server"
         raise UsageError(
-            f"The .env of {escape_line(here)} {named}, so there is nothing to trust about {address}. To use that server, "
+            f"The .env of {escape_line(folder)} {named}, so there is nothing to trust about {address}. To use that server, "
             "configure it: LLM_BASE_URL in your environment, or base_url in toml."
         )
-    trust.decide("", found, trusted=trusted)
+    trust.decide("", detected, trusted=trusted)
     uses = "Newel uses it" if trusted else "Newel does not use it"
-    print(f"{'Trusted' if trusted else 'Declined'}: {found}. {uses} where no server is configured.")
+    print(f"{'Trusted' if trusted else 'Declined'}: {detected}. {uses} where no server is configured.")
     return 0
 
 
-def _remove(trust: ServerTrust, here: str, address: str) -> int:
-    existing = {(each.folder, each.address) for each in trust.all()}
-    requested = {(here, address), ("", _detected_address(address) or address)}
+def _remove(trust: ServerTrust, project: str, address: str) -> int:
+    existing = {(entry.folder, entry.address) for entry in trust.all()}
+    requested = {(project, address), ("", _detected_address(address) or address)}
     removed = sorted(requested & existing)
     if not removed:
         raise ConfigError(
-            f"There is no decision about {address} for {escape_line(here)}. `newel trust` lists them all."
+            f"There is no decision about {address} for {escape_line(project)}. `newel trust` lists them all."
         )
     for folder, server in removed:
         trust.decide(folder, server, trusted=None)

@@ -31,17 +31,17 @@ def command_undo(arguments: Sequence[str]) -> int:
         help="undo this run: its checkpoint's ID or the beginning of it (newel checkpoints)",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     async def plan(project: ProjectReview) -> RollbackPlan:
-        return await project.undo(await project.find(given.checkpoint) if given.checkpoint else None)
+        return await project.undo(await project.find(options.checkpoint) if options.checkpoint else None)
 
     def fail() -> Exception:
         from newel.review.model.history import NothingToUndo
 
         return NothingToUndo(NO_CHANGES)
 
-    return _roll_back(parser, given, plan, fail)
+    return _roll_back(parser, options, plan, fail)
 
 
 def command_rollback(arguments: Sequence[str]) -> int:
@@ -61,34 +61,34 @@ def command_rollback(arguments: Sequence[str]) -> int:
         help="undo only this hunk; later changes stay (newel review --json; can be repeated)",
     )
     add("--yes", action="store_true", help="do not ask for confirmation")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
 
     async def plan(project: ProjectReview) -> RollbackPlan:
-        return await project.rollback(await project.find(given.checkpoint), given.hunks)
+        return await project.rollback(await project.find(options.checkpoint), options.hunks)
 
     def fail() -> Exception:
         from newel.review.checkpoints import UnknownCheckpoint
 
-        return UnknownCheckpoint(f"There is no checkpoint {given.checkpoint}. {NO_CHANGES}")
+        return UnknownCheckpoint(f"There is no checkpoint {options.checkpoint}. {NO_CHANGES}")
 
-    return _roll_back(parser, given, plan, fail)
+    return _roll_back(parser, options, plan, fail)
 
 
 def _roll_back(
     parser: argparse.ArgumentParser,
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     plan: Callable[[ProjectReview], Awaitable[RollbackPlan]],
     fail: Callable[[], Exception],
 ) -> int:
     async def run(project: ProjectReview | None) -> int:
         if project is None:
             raise fail()
-        for each in project.finished:
-            print(f"{escape_line(each.title)}: it was interrupted, and has been completed now.")
+        for finished in project.finished:
+            print(f"{escape_line(finished.title)}: it was interrupted, and has been completed now.")
         # Probably the same request, by a process that was killed: to repeat it would redo the changes.
         if project.finished:
             return DONE
-        is_done = await roll_back(project, await plan(project), Prompter().ui(given), yes=given.yes)
+        is_done = await roll_back(project, await plan(project), Prompter().ui(options), yes=options.yes)
         return DONE if is_done else FAILED
 
-    return with_ledger(parser, given, run)
+    return with_ledger(parser, options, run)

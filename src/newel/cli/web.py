@@ -35,16 +35,16 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         help="generate a new access token; earlier addresses stop working",
     )
     add_model_options(parser)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     return run_workbench(
         WebOptions(
-            flags=flags_of(given),
-            cwd=folder(parser, given.cwd),
-            bind=given.bind,
-            port=given.port,
+            flags=flags_of(options),
+            cwd=folder(parser, options.cwd),
+            bind=options.bind,
+            port=options.port,
             token=os.environ.get(TOKEN_VARIABLE),
-            new_token=given.new_token,
-            open_browser=given.open,
-            ephemeral=given.ephemeral,
+            new_token=options.new_token,
+            open_browser=options.open,
+            ephemeral=options.ephemeral,
         )
     )

@@ -195,8 +195,8 @@ class SqliteEngine:
         """A page of long events is shorter than ``limit``: only an empty page is the last."""
 
         async def read() -> tuple[list[JournalEntry], bool, None]:
-            events, ended = await self._reader.read(job, after_seq, limit)
-            return events, ended or bool(events), None
+            events, is_ended = await self._reader.read(job, after_seq, limit)
+            return events, is_ended or bool(events), None
 
         return await self._poll(read, wait, job, after_seq)
 

@@ -133,8 +133,8 @@ class Checkpoints:
 
     def _missing_files(self, checkpoint_id: str, paths: Sequence[str]) -> list[FileVersion]:
         """The current versions of files that a checkpoint lacks."""
-        known = {before.path for before in self.get(checkpoint_id).files}
-        return [self._before(path) for path in dict.fromkeys(paths) if path not in known]
+        recorded_paths = {before.path for before in self.get(checkpoint_id).files}
+        return [self._before(path) for path in dict.fromkeys(paths) if path not in recorded_paths]
 
     def _add_files(
         self, checkpoint_id: str, fresh: Sequence[FileVersion], missing: Mapping[str, Sequence[str]]
@@ -142,8 +142,8 @@ class Checkpoints:
         """``missing`` are the missing parent folders of missing files."""
         with self._lock:
             checkpoint = self.get(checkpoint_id)
-            known = {before.path for before in checkpoint.files}
-            files = [before for before in fresh if before.path not in known]
+            recorded_paths = {before.path for before in checkpoint.files}
+            files = [before for before in fresh if before.path not in recorded_paths]
             folders = [name for before in files if not before.blob for name in missing[before.path]]
             self._ledger.add_checkpoint(grown(checkpoint, files, folders))
 
@@ -164,14 +164,14 @@ class Checkpoints:
 
     def diff3(self, checkpoint_id: str, path: str) -> Diff3:
         """Raises ``UnknownCheckpoint``, also for a file that the checkpoint does not include."""
-        found = self.versions(self.get(checkpoint_id), path)
+        versions = self.versions(self.get(checkpoint_id), path)
         return Diff3(
             path=path,
-            current=_text(found.current),
-            base=_text(found.base),
-            proposed=_text(found.proposed),
-            current_patch=file_patch(path, found.base, found.current),
-            proposed_patch=file_patch(path, found.base, found.proposed),
+            current=_text(versions.current),
+            base=_text(versions.base),
+            proposed=_text(versions.proposed),
+            current_patch=file_patch(path, versions.base, versions.current),
+            proposed_patch=file_patch(path, versions.base, versions.proposed),
         )
 
     def versions(self, checkpoint: Checkpoint, path: str) -> FileVersions:
@@ -181,7 +181,7 @@ class Checkpoints:
         later = self._ledger.entries_after(path, checkpoint.run)
         proposed = base
         if later is not None:
-            proposed = buffer(rewind(review, [each for each in later if each.rev <= review.rev]))
+            proposed = buffer(rewind(review, [entry for entry in later if entry.rev <= review.rev]))
         return FileVersions(base, proposed, buffer(review))
 
     # -- going back ---------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ class Checkpoints:
     ) -> RollbackPlan:
         steps = [self._step(plan, checkpoint, path) for path in paths]
         if plan.mode == "scoped_selected":
-            known = {name for step in steps for name in step.known}
+            known_ids = {name for step in steps for name in step.known}
             for conflict in conflicts:  # hunks of those files are valid, but stay
                 review = self._ledger.get(conflict.path)
-                known |= {one.id for one in (*review.hunks, *review.applied)}
-            if unknown := [name for name in plan.hunk_ids if name not in known]:
+                known_ids |= {hunk.id for hunk in (*review.hunks, *review.applied)}
+            if unknown := [name for name in plan.hunk_ids if name not in known_ids]:
                 raise UnknownHunk(
                     f"Checkpoint {plan.checkpoint} has no hunk {', '.join(unknown)} now. Read the file again."
                 )
@@ -244,8 +244,8 @@ class Checkpoints:
             for step in steps
             if step.after is not step.before
         )
-        found = (conflict for step in steps for conflict in step.conflicts)
-        return msgspec.structs.replace(plan, files=files, conflicts=(*conflicts, *found))
+        found_conflicts = (conflict for step in steps for conflict in step.conflicts)
+        return msgspec.structs.replace(plan, files=files, conflicts=(*conflicts, *found_conflicts))
 
     async def rollback(self, plan: RollbackPlan, *, save: bool = False) -> list[FileReview]:
         """Apply a plan to the buffers; ``DiskSync.save`` writes them to the disk. Raises ``StaleRevision`` if a file's review has changed
@@ -264,8 +264,12 @@ class Checkpoints:
             self._check(plan)
             if not plan.files:
                 return []
-            own = self._begin_rollback(plan.run, checkpoint)
-            self._add_files(own.id, self._missing_files(own.id, [file.path for file in plan.files]), missing)
+            own_checkpoint = self._begin_rollback(plan.run, checkpoint)
+            self._add_files(
+                own_checkpoint.id,
+                self._missing_files(own_checkpoint.id, [file.path for file in plan.files]),
+                missing,
+            )
             reviews = [self._roll_back(plan, checkpoint, file) for file in plan.files]
             if save:
                 files = [planned_write(review, self.restoring_hunks(plan, review)) for review in reviews]
@@ -278,23 +282,25 @@ class Checkpoints:
         about = about if len(about) <= TITLE else about[: TITLE - 1] + "…"
         is_redo = bool(of.about) and not of.is_redo
         title = f"{'Redo' if is_redo else 'Undo'} of {about}"
-        made = msgspec.structs.replace(self._begin(run, of.session, title), about=about, is_redo=is_redo)
-        self._ledger.add_checkpoint(made)
-        return made
+        new_checkpoint = msgspec.structs.replace(
+            self._begin(run, of.session, title), about=about, is_redo=is_redo
+        )
+        self._ledger.add_checkpoint(new_checkpoint)
+        return new_checkpoint
 
     def restoring_hunks(self, plan: RollbackPlan, review: FileReview) -> list[str]:
         """The hunks that a rollback added to a file's review, for a save to write."""
-        swaps = [each.forward.hunks for each in self._ledger.entries(run=plan.run)]
-        known = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
-        made = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in known}
-        return [hunk.id for hunk in review.hunks if hunk.id in made and hunk.state == "accepted"]
+        swaps = [entry.forward.hunks for entry in self._ledger.entries(run=plan.run)]
+        replaced = {root_of(hunk.id) for swap in swaps for hunk in swap.old}
+        created = {hunk.id for swap in swaps for hunk in swap.new if root_of(hunk.id) not in replaced}
+        return [hunk.id for hunk in review.hunks if hunk.id in created and hunk.state == "accepted"]
 
     def _check(self, plan: RollbackPlan) -> None:
         for file in plan.files:
-            found = self._ledger.get(file.path).rev
-            if found != file.rev:
+            rev = self._ledger.get(file.path).rev
+            if rev != file.rev:
                 raise StaleRevision(
-                    f"{file.path} is at revision {found}, and the rollback was planned for {file.rev}. Plan it again."
+                    f"{file.path} is at revision {rev}, and the rollback was planned for {file.rev}. Plan it again."
                 )
 
     def _roll_back(self, plan: RollbackPlan, checkpoint: Checkpoint, file: FilePlan) -> FileReview:
@@ -315,7 +321,7 @@ class Checkpoints:
         """A review, and its journal up to there."""
         review = self._ledger.get(path)
         entries = self._ledger.entries(path=path)
-        return review, [each for each in entries if each.rev <= review.rev]
+        return review, [entry for entry in entries if entry.rev <= review.rev]
 
     def _lines(self, before: FileVersion) -> Lines:
         return (

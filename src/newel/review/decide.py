@@ -120,17 +120,17 @@ class PendingFileHunks(View, frozen=True):
 
 async def load_pending(project: ProjectReview, paths: Collection[str] | None = None) -> PendingReviews:
     """The files with hunks (of ``paths``; None: of all), updated from the disk. Raises ``LedgerError``."""
-    found = PendingReviews([], [])
+    pending = PendingReviews([], [])
     for path in await anyio.to_thread.run_sync(_with_hunks, project.ledger, paths):
         try:
             review = await project.saver.refresh(path)
         except LedgerError:
             raise
         except (ReviewError, WorkspaceError) as error:
-            found.problems.append(DecisionProblem(path, str(error)))
+            pending.problems.append(DecisionProblem(path, str(error)))
         else:
-            found.reviews.extend([review] if review.hunks else [])
-    return found
+            pending.reviews.extend([review] if review.hunks else [])
+    return pending
 
 
 def _with_hunks(ledger: Ledger, paths: Collection[str] | None) -> list[str]:
@@ -182,9 +182,13 @@ def files_with_pending(ledger: Ledger, session: str, since: str) -> list[str]:
     """The files with pending hunks of runs that a session started at a time (see ``newel.agent.messages.now``) or later. Raises
     ``LedgerError``.
     """
-    runs = [each for each in ledger.checkpoints() if each.session == session and each.created >= since]
-    ids = {each.run for each in runs}
-    paths = {before.path for each in runs for before in each.files}
+    runs = [
+        checkpoint
+        for checkpoint in ledger.checkpoints()
+        if checkpoint.session == session and checkpoint.created >= since
+    ]
+    ids = {checkpoint.run for checkpoint in runs}
+    paths = {before.path for checkpoint in runs for before in checkpoint.files}
 
     def waits(hunk: Hunk) -> bool:
         return hunk.state == "pending" and any(layer.run in ids for layer in hunk.layers)
@@ -196,8 +200,8 @@ def files_with_pending(ledger: Ledger, session: str, since: str) -> list[str]:
 
 
 def select_hunks(
-    found: PendingReviews,
-    words: Sequence[str],
+    pending: PendingReviews,
+    arguments: Sequence[str],
     verdict: Verdict,
     *,
     every: bool = False,
@@ -210,20 +214,20 @@ def select_hunks(
     and ``mine`` is None.
     """
     choice = Selection(verdict, {}, [], mine)
-    paths = {each.path for each in (*found.reviews, *found.problems)}
+    paths = {item.path for item in (*pending.reviews, *pending.problems)}
     whole = paths if every else set[str]()
     named: dict[str, set[str]] = {}
-    for word in words:
-        if hunk := _by_id(found.reviews, word, exact=True):
+    for word in arguments:
+        if hunk := _by_id(pending.reviews, word, exact=True):
             named.setdefault(hunk[0], set()).add(hunk[1])
         elif (path := posixpath.normpath(word)) in paths:
             whole.add(path)
-        elif hunk := _by_id(found.reviews, word, exact=False):
+        elif hunk := _by_id(pending.reviews, word, exact=False):
             named.setdefault(hunk[0], set()).add(hunk[1])
         else:
-            raise UnknownHunk(f"Nothing under review is named {word}: {_why(found.reviews, word)}.")
-    choice.left.extend(problem for problem in found.problems if problem.path in whole)
-    for review in found.reviews:
+            raise UnknownHunk(f"Nothing under review is named {word}: {_why(pending.reviews, word)}.")
+    choice.left.extend(problem for problem in pending.problems if problem.path in whole)
+    for review in pending.reviews:
         picked = list(_pick(choice, review, named.get(review.path, set()), is_whole=review.path in whole))
         if picked:
             choice.picks[review.path] = (review, picked)
@@ -231,17 +235,17 @@ def select_hunks(
 
 
 def _by_id(reviews: Sequence[FileReview], word: str, *, exact: bool) -> tuple[str, str] | None:
-    found = [
+    matches = [
         (review.path, hunk.id)
         for review in reviews
         for hunk in review.hunks
         if hunk.id == word or (not exact and word and hunk.id.startswith(word))
     ]
-    if len(found) > 1:
-        names = ", ".join(name for _, name in found[:NAMED])
-        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-        raise UnknownHunk(f"{len(found)} hunks begin with {word}: {names}{more}. Type more of its id.")
-    return found[0] if found else None
+    if len(matches) > 1:
+        names = ", ".join(name for _, name in matches[:NAMED])
+        more = f" and {len(matches) - NAMED} more" if len(matches) > NAMED else ""
+        raise UnknownHunk(f"{len(matches)} hunks begin with {word}: {names}{more}. Type more of its id.")
+    return matches[0] if matches else None
 
 
 def _why(reviews: Sequence[FileReview], word: str) -> str:
@@ -253,7 +257,7 @@ def _why(reviews: Sequence[FileReview], word: str) -> str:
         ]
         if changed:
             return f"that hunk of {review.path} has changed since it had this id; look at it again: `newel review`"
-        if any(one.id == word for one in review.applied):
+        if any(applied_hunk.id == word for applied_hunk in review.applied):
             return f"that hunk is in {review.path} already; `newel undo` undoes it"
     return "`newel review` lists hunks and files"
 
@@ -343,8 +347,10 @@ _KINDS: Final[dict[str, Literal["accept", "reject", "reopen"]]] = {
 
 def accepted_hunks(reviews: Sequence[FileReview]) -> dict[str, list[str]]:
     """The accepted hunks of each file that are not written yet."""
-    kept = {review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews}
-    return {path: ids for path, ids in kept.items() if ids}
+    accepted = {
+        review.path: [hunk.id for hunk in review.hunks if hunk.state == "accepted"] for review in reviews
+    }
+    return {path: ids for path, ids in accepted.items() if ids}
 
 
 async def write(
@@ -363,7 +369,7 @@ async def write(
         except (ReviewError, WorkspaceError) as error:
             done = error.saved if isinstance(error, SaveFailed) else ()
             written.saved.extend(done)
-            left = revs.keys() - {one.path for one in done}
+            left = revs.keys() - {applied_file.path for applied_file in done}
             written.problems.extend(DecisionProblem(path, str(error)) for path in sorted(left))
     return written
 
@@ -381,5 +387,5 @@ def _group_writes(
 
 
 def _changes_kind(review: FileReview, ids: Sequence[str]) -> bool:
-    kept = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
-    return (kind_of(review.base) == "folder") != (kind_of(kept) == "folder")
+    rendered = render(review.base, [hunk for hunk in review.hunks if hunk.id in ids])
+    return (kind_of(review.base) == "folder") != (kind_of(rendered) == "folder")

@@ -44,18 +44,24 @@ def without_implied(
     is_known: Callable[[str], bool],
 ) -> list[FileChange]:
     """The changes without those of folders that other changes imply. ``checkpoint`` is the run's so far."""
-    made = _parents_of(change.path for change in changes if change.after is not None)
+    created = _parents_of(change.path for change in changes if change.after is not None)
     files = checkpoint.files if checkpoint else ()
-    own = {before.path for before in files if not before.blob} | set(checkpoint.folders if checkpoint else ())
-    gone = _parents_of(each.path for each in changes if each.before is not None and each.path not in own)
+    created_by_run = {before.path for before in files if not before.blob} | set(
+        checkpoint.folders if checkpoint else ()
+    )
+    gone = _parents_of(
+        removed.path
+        for removed in changes
+        if removed.before is not None and removed.path not in created_by_run
+    )
     was_there = _parents_of(before.path for before in files if before.blob)
     was_not = set(checkpoint.folders) if checkpoint else set[str]()
     by_path = {change.path: change for change in changes}
     usual = FileSnapshot(EMPTY, stat.S_IFDIR | (0o777 & ~umask))
-    found: list[FileChange] = []
+    result: list[FileChange] = []
     for change in changes:
         if is_known(change.path):
-            found.append(change)
+            result.append(change)
             continue
         # From now on before the run, which may have created or removed the folder implicitly.
         before = change.before
@@ -63,10 +69,10 @@ def without_implied(
             before = usual
         elif is_folder(before) and change.path in was_not:
             before = None
-        kept = FileChange(change.path, before, change.after)
-        if not _is_implied(kept, by_path.get(change.path.rpartition("/")[0]), made, gone, umask):
-            found.append(kept)
-    return found
+        adjusted = FileChange(change.path, before, change.after)
+        if not _is_implied(adjusted, by_path.get(change.path.rpartition("/")[0]), created, gone, umask):
+            result.append(adjusted)
+    return result
 
 
 def _is_implied(
@@ -85,9 +91,9 @@ def _is_implied(
 
 def emptied_folders(changes: Iterable[FileChange], checkpoint: Checkpoint | None) -> list[str]:
     """Folders that a run created for files that it removed again, the innermost first: they may be empty now."""
-    made = set(checkpoint.folders) if checkpoint else set[str]()
+    created = set(checkpoint.folders) if checkpoint else set[str]()
     gone = [change.path for change in changes if change.after is None]
-    return [folder for path in gone for folder in parents(path) if folder in made] if made else []
+    return [folder for path in gone for folder in parents(path) if folder in created] if created else []
 
 
 def parents(path: str) -> list[str]:
@@ -103,9 +109,9 @@ async def missing(workspace: Workspace, paths: Iterable[str]) -> dict[str, list[
     """The missing parent folders of each file, relative to the root, the innermost first."""
     over = {path: parents(path) for path in paths}
     folders = list(dict.fromkeys(folder for some in over.values() for folder in some))
-    found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
-    there = {folder for folder, info in zip(folders, found, strict=True) if info is not None}
-    return {path: [folder for folder in some if folder not in there] for path, some in over.items()}
+    infos = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
+    existing = {folder for folder, info in zip(folders, infos, strict=True) if info is not None}
+    return {path: [folder for folder in some if folder not in existing] for path, some in over.items()}
 
 
 def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterable[str]) -> Checkpoint:
@@ -122,18 +128,18 @@ async def remove_empty(
     workspace: Workspace,
     removed: Sequence[str],
     checkpoints: Iterable[Checkpoint],
-    kept: Collection[str] = (),
+    excluded: Collection[str] = (),
     opened: AbstractSet[str] = frozenset(),
 ) -> None:
     """Remove empty parent folders of removed files: those created by a run before which the file did not exist either, and those
-    in a folder of ``opened``, which is to be replaced; but none of ``kept``.
+    in a folder of ``opened``, which is to be replaced; but none of ``excluded``.
     """
-    made: dict[str, set[str]] = {path: set() for path in removed}
+    emptied: dict[str, set[str]] = {path: set() for path in removed}
     for checkpoint in checkpoints:
         for before in checkpoint.files if checkpoint.folders else ():
-            if before.path in made and not before.blob:
-                made[before.path].update(checkpoint.folders)
-    for path, folders in made.items():
+            if before.path in emptied and not before.blob:
+                emptied[before.path].update(checkpoint.folders)
+    for path, folders in emptied.items():
         folders |= {folder for folder in parents(path) if not opened.isdisjoint(parents(folder))}
-        for folder in takewhile(folders.difference(kept).__contains__, parents(path)):
+        for folder in takewhile(folders.difference(excluded).__contains__, parents(path)):
             await workspace.remove_folder(below(workspace, folder))

@@ -65,8 +65,8 @@ class ProjectReview:
         runs = [intent.id for intent in await anyio.to_thread.run_sync(self.ledger.intents)]
         await self.saver.recover()
         if runs:
-            found = await anyio.to_thread.run_sync(self.ledger.checkpoints_of_runs, runs)
-            self.finished = list(found.values())
+            checkpoints = await anyio.to_thread.run_sync(self.ledger.checkpoints_of_runs, runs)
+            self.finished = list(checkpoints.values())
 
     @property
     def last_run(self) -> LastRun | None:
@@ -84,28 +84,28 @@ class ProjectReview:
         if checkpoint is not None:
             return await self._plan_undo(checkpoint, is_rest=False)
         is_rest = False
-        for each in await anyio.to_thread.run_sync(self._latest):
-            if each.is_partial:
+        for latest in await anyio.to_thread.run_sync(self._latest):
+            if latest.is_partial:
                 is_rest = True  # the rest of that run is still to be undone
             else:
-                return await self._plan_undo(each, is_rest=is_rest)
+                return await self._plan_undo(latest, is_rest=is_rest)
         raise NothingToUndo(f"There is nothing to undo in {self.workspace.root}.")
 
     def _latest(self) -> list[Checkpoint]:
         """The checkpoints from that of the last run on. Raises ``NothingToUndo`` if it has none."""
-        found = self.ledger.checkpoints()
+        checkpoints = self.ledger.checkpoints()
         last = self.last_run
-        if last is None or not found or found[0].created >= last.began:
-            return found
-        for at, each in enumerate(found):
-            if each.run == last.run:  # an earlier run that was resumed
-                return found[at:]
+        if last is None or not checkpoints or checkpoints[0].created >= last.began:
+            return checkpoints
+        for at, checkpoint in enumerate(checkpoints):
+            if checkpoint.run == last.run:  # an earlier run that was resumed
+                return checkpoints[at:]
         if not last.is_recorded:
             raise NothingToUndo(
-                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_undo_hint(found[0])}"
+                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_undo_hint(checkpoints[0])}"
             )
         raise NothingToUndo(
-            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_undo_hint(found[0])}"
+            f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_undo_hint(checkpoints[0])}"
         )
 
     async def _plan_undo(self, checkpoint: Checkpoint, *, is_rest: bool) -> RollbackPlan:
@@ -113,8 +113,8 @@ class ProjectReview:
         if hunks := await anyio.to_thread.run_sync(hunk_ids, self.ledger, checkpoint, is_rest):
             return await self.checkpoints.plan(checkpoint.id, "scoped_selected", hunks)
         name = checkpoint.title or checkpoint.id
-        found = await anyio.to_thread.run_sync(self.ledger.checkpoints)
-        before = next((each for each in found if each.created < checkpoint.created), None)
+        checkpoints = await anyio.to_thread.run_sync(self.ledger.checkpoints)
+        before = next((earlier for earlier in checkpoints if earlier.created < checkpoint.created), None)
         hint = _undo_hint(before) if before else ""
         if await anyio.to_thread.run_sync(self._changed_files, checkpoint):
             raise NothingToUndo(
@@ -123,7 +123,7 @@ class ProjectReview:
         raise NothingToUndo(f"No change of this run is recorded: {name}.{self._not_covered()}{hint}")
 
     def _not_covered(self) -> str:
-        return "".join(f" {words}" for words in self.left_out)
+        return "".join(f" {message}" for message in self.left_out)
 
     def is_redo_plan(self, plan: RollbackPlan) -> bool:
         """Whether a plan undoes an undo. Blocks."""
@@ -133,13 +133,13 @@ class ProjectReview:
     def _changed_files(self, checkpoint: Checkpoint) -> bool:
         """Whether a run changed files on the disk."""
         wrote = [
-            each for each in self.ledger.entries(run=checkpoint.run) if each.kind in {"record", "rollback"}
+            entry for entry in self.ledger.entries(run=checkpoint.run) if entry.kind in {"record", "rollback"}
         ]
         # An undo that could not write its files was dropped, and has changed nothing.
         dropped = {
-            each.of for path in {each.path for each in wrote} for each in self.ledger.entries(path=path)
+            entry.of for path in {entry.path for entry in wrote} for entry in self.ledger.entries(path=path)
         }
-        if all(each.id in dropped for each in wrote):
+        if all(entry.id in dropped for entry in wrote):
             return False
         files = (self.checkpoints.versions(checkpoint, before.path) for before in checkpoint.files)
         return any(file.proposed != file.base for file in files)
@@ -165,11 +165,11 @@ class ProjectReview:
     async def find(self, checkpoint_id: str) -> Checkpoint:
         """A checkpoint by its id or a prefix of it. Raises ``UnknownCheckpoint``."""
         matching = partial(self.ledger.checkpoints, prefix=checkpoint_id)
-        found = await anyio.to_thread.run_sync(matching) if checkpoint_id else []
-        exact = [each for each in found if each.id == checkpoint_id]
-        if len(exact or found) == 1:
-            return (exact or found)[0]
-        how_many = f"{len(found)} checkpoints begin with" if found else "There is no checkpoint"
+        matches = await anyio.to_thread.run_sync(matching) if checkpoint_id else []
+        exact = [match for match in matches if match.id == checkpoint_id]
+        if len(exact or matches) == 1:
+            return (exact or matches)[0]
+        how_many = f"{len(matches)} checkpoints begin with" if matches else "There is no checkpoint"
         raise UnknownCheckpoint(f"{how_many} {checkpoint_id}. `newel checkpoints` lists them.")
 
     async def apply(self, plan: RollbackPlan) -> list[Saved]:
@@ -198,8 +198,8 @@ class ProjectReview:
 
     def _leave_the_rest(self, plan: RollbackPlan) -> None:
         """A file could not be read or written: the next undo completes this one."""
-        if own := self.ledger.checkpoint_of_run(plan.run):
-            self.ledger.add_checkpoint(msgspec.structs.replace(own, is_partial=True))
+        if own_checkpoint := self.ledger.checkpoint_of_run(plan.run):
+            self.ledger.add_checkpoint(msgspec.structs.replace(own_checkpoint, is_partial=True))
 
     def _drop(self, chosen: dict[str, list[str]]) -> None:
         """Remove hunks that could not be written from the buffers."""
@@ -218,29 +218,37 @@ def _undo_hint(checkpoint: Checkpoint) -> str:
 
 def hunk_ids(ledger: Ledger, checkpoint: Checkpoint, is_rest: bool = False) -> list[str]:
     """The remaining hunks of a run; none if no hunk can be undone any more. With ``is_rest``, only those that can."""
-    made = restored_hunks(ledger, checkpoint)
-    found: list[str] = []
+    restored = restored_hunks(ledger, checkpoint)
+    ids: list[str] = []
     can_go = False
     for before in checkpoint.files:
         review = ledger.get(before.path)
         for hunk in review.hunks:
-            if hunk.is_shown and (root_of(hunk.id) in made or is_of(hunk, checkpoint.run)):
-                found.append(hunk.id)
+            if hunk.is_shown and (root_of(hunk.id) in restored or is_of(hunk, checkpoint.run)):
+                ids.append(hunk.id)
                 can_go = True
-        mine = {one.id for one in review.applied if one.run == checkpoint.run or root_of(one.id) in made}
-        if mine and (is_rest or not can_go):
-            whole = restore_intact(review, ledger.entries(path=before.path), mine)
-            intact = {one.id for one in whole.applied if one.id in mine and one.intact}
+        applied_ids = {
+            applied_hunk.id
+            for applied_hunk in review.applied
+            if applied_hunk.run == checkpoint.run or root_of(applied_hunk.id) in restored
+        }
+        if applied_ids and (is_rest or not can_go):
+            whole = restore_intact(review, ledger.entries(path=before.path), applied_ids)
+            intact = {
+                applied_hunk.id
+                for applied_hunk in whole.applied
+                if applied_hunk.id in applied_ids and applied_hunk.intact
+            }
             can_go |= bool(intact)
-            mine = intact if is_rest else mine
-        found += [one.id for one in review.applied if one.id in mine]
-    return found if can_go else []
+            applied_ids = intact if is_rest else applied_ids
+        ids += [applied_hunk.id for applied_hunk in review.applied if applied_hunk.id in applied_ids]
+    return ids if can_go else []
 
 
 def restored_hunks(ledger: Ledger, checkpoint: Checkpoint) -> set[str]:
     """The original ids of the hunks with which a rollback restored earlier content."""
-    made = made_by([each for each in ledger.entries(run=checkpoint.run) if each.kind == "rollback"])
-    return {root_of(each) for each in made}
+    restored = made_by([entry for entry in ledger.entries(run=checkpoint.run) if entry.kind == "rollback"])
+    return {root_of(hunk_id) for hunk_id in restored}
 
 
 def view_of(ledger: Ledger, checkpoint: Checkpoint) -> CheckpointView:
@@ -275,8 +283,8 @@ class RunView(View, frozen=True):
 
 async def recent_runs(project: ProjectReview, *, limit: int) -> list[RunView]:
     """The latest runs, the last one first, on the files as they are now."""
-    found = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=max(limit, 0)))
-    return [await load_run(project, checkpoint) for checkpoint in found]
+    checkpoints = await anyio.to_thread.run_sync(partial(project.ledger.checkpoints, limit=max(limit, 0)))
+    return [await load_run(project, checkpoint) for checkpoint in checkpoints]
 
 
 async def load_run(project: ProjectReview, checkpoint: Checkpoint) -> RunView:

@@ -56,8 +56,8 @@ class RevertStep(NamedTuple):
 
 def rewind(review: FileReview, entries: Sequence[HistoryEntry]) -> FileReview:
     """The review before the last ``entries`` of its history."""
-    for each in reversed(entries):
-        review = patched(review, reverse(each.forward))
+    for entry in reversed(entries):
+        review = patched(review, reverse(entry.forward))
     return review
 
 
@@ -81,15 +81,15 @@ def _then(
     """The review at the time of a checkpoint: the first one since, before the run changed it, whose buffer equals
     the file in the checkpoint, or else whose base does. None if the ledger did not have the file then.
     """
-    first = next((n for n, each in enumerate(entries) if each.run == checkpoint.run), len(entries))
+    first = next((n for n, entry in enumerate(entries) if entry.run == checkpoint.run), len(entries))
     then = [rewind(review, entries[first:])]
-    for each in reversed(entries[:first]):
-        if each.ts < checkpoint.created:
+    for entry in reversed(entries[:first]):
+        if entry.ts < checkpoint.created:
             break
-        then.append(patched(then[-1], reverse(each.forward)))
+        then.append(patched(then[-1], reverse(entry.forward)))
     then.reverse()
-    by_buffer = (each for each in then if _is(buffer(each), before))
-    by_base = (each for each in then if _is(each.base, before))
+    by_buffer = (review for review in then if _is(buffer(review), before))
+    by_base = (review for review in then if _is(review.base, before))
     return next(by_buffer, None) or next(by_base, None)
 
 
@@ -101,9 +101,9 @@ def _is(lines: Lines, before: FileVersion) -> bool:
     return text_hash(lines) == f"sha256:{before.blob}" and content.mode == before.mode
 
 
-def _is_same(one: FileReview, other: FileReview) -> bool:
+def _is_same(review: FileReview, other: FileReview) -> bool:
     """Whether two reviews only differ in the ids of hunks."""
-    return [msgspec.structs.replace(hunk, id="") for hunk in one.hunks] == [
+    return [msgspec.structs.replace(hunk, id="") for hunk in review.hunks] == [
         msgspec.structs.replace(hunk, id="") for hunk in other.hunks
     ]
 
@@ -114,11 +114,15 @@ def _as_then(review: FileReview, then: FileReview) -> FileReview:
         return msgspec.structs.replace(review, hunks=then.hunks, rev=review.rev + 1)
     after = restored(review, buffer(then), new_hunk_id)
     decided = {hunk.id for hunk in kept(then)}
-    open_then = [each for each in placed(then) if each.hunk.is_shown and each.hunk.id not in decided]
+    open_then = [
+        position for position in placed(then) if position.hunk.is_shown and position.hunk.id not in decided
+    ]
     hunks: list[Hunk] = []
     for hunk, start, end in placed(after):
-        mine = [each.hunk for each in open_then if touch(each.start, each.end, start, end)]
-        hunks.append(_reopened(hunk, mine) if mine else hunk)
+        touching = [
+            position.hunk for position in open_then if touch(position.start, position.end, start, end)
+        ]
+        hunks.append(_reopened(hunk, touching) if touching else hunk)
     return msgspec.structs.replace(after, hunks=tuple(hunks))
 
 
@@ -127,8 +131,8 @@ def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
     layer = Layer(
         origin="agent",
         lines=hunk.top.lines,
-        run=next((layer.run for each in proposals for layer in each.layers if layer.run), ""),
-        edits=tuple(name for each in proposals for layer in each.layers for name in layer.edits),
+        run=next((layer.run for proposal in proposals for layer in proposal.layers if layer.run), ""),
+        edits=tuple(name for proposal in proposals for layer in proposal.layers for name in layer.edits),
     )
     return msgspec.structs.replace(hunk, layers=(layer,), state="pending")
 
@@ -140,13 +144,13 @@ def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
     """The hunks that a run created as the user's, as a rollback does; in their original state, by their original
     ids.
     """
-    made: dict[str, Hunk] = {}
-    for each in entries:
-        if each.run == run and each.kind == "rollback":
-            swap = each.forward.hunks
-            known = {root_of(hunk.id) for hunk in swap.old}
-            made |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in known}
-    return made
+    created: dict[str, Hunk] = {}
+    for entry in entries:
+        if entry.run == run and entry.kind == "rollback":
+            swap = entry.forward.hunks
+            replaced = {root_of(hunk.id) for hunk in swap.old}
+            created |= {root_of(hunk.id): hunk for hunk in swap.new if root_of(hunk.id) not in replaced}
+    return created
 
 
 def revert_hunks(
@@ -155,16 +159,20 @@ def revert_hunks(
     """Revert those of the hunks ``ids`` that are of a run, in the review or in the file already. ``entries`` is the history up to
     ``review``.
     """
-    made = _made(entries, run)
+    created = _made(entries, run)
     proposed = {
         hunk.id
         for hunk in review.hunks
-        if root_of(hunk.id) in made or any(layer.run == run for layer in hunk.layers)
+        if root_of(hunk.id) in created or any(layer.run == run for layer in hunk.layers)
     }
-    standing = {one.id for one in review.applied if one.run == run or root_of(one.id) in made} - proposed
+    standing = {
+        applied_hunk.id
+        for applied_hunk in review.applied
+        if applied_hunk.run == run or root_of(applied_hunk.id) in created
+    } - proposed
     named = list(dict.fromkeys(ids))
     whole = restore_intact(review, entries, standing.intersection(named))
-    after, newer = _withdrawn(whole, proposed.intersection(named), run, made)
+    after, newer = _withdrawn(whole, proposed.intersection(named), run, created)
     in_place = [name for name in named if name in standing]
     changed = {
         name: hunk for name in named if name not in proposed | standing and (hunk := review.successor(name))
@@ -188,15 +196,15 @@ def revert_hunks(
 
 
 def _withdrawn(
-    review: FileReview, ids: Collection[str], run: str, made: Mapping[str, Hunk]
+    review: FileReview, ids: Collection[str], run: str, created: Mapping[str, Hunk]
 ) -> tuple[FileReview, dict[str, str]]:
     """Drop what a run wrote in the hunks ``ids``; returns the reasons for those with later changes, which are left
-    as they are. ``made`` are the hunks that a rollback created, in their original state.
+    as they are. ``created`` are the hunks that a rollback created, in their original state.
     """
     hunks: list[Hunk] = []
     newer: dict[str, str] = {}
     for hunk in review.hunks:
-        as_made = made.get(root_of(hunk.id))
+        as_made = created.get(root_of(hunk.id))
         if hunk.id not in ids or hunk.state == "rejected":
             hunks.append(hunk)
         elif hunk.layers != as_made.layers if as_made else hunk.top.run != run:
@@ -209,60 +217,58 @@ def _withdrawn(
 
 def _without(base: Lines, hunk: Hunk, run: str) -> Sequence[Hunk]:
     """The rest of a hunk without the top layers of a run, or of any run."""
-    left = hunk.layers if run else ()
-    while left and left[-1].run == run:
-        left = left[:-1]
-    if not left:
+    remaining = hunk.layers if run else ()
+    while remaining and remaining[-1].run == run:
+        remaining = remaining[:-1]
+    if not remaining:
         return [msgspec.structs.replace(hunk, state="rejected")]
-    return tidied(base, msgspec.structs.replace(hunk, layers=left, state="pending"))
+    return tidied(base, msgspec.structs.replace(hunk, layers=remaining, state="pending"))
 
 
 # -- hunks whose lines were restored ----------------------------------------------------------------------
 
 
-def restore_intact(
-    review: FileReview, entries: Sequence[HistoryEntry], wanted: Collection[str]
-) -> FileReview:
+def restore_intact(review: FileReview, entries: Sequence[HistoryEntry], ids: Collection[str]) -> FileReview:
     """Mark applied hunks as intact again that were overwritten, if the change that overwrote them was undone, so that their lines
-    are as before. ``entries`` is the history up to ``review``. Slow, so only done if one of the hunks ``wanted`` was overwritten.
+    are as before. ``entries`` is the history up to ``review``. Slow, so only done if one of the hunks ``ids`` was overwritten.
     """
-    broken = {one.id for one in review.applied if not one.intact}
-    if broken.isdisjoint(wanted):
+    broken = {hunk.id for hunk in review.applied if not hunk.intact}
+    if broken.isdisjoint(ids):
         return review
     same: dict[str, AppliedHunk] = {}
     last: dict[str, tuple[Lines, AppliedHunk]] = {}
     first: dict[str, tuple[Lines, AppliedHunk]] = {}
     now = review
-    for each in reversed(entries):
+    for entry in reversed(entries):
         if not broken:
             break
-        now = patched(now, reverse(each.forward))
-        known = {one.id: one for one in now.applied if one.id in broken}
-        for name, one in known.items():
-            if one.intact:
-                last.setdefault(name, (now.base, one))
-                first[name] = now.base, one
+        now = patched(now, reverse(entry.forward))
+        broken_by_id = {hunk.id: hunk for hunk in now.applied if hunk.id in broken}
+        for name, hunk in broken_by_id.items():
+            if hunk.intact:
+                last.setdefault(name, (now.base, hunk))
+                first[name] = now.base, hunk
                 if now.base == review.base:
-                    same.setdefault(name, one)
-        broken -= same.keys() | {name for name in broken if name not in known}
+                    same.setdefault(name, hunk)
+        broken -= same.keys() | {name for name in broken if name not in broken_by_id}
     again = dict(same)  # positions are known where the file was the same as now
-    taken = LineRangeSet(len(review.base), ((one.a, one.b) for one in again.values()))
+    taken = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in again.values()))
     for seen in (last, first):
         for lines, ones in _by_text(seen):
-            for found in _relocate(lines, review.base, [one for one in ones if one.id not in again]):
-                if not taken.touch(found.a, found.b):
-                    taken.add(found.a, found.b)
-                    again[found.id] = found
+            for relocated in _relocate(lines, review.base, [hunk for hunk in ones if hunk.id not in again]):
+                if not taken.touch(relocated.a, relocated.b):
+                    taken.add(relocated.a, relocated.b)
+                    again[relocated.id] = relocated
     if not again:
         return review
-    return msgspec.structs.replace(review, applied=tuple(again.get(one.id, one) for one in review.applied))
+    return msgspec.structs.replace(review, applied=tuple(again.get(hunk.id, hunk) for hunk in review.applied))
 
 
 def _by_text(seen: Mapping[str, tuple[Lines, AppliedHunk]]) -> Iterable[tuple[Lines, list[AppliedHunk]]]:
     """The hunks that were seen in the same text together: to compare two texts takes far longer than to ask for a hunk."""
     texts: dict[int, tuple[Lines, list[AppliedHunk]]] = {}
-    for lines, one in seen.values():
-        texts.setdefault(id(lines), (lines, []))[1].append(one)
+    for lines, hunk in seen.values():
+        texts.setdefault(id(lines), (lines, []))[1].append(hunk)
     return texts.values()
 
 
@@ -272,7 +278,7 @@ def _relocate(then: Lines, now: Lines, applied: Sequence[AppliedHunk]) -> list[A
         return []
     spans = diff(then, now)
     changed = LineRangeSet(len(then), (_reach(span, then, now) for span in spans))
-    return carried([one for one in applied if not changed.touch(one.a, one.b)], spans)
+    return carried([hunk for hunk in applied if not changed.touch(hunk.a, hunk.b)], spans)
 
 
 def _reach(span: LineSpan, then: Lines, now: Lines) -> tuple[int, int]:

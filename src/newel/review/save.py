@@ -77,11 +77,11 @@ def _select(review: FileReview, ids: Collection[str] | None) -> list[str]:
     """The hunks to save, in their order, without those saved before. Raises ``UnknownHunk``."""
     if ids is None:
         return [hunk.id for hunk in kept(review)]
-    done = {one.id for one in review.applied}
-    wanted = set(ids)
-    for name in sorted(wanted - done):
+    done = {applied_hunk.id for applied_hunk in review.applied}
+    requested = set(ids)
+    for name in sorted(requested - done):
         review.hunk(name)
-    return [hunk.id for hunk in review.hunks if hunk.id in wanted]
+    return [hunk.id for hunk in review.hunks if hunk.id in requested]
 
 
 class DiskSync:
@@ -142,20 +142,20 @@ class DiskSync:
         """The current state of a file on the disk, including its bytes."""
         where = await self._absolute(path, itself=itself)
         is_hidden = await anyio.to_thread.run_sync(self._is_below_link, path)
-        found = None if is_hidden else await self.workspace.lstat(where)
-        if found is None:
+        node = None if is_hidden else await self.workspace.lstat(where)
+        if node is None:
             return PlannedFile(text_hash(()))
-        if found.is_file:
+        if node.is_file:
             data = await self.workspace.read_bytes(where, size=LARGEST + 1)
             if len(data) > LARGEST:
                 raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
-            return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(found.mode))
+            return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(node.mode))
         if not itself and not await anyio.to_thread.run_sync(self.may_be_another_kind, path):
-            what = "a directory" if stat.S_ISDIR(found.mode) else "not a regular file"
+            what = "a directory" if stat.S_ISDIR(node.mode) else "not a regular file"
             raise NotAFile(f"{path} is {what}; only files can be reviewed.")
-        if not (is_kept(found.mode) or stat.S_ISDIR(found.mode)):
+        if not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
-        return _read(found.target, state_mode(found.mode))
+        return _read(node.target, state_mode(node.mode))
 
     async def name_of(self, path: str, *, itself: bool = False) -> str:
         """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review or with ``itself``.
@@ -172,9 +172,9 @@ class DiskSync:
 
     async def _absolute(self, path: str, *, itself: bool = False) -> str:
         """The absolute path of a file. Raises ``OutsideProject`` if a link leads elsewhere."""
-        found = await self.name_of(path, itself=itself)
-        if found != path:
-            raise OutsideProject(f"{path} leads to {found}. Review the file by that name.")
+        resolved = await self.name_of(path, itself=itself)
+        if resolved != path:
+            raise OutsideProject(f"{path} leads to {resolved}. Review the file by that name.")
         return f"{self.workspace.root.rstrip('/')}/{path}"
 
     def _is_below_link(self, path: str) -> bool:
@@ -185,9 +185,9 @@ class DiskSync:
     def may_be_another_kind(self, path: str) -> bool:
         """Whether a run replaced a regular file by something else, or the reverse, or proposes to. Blocks."""
         review = self._ledger.get(path)
-        lines = [review.base, *(one.before for one in review.applied)]
+        lines = [review.base, *(applied_hunk.before for applied_hunk in review.applied)]
         lines += [layer.lines for hunk in review.hunks for layer in hunk.layers]
-        return any(kind_of(each) not in {"absent", "file"} for each in lines)
+        return any(kind_of(content) not in {"absent", "file"} for content in lines)
 
     # -- to the disk --------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class DiskSync:
         after that, ``StaleRevision`` or ``UnknownHunk``, no file has changed. If a file cannot be written, ``SaveFailed`` is raised: the
         files before it are saved, it and those after it are unchanged. A save that has begun to write is not cancelled.
         """
-        known: dict[str, FileReview] = {}
+        known_reviews: dict[str, FileReview] = {}
         plans: list[SavePlan] = []
         changed: list[str] = []
         for path, ids in chosen.items():
@@ -213,16 +213,16 @@ class DiskSync:
                     changed.append(path)
                     continue
                 plans += await self._plan(review, _select(review, ids), (revs or {}).get(path))
-            known[path] = review
+            known_reviews[path] = review
         if changed:
             raise Conflict(
                 f"{', '.join(changed)} changed on the disk since the review. Nothing was written; look at the review again."
             )
         with anyio.CancelScope(shield=True):
-            for one in await self._execute(plans):
-                known[one.path] = one.review
+            for saved_file in await self._execute(plans):
+                known_reviews[saved_file.path] = saved_file.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
-        return [_saved(known[path], counts.get(path, 0)) for path in chosen]
+        return [_saved(known_reviews[path], counts.get(path, 0)) for path in chosen]
 
     async def _plan(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[SavePlan]:
         """The plan for a file; none if its hunks have been saved meanwhile."""
@@ -241,7 +241,7 @@ class DiskSync:
         if not plans:
             return []
         plans = sort_plans(plans)
-        kept = [plan.saving.path for plan in plans]
+        planned_paths = [plan.saving.path for plan in plans]
         has_room, opened = removes_folders(plans), replaced_folders(plans)
         intent = SaveIntent(id=new_id(), files=tuple(plan.saving for plan in plans))
         await anyio.to_thread.run_sync(self._ledger.begin_saving, intent)
@@ -250,7 +250,7 @@ class DiskSync:
             for plan in await self._open_folders(plans):
                 done += [await self._write(plan)]  # so that an error reports the files written before it
                 if has_room and not plan.after.exists:
-                    await self._remove_empty_folders([plan.saving], kept, opened)
+                    await self._remove_empty_folders([plan.saving], planned_paths, opened)
             await self._shut_folders(plans)
         except LedgerError:
             raise  # the next process marks what was written
@@ -298,18 +298,18 @@ class DiskSync:
         if after.is_plain:
             data = await anyio.to_thread.run_sync(self._ledger.blob, plan.blob) if plan.blob else after.data
             # A write drops set-user-id, which has to be restored.
-            made = after._replace(mode=after.mode & 0o777)
-            mode = None if before.is_plain and before.mode == made.mode else made.mode
+            written = after._replace(mode=after.mode & 0o777)
+            mode = None if before.is_plain and before.mode == written.mode else written.mode
             expect = before.sha256 if before.is_plain else ABSENT
             await self.workspace.write_bytes(where, data, expect=expect, mode=mode)
-            if made != after:
-                await self._change_mode(where, made, after)
+            if written != after:
+                await self._change_mode(where, written, after)
             return
         is_gone = before.is_plain or plan.changes_kind
         expect = None if is_gone else await self._node(before, plan.blob_before)
-        wanted = await self._node(after, plan.blob)
-        if wanted != expect:
-            await self.workspace.become(where, wanted, expect=expect)
+        node = await self._node(after, plan.blob)
+        if node != expect:
+            await self.workspace.become(where, node, expect=expect)
 
     async def _change_mode(self, where: str, before: PlannedFile, after: PlannedFile) -> None:
         """Change the mode of a file or a folder."""
@@ -346,14 +346,14 @@ class DiskSync:
     async def _remove_empty_folders(
         self,
         savings: Iterable[PlannedWrite],
-        kept: Collection[str] = (),
+        excluded: Collection[str] = (),
         opened: AbstractSet[str] = frozenset(),
     ) -> None:
         """Remove folders that a run created for files that are gone again, and those in folders to be replaced."""
         removed = [saving.path for saving in savings if saving.after == text_hash(())]
         if removed:
             checkpoints = await anyio.to_thread.run_sync(self._ledger.checkpoints)
-            await remove_empty(self.workspace, removed, checkpoints, kept, opened)
+            await remove_empty(self.workspace, removed, checkpoints, excluded, opened)
 
     # -- after a crash ------------------------------------------------------------------------------
 
@@ -365,12 +365,12 @@ class DiskSync:
         for intent in await anyio.to_thread.run_sync(self._ledger.intents):
             with anyio.CancelScope(shield=True):
                 savings, plans = await anyio.to_thread.run_sync(self._order_writes, intent)
-                kept = [saving.path for saving in savings]
+                paths = [saving.path for saving in savings]
                 for saving in savings:
                     try:
                         done += await self._recover_write(saving)
                         if removes_folders(plans):
-                            await self._remove_empty_folders([saving], kept, replaced_folders(plans))
+                            await self._remove_empty_folders([saving], paths, replaced_folders(plans))
                     except LedgerError:
                         raise
                     except (ReviewError, WorkspaceError):
@@ -404,7 +404,7 @@ class DiskSync:
         review, _ = await self._sync(saving.path)
         if review.rev == saving.rev:  # nothing has changed since the save began
             return [await self._write(plan_save(review, saving.ids))]
-        is_saved = {one.id for one in review.applied}.issuperset(saving.ids)
+        is_saved = {hunk.id for hunk in review.applied}.issuperset(saving.ids)
         return [_saved(review, len(saving.ids))] if is_saved else []
 
     async def _is_between(self, saving: PlannedWrite) -> bool:
@@ -426,6 +426,6 @@ def _saved(review: FileReview, applied: int) -> Saved:
 
 
 def _failure_message(error: WorkspaceError, plans: Sequence[SavePlan], done: Sequence[Saved]) -> str:
-    there = ", ".join(one.path for one in done)
-    left = ", ".join(plan.saving.path for plan in plans[len(done) :])
-    return f"{error} Not saved: {left}." + (f" Saved: {there}." if there else "")
+    written = ", ".join(saved_file.path for saved_file in done)
+    unwritten = ", ".join(plan.saving.path for plan in plans[len(done) :])
+    return f"{error} Not saved: {unwritten}." + (f" Saved: {written}." if written else "")

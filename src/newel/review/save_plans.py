@@ -110,10 +110,10 @@ def plan_save(review: FileReview, ids: Sequence[str]) -> SavePlan:
         path=review.path, rev=review.rev, ids=tuple(ids), before=before.hash, after=after.hash
     )
     content = content_of(lines)
-    there = content_of(review.base)
-    is_ours = any(one.a == 0 for one in review.applied)
+    current = content_of(review.base)
+    is_ours = any(applied_hunk.a == 0 for applied_hunk in review.applied)
     return SavePlan(
-        saving, before, after, content.blob if content else "", there.blob if there else "", is_ours
+        saving, before, after, content.blob if content else "", current.blob if current else "", is_ours
     )
 
 

@@ -206,9 +206,9 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
                 end_line=max(end - head, 0),
                 own_lines=_own_lines(hunk, start - head),
             )
-    for one in review.applied:
-        if run is not None and one.run == run:
-            yield _applied(review, one, head)
+    for applied_hunk in review.applied:
+        if run is not None and applied_hunk.run == run:
+            yield _applied(review, applied_hunk, head)
 
 
 def hunk_kind(base: Lines, hunk: Hunk) -> HunkKind:
@@ -234,26 +234,28 @@ def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
     return tuple((before + span.b0 + 1, before + span.b1) for span in spans if span.b0 < span.b1)
 
 
-def _applied(review: FileReview, one: AppliedHunk, head: int) -> BundleHunk:
+def _applied(review: FileReview, hunk: AppliedHunk, head: int) -> BundleHunk:
     return BundleHunk(
-        hunk_id=one.id,
-        kind=_kind(one.before, review.base[one.a : one.b]),
-        patch=_patch(_without(review.base, one), one.a, one.a + len(one.before), review.base[one.a : one.b]),
+        hunk_id=hunk.id,
+        kind=_kind(hunk.before, review.base[hunk.a : hunk.b]),
+        patch=_patch(
+            _without(review.base, hunk), hunk.a, hunk.a + len(hunk.before), review.base[hunk.a : hunk.b]
+        ),
         accepted=True,
         edit_ids=(),
-        run_ids=(one.run,),
+        run_ids=(hunk.run,),
         origin="agent",
         state="applied",
-        mine=not one.intact,
+        mine=not hunk.intact,
         conflict=False,
         oversized_hunk=False,
-        start_line=max(one.a - head, 0) + 1,
-        end_line=max(one.b - head, 0),
+        start_line=max(hunk.a - head, 0) + 1,
+        end_line=max(hunk.b - head, 0),
     )
 
 
-def _without(base: Lines, one: AppliedHunk) -> Lines:
-    return (*base[: one.a], *one.before, *base[one.b :])
+def _without(base: Lines, hunk: AppliedHunk) -> Lines:
+    return (*base[: hunk.a], *hunk.before, *base[hunk.b :])
 
 
 def _patch(base: Lines, a: int, b: int, lines: Lines) -> str:
@@ -270,14 +272,14 @@ def change_log(entries: Sequence[HistoryEntry], review: FileReview, *, limit: in
     steps: list[_Step] = []
     undone: set[str] = set()
     now = FileReview(path=review.path)
-    for each in entries:
-        after = patched(now, each.forward)
-        if each.kind == "undo":
-            undone.add(each.of)
-        elif each.kind == "redo":
-            undone.discard(each.of)
-        elif each.hash_before != each.hash_after and each.kind not in {"reject", "reopen", "accept"}:
-            steps.append(_Step(each, now, after))
+    for entry in entries:
+        after = patched(now, entry.forward)
+        if entry.kind == "undo":
+            undone.add(entry.of)
+        elif entry.kind == "redo":
+            undone.discard(entry.of)
+        elif entry.hash_before != entry.hash_after and entry.kind not in {"reject", "reopen", "accept"}:
+            steps.append(_Step(entry, now, after))
         now = after
     return [_change(step, review, undone) for step in steps[-limit:]]
 
@@ -289,46 +291,48 @@ class _Step(NamedTuple):
 
 
 def _change(step: _Step, now: FileReview, undone: set[str]) -> ChangeView:
-    each, before, after = step
+    entry, before, after = step
     old, new = buffer(before), buffer(after)
-    known = set(before.hunks)
-    ids = tuple(hunk.id for hunk in after.hunks if hunk not in known)
-    known_applied = {one.id for one in before.applied}
-    ids += tuple(one.id for one in after.applied if one.id not in known_applied)
-    by_agent = each.kind == "propose" or (each.kind == "record" and each.run)
+    known_hunks = set(before.hunks)
+    ids = tuple(hunk.id for hunk in after.hunks if hunk not in known_hunks)
+    known_applied = {applied_hunk.id for applied_hunk in before.applied}
+    ids += tuple(applied_hunk.id for applied_hunk in after.applied if applied_hunk.id not in known_applied)
+    by_agent = entry.kind == "propose" or (entry.kind == "record" and entry.run)
     return ChangeView(
-        id=each.id,
-        file_path=each.path,
-        rev=each.rev,
-        ts=each.ts,
-        kind=each.kind,
+        id=entry.id,
+        file_path=entry.path,
+        rev=entry.rev,
+        ts=entry.ts,
+        kind=entry.kind,
         origin="agent" if by_agent else "user",
-        forward_patch=file_patch(each.path, old, new),
-        reverse_patch=file_patch(each.path, new, old),
-        status="undone" if each.id in undone else _status(now, ids),
-        file_hash_before=each.hash_before,
+        forward_patch=file_patch(entry.path, old, new),
+        reverse_patch=file_patch(entry.path, new, old),
+        status="undone" if entry.id in undone else _status(now, ids),
+        file_hash_before=entry.hash_before,
         hunk_ids=ids,
     )
 
 
 def _status(now: FileReview, ids: Sequence[str]) -> ChangeStatus:
     """The state of a change's hunks: that of the least advanced one that still exists."""
-    roots = {root_of(each) for each in ids}
+    roots = {root_of(hunk_id) for hunk_id in ids}
     states = {hunk.state for hunk in now.hunks if root_of(hunk.id) in roots}
     for state in ("pending", "rejected", "accepted"):
         if state in states:
             return state
-    return "applied" if any(root_of(one.id) in roots for one in now.applied) else "superseded"
+    return (
+        "applied" if any(root_of(applied_hunk.id) in roots for applied_hunk in now.applied) else "superseded"
+    )
 
 
 # -- checkpoints --------------------------------------------------------------------------------------
 
 
 def checkpoint_view(
-    checkpoint: Checkpoint, reviews: Iterable[FileReview], made: Collection[str] = ()
+    checkpoint: Checkpoint, reviews: Iterable[FileReview], restored: Collection[str] = ()
 ) -> CheckpointView:
     """A checkpoint with the hunks of its run and their reverse patches. ``reviews`` are those of its files; if the
-    run is a rollback, ``made`` are the hunks by which it restored them.
+    run is a rollback, ``restored`` are the hunks by which it restored them.
     """
     now = {review.path: review for review in reviews}
     return CheckpointView(
@@ -342,20 +346,22 @@ def checkpoint_view(
             CheckpointFile(
                 file_path=before.path,
                 base_snapshot_hash=f"sha256:{before.blob}" if before.blob else ABSENT,
-                hunks=tuple(_reverses(now[before.path], checkpoint.run, made)) if before.path in now else (),
+                hunks=tuple(_reverses(now[before.path], checkpoint.run, restored))
+                if before.path in now
+                else (),
             )
             for before in checkpoint.files
         ),
     )
 
 
-def _reverses(review: FileReview, run: str, made: Collection[str]) -> Iterator[CheckpointHunk]:
+def _reverses(review: FileReview, run: str, restored: Collection[str]) -> Iterator[CheckpointHunk]:
     text = buffer(review)
     for hunk, start, end in placed(review):
-        if is_of(hunk, run) or root_of(hunk.id) in made:
+        if is_of(hunk, run) or root_of(hunk.id) in restored:
             back = _patch(text, start, end, review.base[hunk.a : hunk.b]) if hunk.is_shown else ""
             yield CheckpointHunk(hunk_id=hunk.id, state=hunk.state, reverse_patch=back)
-    for one in review.applied:
-        if one.run == run or root_of(one.id) in made:
-            back = _patch(review.base, one.a, one.b, one.before)
-            yield CheckpointHunk(hunk_id=one.id, state="applied", reverse_patch=back)
+    for applied_hunk in review.applied:
+        if applied_hunk.run == run or root_of(applied_hunk.id) in restored:
+            back = _patch(review.base, applied_hunk.a, applied_hunk.b, applied_hunk.before)
+            yield CheckpointHunk(hunk_id=applied_hunk.id, state="applied", reverse_patch=back)

@@ -32,21 +32,25 @@ def undo_notice(ledger: Ledger, session: str, messages: Sequence[AppMessage]) ->
     last = ledger.last_entry()
     if last == reported:
         return None
-    checkpoints = {each.run: each for each in ledger.checkpoints() if each.session == session}
+    checkpoints = {
+        checkpoint.run: checkpoint for checkpoint in ledger.checkpoints() if checkpoint.session == session
+    }
     if not checkpoints:
         return None
     # A purge may have removed the last entries: then only the time tells which are new.
     entries = ledger.entries_between(reported if reported <= last else 0, last, KINDS)
     text = _describe_decisions(
-        ledger, [each for each in entries if each.ts > since or reported <= last], checkpoints
+        ledger,
+        [checkpoint for checkpoint in entries if checkpoint.ts > since or reported <= last],
+        checkpoints,
     )
     return UserMessage(content=text, id=f"decided_{last}_{new_id()[:16]}") if text else None
 
 
 def _last_report(messages: Sequence[AppMessage]) -> tuple[int, str]:
     for message in reversed(messages):
-        if isinstance(message, UserMessage) and (found := re.fullmatch(_ID, message.id)):
-            return int(found["n"]), message.timestamp
+        if isinstance(message, UserMessage) and (match := re.fullmatch(_ID, message.id)):
+            return int(match["n"]), message.timestamp
     return 0, ""
 
 
@@ -54,22 +58,22 @@ def _describe_decisions(
     ledger: Ledger, entries: Sequence[HistoryEntry], checkpoints: Mapping[str, Checkpoint]
 ) -> str:
     back: dict[str, str] = {}
-    kept: Counter[str] = Counter()
+    kept_counts: Counter[str] = Counter()
     rejected: dict[str, set[str]] = {}
-    for each in entries:
-        match each.kind:
-            case "rollback" if each.run in checkpoints:
-                own = checkpoints[each.run]
-                verb = "Brought back" if own.is_redo else "Undone"
-                back.pop(each.path, None)  # the latest decision counts
-                back[each.path] = f"{verb}: what the run “{own.about or own.title}” changed"
+    for entry in entries:
+        match entry.kind:
+            case "rollback" if entry.run in checkpoints:
+                checkpoint = checkpoints[entry.run]
+                verb = "Brought back" if checkpoint.is_redo else "Undone"
+                back.pop(entry.path, None)  # the latest decision counts
+                back[entry.path] = f"{verb}: what the run “{checkpoint.about or checkpoint.title}” changed"
             case "save":
-                fresh = {hunk.id for hunk in each.forward.applied.old}
-                kept[each.path] += sum(
-                    hunk.run in checkpoints and hunk.id not in fresh for hunk in each.forward.applied.new
+                fresh = {hunk.id for hunk in entry.forward.applied.old}
+                kept_counts[entry.path] += sum(
+                    hunk.run in checkpoints and hunk.id not in fresh for hunk in entry.forward.applied.new
                 )
             case "reject":
-                rejected.setdefault(each.path, set()).update(root_of(name) for name in each.hunks)
+                rejected.setdefault(entry.path, set()).update(root_of(name) for name in entry.hunks)
             case _:
                 pass
     dropped = {path: _still_rejected(ledger, path, roots, checkpoints) for path, roots in rejected.items()}
@@ -78,14 +82,14 @@ def _describe_decisions(
             _listed(f"{title}, in", [path for path in back if back[path] == title])
             for title in dict.fromkeys(back.values())
         ),
-        _listed("Kept, and in the files now", _counted(kept)),
+        _listed("Kept, and in the files now", _counted(kept_counts)),
         _listed("Rejected, and not in the files", _counted(dropped)),
     ]
-    said = [part for part in parts if part]
-    if not said:
+    paragraphs = [part for part in parts if part]
+    if not paragraphs:
         return ""
     return "\n".join(
-        ["I have reviewed your changes.", *said, "Read these files again before you change them."]
+        ["I have reviewed your changes.", *paragraphs, "Read these files again before you change them."]
     )
 
 

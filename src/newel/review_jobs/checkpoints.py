@@ -77,11 +77,11 @@ class CheckpointService:
 
     async def _execute(self, plan: RollbackPlan) -> RollbackView:
         reviews = await self._checkpoints.rollback(plan)
-        own = self._ledger.checkpoint_of_run(plan.run) if reviews else None
+        run_checkpoint = self._ledger.checkpoint_of_run(plan.run) if reviews else None
         return _rollback_view(
             plan,
             status="completed",
-            own_checkpoint=own.id if own else None,
+            own_checkpoint=run_checkpoint.id if run_checkpoint else None,
             buffers=tuple(file_view(review) for review in reviews),
         )
 

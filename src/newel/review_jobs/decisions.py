@@ -84,8 +84,8 @@ class ReviewDecisions:
         for review, hunk_ids in await run_sync(write):
             if hunk_ids:
                 await self._registry.publish(review, action, hunk_ids)
-            left = sum(hunk.state == "pending" for hunk in review.hunks)
-            files.append(DecidedFile(file_path=review.path, rev=review.rev, hunk_ids=hunk_ids, left=left))
+            pending = sum(hunk.state == "pending" for hunk in review.hunks)
+            files.append(DecidedFile(file_path=review.path, rev=review.rev, hunk_ids=hunk_ids, left=pending))
         return DecidedFiles(files=tuple(files))
 
     def _decide_seen(self, path: str, seen: AbstractSet[str], request: DecideAll) -> _SeenDecision:

@@ -133,14 +133,14 @@ def _sort_key(name: str) -> tuple[str, str]:
     return name.casefold(), name
 
 
-def _search(paths: Iterable[str], words: Sequence[str], limit: int) -> FoundFiles:
+def _search(paths: Iterable[str], terms: Sequence[str], limit: int) -> FoundFiles:
     matches: list[tuple[int, int, str]] = []
     for path in paths:
         lower = path.casefold()
-        if all(word in lower for word in words):
+        if all(word in lower for word in terms):
             name = lower.rpartition("/")[2]
             rank = (
-                0 if words and name.startswith(words[0]) else 1 if all(word in name for word in words) else 2
+                0 if terms and name.startswith(terms[0]) else 1 if all(word in name for word in terms) else 2
             )
             matches.append((rank, len(path), path))
     matches.sort()

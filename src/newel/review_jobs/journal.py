@@ -263,9 +263,9 @@ class JobJournal:
         with anyio.CancelScope(shield=True):  # a cancelled caller must not leave journal and state apart
             async with self._lock:
                 before = self.state.seq
-                await put([to_json(each) for each in events], before)
-                for seq, each in enumerate(events, before + 1):
-                    self._reduce(seq, each)
+                await put([to_json(item) for item in events], before)
+                for seq, item in enumerate(events, before + 1):
+                    self._reduce(seq, item)
 
     async def notify(self, kind: EventType, **data: object) -> None:
         """Annotate, unless the journal is full."""
@@ -280,7 +280,7 @@ class JobJournal:
             seq = page[-1].seq
             entries = [decode(entry.data) for entry in page]
             messages += [
-                msgspec.convert(each.data["message"], AppMessage) for each in entries if each.type == HIDDEN
+                msgspec.convert(item.data["message"], AppMessage) for item in entries if item.type == HIDDEN
             ]
         return messages
 

@@ -80,14 +80,14 @@ class Proposer:
         by_path: dict[str, list[ProposedEdit]] = {}
         for edit in edits:
             by_path.setdefault(await checked_path(self._overlay, edit.file_path), []).append(edit)
-        reviews = {path: await self._validate(path, own) for path, own in by_path.items()}
+        reviews = {path: await self._validate(path, edits_of_file) for path, edits_of_file in by_path.items()}
         checkpoint = self._journal.state.checkpoint_id
         entries: list[HistoryEntry] = []
         try:
-            for path, own in by_path.items():
+            for path, edits_of_file in by_path.items():
                 if checkpoint is not None:
                     await self._checkpoints.touch(checkpoint, path, as_known=True)
-                entries += await anyio.to_thread.run_sync(self._add, path, own, reviews[path].rev)
+                entries += await anyio.to_thread.run_sync(self._add, path, edits_of_file, reviews[path].rev)
         except ReviewError:  # one of the files has changed since it was validated
             await anyio.to_thread.run_sync(self._withdraw, entries)
             raise

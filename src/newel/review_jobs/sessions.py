@@ -138,13 +138,15 @@ class SessionService:
         expiry = datetime.now(UTC) - timedelta(hours=limits.completed_ttl_hours)
         for session in list(store.sessions.values()):
             jobs = await find_jobs(self._engine, session.id)
-            ended = [job for job in jobs if job.state in FINAL]
+            ended_jobs = [job for job in jobs if job.state in FINAL]
             excess = max(len(jobs) - limits.max_jobs_per_session, 0)
             is_excess = session.status == "archived" and len(store.sessions) + room > limits.max_sessions
-            if is_excess and len(ended) == len(jobs):
+            if is_excess and len(ended_jobs) == len(jobs):
                 excess = len(jobs)
             expired = [
-                job for number, job in enumerate(ended) if number < excess or _is_before(job.updated, expiry)
+                job
+                for number, job in enumerate(ended_jobs)
+                if number < excess or _is_before(job.updated, expiry)
             ]
             for job in expired:
                 await self._registry.purge(job.id)

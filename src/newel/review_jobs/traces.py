@@ -122,27 +122,27 @@ def _parse_header(line: bytes, path: Path) -> Header:
 def replay(trace: Trace) -> JobState:
     """The state of the job at the end of the trace, reduced as from the journal itself."""
     state = JobState(created_at=trace.header.created_at)
-    for each in trace.events:
-        _reduce(state, each)
+    for traced in trace.events:
+        _reduce(state, traced)
     return state
 
 
 def trace_files(folder: Path) -> list[Path]:
     """The traces of a folder, the last written first."""
-    found: list[tuple[int, Path]] = []
+    files: list[tuple[int, Path]] = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):  # another process made room
             about = path.lstat()
             if stat.S_ISREG(about.st_mode):
-                found.append((about.st_mtime_ns, path))
-    return [path for _, path in sorted(found, reverse=True)]
+                files.append((about.st_mtime_ns, path))
+    return [path for _, path in sorted(files, reverse=True)]
 
 
-def _reduce(state: JobState, each: TraceEvent) -> None:
-    if each.type == GIVEN_UP:
-        state.abandon(each.ts, str(each.data.get("reason", "")))
+def _reduce(state: JobState, traced: TraceEvent) -> None:
+    if traced.type == GIVEN_UP:
+        state.abandon(traced.ts, str(traced.data.get("reason", "")))
     else:
-        state.reduce(each.cursor, each.type, each.ts, each.data)
+        state.reduce(traced.cursor, traced.type, traced.ts, traced.data)
 
 
 def _parse_events(lines: Iterable[bytes]) -> tuple[tuple[TraceEvent, ...], tuple[str, ...]]:
@@ -151,21 +151,21 @@ def _parse_events(lines: Iterable[bytes]) -> tuple[tuple[TraceEvent, ...], tuple
     state = JobState(created_at="")
     for number, line in enumerate(lines, 2):  # the header is line 1
         try:
-            each = _event.decode(line)
-            _check_cursor(each, state.seq)
-            _reduce(state, each)
+            traced = _event.decode(line)
+            _check_cursor(traced, state.seq)
+            _reduce(state, traced)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             if len(damage) < MAX_DAMAGE:
                 damage.append(f"line {number}: {_describe(error, line)}")
         else:
-            events.append(each)
+            events.append(traced)
     return tuple(events), tuple(damage)
 
 
-def _check_cursor(each: TraceEvent, before: int) -> None:
+def _check_cursor(traced: TraceEvent, before: int) -> None:
     """Raises ``ValueError`` for an entry that is repeated or out of order."""
-    if each.cursor <= before and each.type != GIVEN_UP:
-        raise ValueError(f"entry {each.cursor} follows entry {before}")
+    if traced.cursor <= before and traced.type != GIVEN_UP:
+        raise ValueError(f"entry {traced.cursor} follows entry {before}")
 
 
 def _describe(error: Exception, line: bytes) -> str:
@@ -199,10 +199,10 @@ def _lines(path: Path) -> Iterator[bytes]:
 def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
     """Compact JSON with ``secrets``, and anything that looks like a key, masked in its strings."""
 
-    def mask(found: re.Match[bytes]) -> bytes:
-        if found["path"] or found["name"]:
-            return found[0]
-        string: str = msgspec.json.decode(found["text"])
+    def mask(match: re.Match[bytes]) -> bytes:
+        if match["path"] or match["name"]:
+            return match[0]
+        string: str = msgspec.json.decode(match["text"])
         inert = string
         for secret in secrets:
             if len(secret) >= SHORTEST_SECRET:
@@ -210,7 +210,7 @@ def without_keys(text: bytes, secrets: Sequence[str]) -> bytes:
         # A key starts a word. Split at escapes: in "\\nsk-…" the n is no part of the word.
         pieces = re.split(_ESCAPES, inert)
         inert = "".join(re.sub(KEY, lambda key: mask_secret(key[0]), piece) for piece in pieces)
-        return found[0] if inert == string else to_json(inert)
+        return match[0] if inert == string else to_json(inert)
 
     return re.sub(_STRINGS, mask, text)
 

@@ -71,7 +71,7 @@ class CommandTable(Generic[Context]):
 
     def help(self, more: Sequence[tuple[str, str]], columns: int) -> str:
         """The commands, and ``more`` rows below them."""
-        rows = [(f"/{each.name} {each.arguments}".strip(), each.help) for each in self._commands]
+        rows = [(f"/{command.name} {command.arguments}".strip(), command.help) for command in self._commands]
         return format_columns([*rows, *more], columns)
 
 

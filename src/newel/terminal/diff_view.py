@@ -44,10 +44,10 @@ def changes(diff: str) -> Iterator[DiffChange]:
     hunk, old, new, old_left, new_left = -1, 0, 0, 0, 0
     for line in diff.split("\n"):
         if old_left <= 0 and new_left <= 0:
-            if found := re.match(_HUNK, line):
+            if header := re.match(_HUNK, line):
                 hunk += 1
-                old, new = int(found["old"]), int(found["new"])
-                old_left, new_left = int(found["old_size"] or 1), int(found["new_size"] or 1)
+                old, new = int(header["old"]), int(header["new"])
+                old_left, new_left = int(header["old_size"] or 1), int(header["new_size"] or 1)
             continue
         match line[:1]:
             case "-":
@@ -70,21 +70,21 @@ def changed_lines(diff: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def shortened(diff: str, rest: str, shown: Extent = SHOWN) -> str:
+def shortened(diff: str, rest: str, extent: Extent = SHOWN) -> str:
     """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
     and that the command ``rest`` shows it.
     """
     body = diff.removesuffix("\n")
-    lines = body[: shown.characters + 1].split("\n", shown.lines)[: shown.lines]
+    lines = body[: extent.characters + 1].split("\n", extent.lines)[: extent.lines]
     head = "\n".join(lines)
-    if len(head) > shown.characters:  # the last line of it is not whole
-        head = head[: head.rfind("\n", 0, shown.characters)] if "\n" in head else head[: shown.characters]
+    if len(head) > extent.characters:  # the last line of it is not whole
+        head = head[: head.rfind("\n", 0, extent.characters)] if "\n" in head else head[: extent.characters]
     if len(head) == len(body):
         return escape_diff(diff)
-    left = body[len(head) :].removeprefix("\n")
+    rest_of_body = body[len(head) :].removeprefix("\n")
     missing = (
-        pluralize(left.count("\n") + 1, "more line")
+        pluralize(rest_of_body.count("\n") + 1, "more line")
         if body[len(head)] == "\n"
-        else pluralize(len(left), "more character")
+        else pluralize(len(rest_of_body), "more character")
     )
     return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"

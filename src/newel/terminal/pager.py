@@ -37,11 +37,14 @@ def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> boo
     if text.count("\n") < height:
         return False
     painted = styles.Styles(environ).paint(styles.with_diff(text), width)
-    own = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS)}
+    pager_environ = {"TERM": environ["TERM"], "LESS": environ.get("LESS", LESS)}
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         subprocess.run(
-            command, input=painted.encode(out.encoding, "replace"), env=child_env(environ, own), check=False
+            command,
+            input=painted.encode(out.encoding, "replace"),
+            env=child_env(environ, pager_environ),
+            check=False,
         )
     finally:
         signal.signal(signal.SIGINT, before)

@@ -64,8 +64,8 @@ async def run_prompts(
         _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
         code = await _run(agent, prompts, renderer, approver, answers or AnswerOutput())
-        if words := await notice.text():
-            _print_notice(words)
+        if message := await notice.text():
+            _print_notice(message)
         return code
     finally:
         notice.close()
@@ -79,10 +79,10 @@ def _warn_unrecorded(agent: CodingAgent) -> None:
         _print_notice(NOT_RECORDING)
 
 
-def _print_notice(words: str) -> None:
+def _print_notice(message: str) -> None:
     """Print a message to standard error."""
     with contextlib.suppress(OSError):
-        print(f"newel: {words}", file=sys.stderr)  # noqa: T201 — standard output is for the answer
+        print(f"newel: {message}", file=sys.stderr)  # noqa: T201 — standard output is for the answer
 
 
 async def _run(
@@ -118,15 +118,15 @@ async def _run(
             for prompt in prompts:
                 preparing = anyio.CancelScope()
                 start = len(agent.state.messages)
-                ended = await _answer(agent, prompt, renderer, preparing)
+                end = await _answer(agent, prompt, renderer, preparing)
                 subscription.check()
                 if stopped_by is not None:
                     return exit_code(stopped_by)
-                if ended is None or ended.reason != "done":
+                if end is None or end.reason != "done":
                     return FAILED
                 answers.add(_last_text(agent))
-                if words := shortfall(agent.state.messages[start:]):
-                    _print_notice(words)
+                if message := shortfall(agent.state.messages[start:]):
+                    _print_notice(message)
                     return FAILED
             return DONE
     except OSError as error:  # the screen's own: all other errors were shown as events
@@ -138,10 +138,10 @@ async def _run(
 
 
 def _last_text(agent: CodingAgent) -> str:
-    said = (
+    texts = (
         message.text for message in reversed(agent.state.messages) if isinstance(message, AssistantMessage)
     )
-    return next(said, "")
+    return next(texts, "")
 
 
 async def _answer(

@@ -54,19 +54,19 @@ def _more(number: int, wrap: Wrap) -> list[str]:
 
 def _without_texts(lines: list[str]) -> list[str]:
     """Without the bodies of here-documents that no program runs and in which the shell runs nothing."""
-    kept: list[str] = []
+    result: list[str] = []
     at = 0
     while at < len(lines):
-        kept.append(lines[at])
+        result.append(lines[at])
         at += 1
-        if not (found := re.fullmatch(_TEXT, lines[at - 1])):
+        if not (match := re.fullmatch(_TEXT, lines[at - 1])):
             continue
-        end = next((n for n in range(at, len(lines)) if lines[n].strip() == found["end"]), at)
-        inert = found["quote"] or not re.search(r"\$\(|`", "\n".join(lines[at:end]))
+        end = next((n for n in range(at, len(lines)) if lines[n].strip() == match["end"]), at)
+        inert = match["quote"] or not re.search(r"\$\(|`", "\n".join(lines[at:end]))
         if inert and end - at > 1:
-            kept.append(f"… {pluralize(end - at, 'line')} of text")
+            result.append(f"… {pluralize(end - at, 'line')} of text")
             at = end
-    return kept
+    return result
 
 
 def _within_limit(lines: list[str]) -> list[str]:

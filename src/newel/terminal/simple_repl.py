@@ -112,10 +112,10 @@ def signature(name: str, args: dict[str, Any]) -> str:
     """``edit_file("src/main.py", ...)``: the first argument, and dots for all others."""
     subject = args.get(SUBJECT.get(name, ""))
     line = elide_middle if command_of(name, args) else one_line
-    shown = [to_json(line(subject)).decode()] if isinstance(subject, str) else []
-    if len(args) > len(shown):
-        shown.append("...")
-    return f"{NAMES.get(name) or one_line(name, 60)}({', '.join(shown)})"
+    arguments = [to_json(line(subject)).decode()] if isinstance(subject, str) else []
+    if len(args) > len(arguments):
+        arguments.append("...")
+    return f"{NAMES.get(name) or one_line(name, 60)}({', '.join(arguments)})"
 
 
 async def run_simple_repl(
@@ -167,8 +167,8 @@ class SimpleRepl(Repl[CodingAgent]):
 
     async def _after_job(self, stopped: bool) -> None:  # noqa: ARG002 — a stopped command just ends here
         await super()._after_job(stopped=False)
-        if words := await self._notice.text():
-            self.ui.renderer.note(words)
+        if message := await self._notice.text():
+            self.ui.renderer.note(message)
         self._write("\n")
 
     def _write(self, text: str) -> None:

@@ -55,8 +55,8 @@ def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
 
     at = max((len(name) + 2 for name, _ in rows if len(name) + 2 <= columns // 2), default=4)
     lines: list[str] = []
-    for name, words in rows:
-        first, *more = textwrap.wrap(words, max(columns - at, 8)) or [""]
+    for name, description in rows:
+        first, *more = textwrap.wrap(description, max(columns - at, 8)) or [""]
         if len(name) + 2 > at:
             lines += [name, " " * at + first]
         else:
@@ -67,8 +67,8 @@ def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
 
 def elide_middle(text: str, limit: int = 160) -> str:
     """``one_line``, but with the middle of a long text left out instead of its end."""
-    kept = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
-    line = one_line(kept, len(kept))
+    shortened = text if len(text) <= limit * 8 else f"{text[: limit * 4]}…{text[-limit * 4 :]}"
+    line = one_line(shortened, len(shortened))
     half = (limit - 3) // 2
     return line if len(line) <= limit else f"{line[:half].rstrip()} … {line[-half:].lstrip()}"
 

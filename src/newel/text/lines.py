@@ -33,8 +33,10 @@ class LineSplitter:
         return line
 
     def _append(self, piece: bytes) -> None:
-        kept = piece[: self.limit + 1 - self._size]  # one byte over the limit shows that the line is too long
-        if kept:
-            self._pending.append(kept)
-            self._size += len(kept)
+        accepted = piece[
+            : self.limit + 1 - self._size
+        ]  # one byte over the limit shows that the line is too long
+        if accepted:
+            self._pending.append(accepted)
+            self._size += len(accepted)
             self.overflow |= self._size > self.limit

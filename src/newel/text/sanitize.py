@@ -54,7 +54,7 @@ def escape_invisible(text: str) -> str:
     """
     if text.isascii() and _clean(text):
         return text
-    text = re.sub(_BLANK, lambda found: _written_out(found[0]), text)
+    text = re.sub(_BLANK, lambda match: _written_out(match[0]), text)
     if _clean(text):
         return text
     return "".join(char if _clean(char) else _written_out(char) for char in text)
@@ -97,15 +97,15 @@ def _shown_lines(lines: list[str]) -> list[str]:
     content = [line for at, line in enumerate(lines) if line[:1] in _CONTENT and at not in names]
     if content and all(line.endswith("\r") for line in content):
         lines = [line.removesuffix("\r") for line in lines]
-    shown: list[str] = []
+    result: list[str] = []
     at = 0
     while at < len(lines):
         end = at
         while end < len(lines) and lines[end][:1] in _CHANGED and end not in names:
             end += 1
-        shown += _with_white_space(lines[at:end]) if end > at else lines[at : at + 1]
+        result += _with_white_space(lines[at:end]) if end > at else lines[at : at + 1]
         at = max(end, at + 1)
-    return shown
+    return result
 
 
 _CHANGED: Final = frozenset("+-")
@@ -118,16 +118,16 @@ def _with_white_space(lines: list[str]) -> list[str]:
     for line in lines:
         sides[line[0]].add("".join(line[1:].split()))
     alike = sides["-"] & sides["+"]
-    shown: list[str] = []
+    pieces: list[str] = []
     for line in lines:
         text = line[1:]
         if "".join(text.split()) not in alike:
-            kept = text.rstrip(" \t")
-            text = kept + _white(text[len(kept) :])
+            stripped = text.rstrip(" \t")
+            text = stripped + _white(text[len(stripped) :])
         elif text not in {other[1:] for other in lines if other[0] != line[0]}:
             text = _white(text)
-        shown.append(line[0] + text)
-    return shown
+        pieces.append(line[0] + text)
+    return pieces
 
 
 def _white(text: str) -> str:
@@ -151,11 +151,11 @@ class SanitizedStream:
         if _clean(text):
             return text
 
-        def inert(found: re.Match[str]) -> str:
-            if found.end() == len(text) and _is_open(found):
-                self._open = _beginning(found)
+        def inert(match: re.Match[str]) -> str:
+            if match.end() == len(text) and _is_open(match):
+                self._open = _beginning(match)
                 return ""
-            return _inert(found)
+            return _inert(match)
 
         return re.sub(_UNSAFE, inert, text)
 
@@ -170,32 +170,32 @@ def _clean(text: str) -> bool:
     return text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable()
 
 
-def _inert(found: re.Match[str]) -> str:
-    match found.lastgroup:
+def _inert(sequence: re.Match[str]) -> str:
+    match sequence.lastgroup:
         case "line":
             return "\n"
         case "bidi":
-            return f"<U+{ord(found[0]):04X}>"
+            return f"<U+{ord(sequence[0]):04X}>"
         case "surrogate":
             return "\N{REPLACEMENT CHARACTER}"
         case _:
             return ""
 
 
-def _is_open(found: re.Match[str]) -> bool:
+def _is_open(match: re.Match[str]) -> bool:
     """Whether more text could make this match a longer one."""
-    return found[0] == "\r" or found.lastgroup in {"string", "csi", "escape"}
+    return match[0] == "\r" or match.lastgroup in {"string", "csi", "escape"}
 
 
-def _beginning(found: re.Match[str]) -> str:
+def _beginning(match: re.Match[str]) -> str:
     """The shortest text that leaves an open sequence in the state it is in: its introducer, and one of
     the intermediate characters after which it takes no more parameters.
     """
-    kind = found.lastgroup
+    kind = match.lastgroup
     if kind not in {"csi", "escape"}:
-        return found[0] if kind == "line" else found["string"]
-    last = found[0][-1]
-    return found[kind] + (last if " " <= last <= "/" else "")
+        return match[0] if kind == "line" else match["string"]
+    last = match[0][-1]
+    return match[kind] + (last if " " <= last <= "/" else "")
 
 
 def _written_out(char: str) -> str:

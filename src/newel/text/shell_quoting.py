@@ -71,8 +71,8 @@ def reasons(text: str, places: Sequence[int]) -> dict[int, str]:
     """Of those places at which no value can be quoted safely, why: in words that follow "stands"."""
     spans = list(_spans(text))
     starts = [start for start, _ in spans]
-    found = {place: spans[bisect_right(starts, place) - 1][1] for place in places}
-    return {place: reason for place, reason in found.items() if reason}
+    reason_at = {place: spans[bisect_right(starts, place) - 1][1] for place in places}
+    return {place: reason for place, reason in reason_at.items() if reason}
 
 
 def _spans(text: str) -> Iterator[tuple[int, str]]:

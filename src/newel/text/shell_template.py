@@ -40,20 +40,20 @@ class ShellTemplate:
         """
         if self._place is None:
             return self.text
-        given = {name: default for name, default in self.variables if default is not None} | dict(values)
-        for name, value in given.items():
+        filled = {name: default for name, default in self.variables if default is not None} | dict(values)
+        for name, value in filled.items():
             if "\0" in value:
                 raise ValueError(
                     f"the value of {name} contains a NUL character, which no program argument can hold"
                 )
-        return self._place.sub(lambda found: _quoted(given[found[1]]), self.text)
+        return self._place.sub(lambda match: _quoted(filled[match[1]]), self.text)
 
     def _check(self, names: Sequence[str]) -> None:
         if self._place is None:
             return
         from newel.text.shell_quoting import reasons
 
-        places = {found.start(): found[1] for found in self._place.finditer(self.text)}
+        places = {match.start(): match[1] for match in self._place.finditer(self.text)}
         for name in names:
             if name not in places.values():
                 raise ValueError(f"the variable {name} is not used: put {{{name}}} into the command")

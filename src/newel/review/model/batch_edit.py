@@ -50,26 +50,26 @@ def _middles(count: int) -> chain[int]:
     return chain(range(half, half + near), range(half - 1, half - near, -1))
 
 
-def _cut(review: FileReview, one: Piece, other: Piece) -> tuple[FileReview, FileReview, int] | None:
+def _cut(review: FileReview, piece: Piece, other: Piece) -> tuple[FileReview, FileReview, int] | None:
     """The review before and after a line between two pieces, and the number of base lines before it. None if there
     is no such line, or if a hunk spans it: then one half would depend on edits in the other.
     """
-    place = one[1]
+    place = piece[1]
     if is_blob(review.base) or other[0] == place:
         return None
     hunks = list(placed(review))
-    count = sum(each.end <= place for each in hunks)
+    count = sum(hunk.end <= place for hunk in hunks)
     left, right = hunks[:count], hunks[count:]
     if right and right[0].start < place:
         return None
     at = place - sum(
-        len(each.hunk.top.lines) - (each.hunk.b - each.hunk.a) for each in left if each.hunk.is_shown
+        len(hunk.hunk.top.lines) - (hunk.hunk.b - hunk.hunk.a) for hunk in left if hunk.hunk.is_shown
     )
     if not 0 < at < len(review.base):
         return None
-    moved = tuple(_moved(each.hunk, -at) for each in right)
+    moved = tuple(_moved(hunk.hunk, -at) for hunk in right)
     return (
-        msgspec.structs.replace(review, base=review.base[:at], hunks=tuple(each.hunk for each in left)),
+        msgspec.structs.replace(review, base=review.base[:at], hunks=tuple(hunk.hunk for hunk in left)),
         msgspec.structs.replace(review, base=review.base[at:], hunks=moved),
         at,
     )

@@ -54,12 +54,12 @@ def decided(
     ``mine`` applies to rejected hunks with lines of the user's own. Raises the errors of the functions above;
     then no hunk is decided.
     """
-    wanted = set(hunk_ids)
-    if unknown := wanted - {hunk.id for hunk in review.hunks}:
+    remaining = set(hunk_ids)
+    if unknown := remaining - {hunk.id for hunk in review.hunks}:
         review.hunk(min(unknown))  # says so
     hunks: list[Hunk] = []
     for hunk in review.hunks:
-        hunks += _one(review, hunk, verdict, mine) if hunk.id in wanted else (hunk,)
+        hunks += _one(review, hunk, verdict, mine) if hunk.id in remaining else (hunk,)
     if tuple(hunks) == review.hunks:
         return review
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)

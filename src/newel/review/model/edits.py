@@ -52,14 +52,14 @@ def edit(review: FileReview, start: int, end: int, layer: Layer, new_id: NewId) 
     """
     text = buffer(review)
     lines = _allowed(review.path, text, start, end, layer.lines)
-    wanted = joined(text[:start], lines, text[end:])
+    expected = joined(text[:start], lines, text[end:])
     is_open = bool(lines) and 0 < start == len(text) and not text[-1].endswith("\n")
     if not is_open:
         after = _edited(review, (start, end), msgspec.structs.replace(layer, lines=lines), new_id)
-        if start == 0 or buffer(after) == wanted:
+        if start == 0 or buffer(after) == expected:
             return after
     # The line before lacks an end, or would without the text that followed it: it is part of the edit.
-    layer = msgspec.structs.replace(layer, lines=wanted[start - 1 : start] + lines)
+    layer = msgspec.structs.replace(layer, lines=expected[start - 1 : start] + lines)
     return _edited(review, (start - 1, end), layer, new_id)
 
 
@@ -105,17 +105,21 @@ def _edited(review: FileReview, place: tuple[int, int], layer: Layer, new_id: Ne
 
 
 def _reach(review: FileReview, start: int, end: int) -> EditRange:
-    shown = [each for each in placed(review) if each.hunk.is_shown]
-    touched = [each for each in shown if touch(each.start, each.end, start, end)]
-    before = [each for each in shown if each.end <= start and each not in touched]
-    shift = sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in before)
+    visible = [position for position in placed(review) if position.hunk.is_shown]
+    touched = [position for position in visible if touch(position.start, position.end, start, end)]
+    before = [position for position in visible if position.end <= start and position not in touched]
+    shift = sum(position.end - position.start - (position.hunk.b - position.hunk.a) for position in before)
     a, b, first, last = start - shift, end - shift, start, end
     if touched:
-        shift += sum(each.end - each.start - (each.hunk.b - each.hunk.a) for each in touched)
+        shift += sum(
+            position.end - position.start - (position.hunk.b - position.hunk.a) for position in touched
+        )
         first, last = min(start, touched[0].start), max(end, touched[-1].end)
         a = touched[0].hunk.a - (touched[0].start - first)
         b = touched[-1].hunk.b + (last - touched[-1].end)
-    return EditRange([each.hunk for each in touched], {each.hunk.id for each in before}, first, last, a, b)
+    return EditRange(
+        [position.hunk for position in touched], {position.hunk.id for position in before}, first, last, a, b
+    )
 
 
 def _around(review: FileReview, reach: EditRange) -> tuple[list[Hunk], list[Hunk]]:
@@ -144,16 +148,16 @@ def fused(base: Lines, a: int, b: int, hunks: Sequence[Hunk]) -> tuple[Layer, ..
     """
     layers: list[Layer] = []
     for height in range(max((len(hunk.layers) for hunk in hunks), default=0)):
-        there = [hunk.layers[height] for hunk in hunks if len(hunk.layers) > height]
+        stacked = [hunk.layers[height] for hunk in hunks if len(hunk.layers) > height]
         moved = [
             msgspec.structs.replace(hunk, a=hunk.a - a, b=hunk.b - a, layers=hunk.layers[: height + 1])
             for hunk in hunks
         ]
         layer = Layer(
-            origin="user" if any(each.origin == "user" for each in there) else "agent",
+            origin="user" if any(part.origin == "user" for part in stacked) else "agent",
             lines=render(base[a:b], moved),
-            run=next((each.run for each in there if each.run), ""),
-            edits=tuple(dict.fromkeys(name for each in there for name in each.edits)),
+            run=next((part.run for part in stacked if part.run), ""),
+            edits=tuple(dict.fromkeys(name for part in stacked for name in part.edits)),
         )
         layers.append(layer)
     return tuple(layers)

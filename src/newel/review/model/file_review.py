@@ -186,10 +186,10 @@ def identified(before: FileReview, after: FileReview) -> FileReview:
     """``after``, with new ids for the hunks that differ from ``before``: in their own lines, the layers below, the
     base lines that they replace, or in whether the base has changed under them.
     """
-    known = {hunk.id: hunk for hunk in before.hunks}
+    hunks_before = {hunk.id: hunk for hunk in before.hunks}
     hunks = tuple(
         msgspec.structs.replace(hunk, id=f"h_{new_id()[:8]}.{root_of(hunk.id)}")
-        if (was := known.get(hunk.id)) is not None
+        if (was := hunks_before.get(hunk.id)) is not None
         and was is not hunk
         and _reads(before, was) != _reads(after, hunk)
         else hunk

@@ -215,12 +215,12 @@ def entry(
 
 def made_by(entries: Sequence[HistoryEntry]) -> set[str]:
     """The hunks that these changes created."""
-    made: set[str] = set()
-    for each in entries:
-        for swap in (each.forward.hunks, each.forward.applied):
-            known = {root_of(one.id) for one in swap.old}
-            made |= {one.id for one in swap.new if root_of(one.id) not in known}
-    return made
+    created: set[str] = set()
+    for entry in entries:
+        for swap in (entry.forward.hunks, entry.forward.applied):
+            replaced = {root_of(hunk.id) for hunk in swap.old}
+            created |= {hunk.id for hunk in swap.new if root_of(hunk.id) not in replaced}
+    return created
 
 
 def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> FileReview:
@@ -229,10 +229,10 @@ def earlier(review: FileReview, entries: Sequence[HistoryEntry], rev: int) -> Fi
     """
     if rev == review.rev:
         return review
-    for each in reversed(entries):
-        if each.rev == rev:
+    for entry in reversed(entries):
+        if entry.rev == rev:
             return msgspec.structs.replace(review, rev=rev)
-        review = patched(review, reverse(each.forward))
+        review = patched(review, reverse(entry.forward))
     raise StaleRevision(f"{review.path} has no history back to revision {rev} any more.")
 
 
@@ -266,8 +266,8 @@ def _stacks(entries: Sequence[HistoryEntry]) -> tuple[list[HistoryEntry], list[H
     """The entries that can be undone, and those that can be redone; the latest last."""
     done: list[HistoryEntry] = []
     undone: list[HistoryEntry] = []
-    for each in entries:
-        match each.kind:
+    for entry in entries:
+        match entry.kind:
             case "undo":
                 undone.append(done.pop())
             case "redo":
@@ -275,6 +275,6 @@ def _stacks(entries: Sequence[HistoryEntry]) -> tuple[list[HistoryEntry], list[H
             case kind if kind in MOVES_BASE:
                 done, undone = [], []
             case _:
-                done.append(each)
+                done.append(entry)
                 undone = []
     return done, undone

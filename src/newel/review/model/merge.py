@@ -87,12 +87,18 @@ def _put(
 
 def _whole(review: FileReview, layer: Layer, new_id: NewId) -> FileReview:
     """One hunk over the whole file."""
-    shown = [hunk for hunk in review.hunks if hunk.is_shown]
-    if any(hunk.has_user_layer for hunk in shown):
+    visible = [hunk for hunk in review.hunks if hunk.is_shown]
+    if any(hunk.has_user_layer for hunk in visible):
         raise Contested(f"{review.path}: the user has edited it; decide those hunks first.")
-    layers = stacked(fused(review.base, 0, len(review.base), shown), layer)
-    name = shown[0].id if shown else new_id()
-    hunk = Hunk(id=name, a=0, b=len(review.base), layers=layers, conflict=any(one.conflict for one in shown))
+    layers = stacked(fused(review.base, 0, len(review.base), visible), layer)
+    name = visible[0].id if visible else new_id()
+    hunk = Hunk(
+        id=name,
+        a=0,
+        b=len(review.base),
+        layers=layers,
+        conflict=any(visible_hunk.conflict for visible_hunk in visible),
+    )
     return msgspec.structs.replace(review, hunks=tidied(review.base, hunk), rev=review.rev + 1)
 
 
@@ -100,12 +106,13 @@ def _contested(review: FileReview, start: int, run: str) -> FileReview:
     """The review with the run's hunk at line ``start`` of the buffer marked as a conflict: the run saw other lines
     below it.
     """
-    there = {
-        each.hunk.id
-        for each in placed(review)
-        if each.hunk.top.run == run and each.start <= start <= each.end
+    contested = {
+        position.hunk.id
+        for position in placed(review)
+        if position.hunk.top.run == run and position.start <= start <= position.end
     }
     hunks = tuple(
-        msgspec.structs.replace(hunk, conflict=True) if hunk.id in there else hunk for hunk in review.hunks
+        msgspec.structs.replace(hunk, conflict=True) if hunk.id in contested else hunk
+        for hunk in review.hunks
     )
     return msgspec.structs.replace(review, hunks=hunks)

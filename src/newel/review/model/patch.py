@@ -33,8 +33,8 @@ def hunk_patch(base: Lines, hunk: Hunk, *, context: int = CONTEXT) -> str:
     first = max(block.start - context, 0)
     head = int(head_of(base) is not None)
     old = base[head + first : head + block.end + context]
-    here = DiffBlock(block.start - first, block.end - first, block.new)
-    return "".join(hunks(old, [here], context=context, before=first))
+    shifted = DiffBlock(block.start - first, block.end - first, block.new)
+    return "".join(hunks(old, [shifted], context=context, before=first))
 
 
 def contexts(review: FileReview) -> Iterator[int]:
@@ -56,23 +56,23 @@ def file_patch(path: str, old: Lines, new: Lines) -> str:
         return file_patch(path, old, ()) + file_patch(path, (), new)
     before, after = head_of(old), head_of(new)
     ours, theirs = _quoted(f"a/{path}"), _quoted(f"b/{path}")
-    words = [f"diff --git {ours} {theirs}\n"]
+    header = [f"diff --git {ours} {theirs}\n"]
     if before is None:
-        words.append(f"new file mode {git_mode(after or MODE)}\n")
+        header.append(f"new file mode {git_mode(after or MODE)}\n")
         ours = "/dev/null"
     elif after is None and not new:
-        words.append(f"deleted file mode {git_mode(before)}\n")
+        header.append(f"deleted file mode {git_mode(before)}\n")
         theirs = "/dev/null"
     elif before != (after or MODE):
-        words.append(f"old mode {git_mode(before)}\nnew mode {git_mode(after or MODE)}\n")
+        header.append(f"old mode {git_mode(before)}\nnew mode {git_mode(after or MODE)}\n")
     if is_blob(old) or is_blob(new):
-        return "".join([*words, f"Binary files {ours} and {theirs} differ\n"])
+        return "".join([*header, f"Binary files {ours} and {theirs} differ\n"])
     blocks = [
         block for span in diff(old, new) if (block := _block(old, span.a0, span.a1, new[span.b0 : span.b1]))
     ]
     if blocks:
-        words += [f"--- {ours}\n", f"+++ {theirs}\n", *hunks(_text(old), blocks)]
-    return "".join(words)
+        header += [f"--- {ours}\n", f"+++ {theirs}\n", *hunks(_text(old), blocks)]
+    return "".join(header)
 
 
 def _block(base: Lines, a: int, b: int, new: Sequence[str]) -> DiffBlock[str] | None:
@@ -94,11 +94,11 @@ def _quoted(name: str) -> str:
     """A path in git's notation: quoted, with escaped bytes, if it contains unusual characters."""
     if name.isascii() and name.isprintable() and not {'"', "\\"} & set(name):
         return name
-    known = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"}
+    escapes = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\t"): "\\t"}
     return (
         '"'
         + "".join(
-            known.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
+            escapes.get(byte, chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}")
             for byte in name.encode("utf-8", "surrogateescape")
         )
         + '"'

@@ -49,7 +49,7 @@ def propose(
     for one, other in _overlaps(edits):
         raise BadRange(f"{review.path}: edits {one} and {other} overlap. Merge them into one edit.")
     changes: list[Piece] = []
-    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
+    for change in sorted(edits, key=lambda edit: (edit.start_line, edit.operation != "insert")):
         start, end = place(text, change)
         layer = Layer(origin="agent", lines=_lines(change, text, end), run=run, edits=(change.edit_id,))
         changes.append((start, end, layer))
@@ -85,8 +85,8 @@ def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
         raise BadRange(f"Edit {change.edit_id}: its lines {change.start_line} to {last} are reversed.")
     start, end = change.start_line - 1 + head, last + head
     seen = max(last, change.end_line or change.start_line)  # of an insertion, the lines that follow it
-    there = text[start : seen + head]
-    if change.expected_hash is not None and change.expected_hash != lines_hash(there):
+    text_there = text[start : seen + head]
+    if change.expected_hash is not None and change.expected_hash != lines_hash(text_there):
         raise Conflict(
             f"Edit {change.edit_id}: lines {change.start_line} to {last} of {change.file_path} are not what the edit expects. "
             "Read them again."
@@ -96,7 +96,7 @@ def place(text: Lines, change: ProposedEdit) -> tuple[int, int]:
 
 def _overlaps(edits: Sequence[ProposedEdit]) -> Iterator[tuple[str, str]]:
     before: ProposedEdit | None = None
-    for change in sorted(edits, key=lambda each: (each.start_line, each.operation != "insert")):
+    for change in sorted(edits, key=lambda edit: (edit.start_line, edit.operation != "insert")):
         if before is not None and change.start_line <= _last(before):
             yield before.edit_id, change.edit_id
         if before is None or _last(change) >= _last(before):

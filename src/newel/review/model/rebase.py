@@ -47,8 +47,10 @@ def saved(review: FileReview, ids: Collection[str] | None = None) -> FileReview:
         start, size = hunk.a + shift, len(hunk.top.lines)
         # A last line without an end, with text behind it now, was given one: that is part of the hunk, too.
         is_kept = hunk.a > (spans[-1].a1 if spans else 0)
-        ended = int(is_kept and review.base[hunk.a - 1] != base[start - 1])
-        span = LineSpan(hunk.a - ended, hunk.b, start - ended - int(headless and not spans), start + size)
+        line_ended = int(is_kept and review.base[hunk.a - 1] != base[start - 1])
+        span = LineSpan(
+            hunk.a - line_ended, hunk.b, start - line_ended - int(headless and not spans), start + size
+        )
         spans.append(span)
         applied.append(
             AppliedHunk(
@@ -102,14 +104,14 @@ def rebased(
             ]
             continue
         # Rejected hunks yield to the others.
-        there = [hunk for hunk in group.hunks if hunk.is_shown] or group.hunks
-        if there:
+        visible = [hunk for hunk in group.hunks if hunk.is_shown] or group.hunks
+        if visible:
             conflict = Hunk(
-                id=there[0].id,
+                id=visible[0].id,
                 a=group.a + shift,
                 b=group.b + shift + growth(group.spans),
-                layers=fused(review.base, group.a, group.b, there),
-                state="pending" if there[0].is_shown else "rejected",
+                layers=fused(review.base, group.a, group.b, visible),
+                state="pending" if visible[0].is_shown else "rejected",
                 conflict=True,
             )
             hunks += tidied(base, conflict)
@@ -164,12 +166,12 @@ def carried(applied: Sequence[AppliedHunk], spans: Sequence[LineSpan]) -> list[A
     """The current positions of the lines of saved hunks; hunks whose lines were overwritten are no longer intact."""
     changes = LineMapping(spans)
     moved: list[AppliedHunk] = []
-    for one in applied:
-        over = changes.over(one.a, one.b)
-        shift = changes.shift(one.a, over)
-        a, b = one.a + shift, one.b + shift + growth(over)
+    for hunk in applied:
+        over = changes.over(hunk.a, hunk.b)
+        shift = changes.shift(hunk.a, over)
+        a, b = hunk.a + shift, hunk.b + shift + growth(over)
         if over:
             a = min(a, over[0].b0)
-            b = over[-1].b1 if over[-1].a1 > one.b else b
-        moved.append(msgspec.structs.replace(one, a=a, b=b, intact=one.intact and not over))
+            b = over[-1].b1 if over[-1].a1 > hunk.b else b
+        moved.append(msgspec.structs.replace(hunk, a=a, b=b, intact=hunk.intact and not over))
     return moved

@@ -17,37 +17,40 @@ def reverted(review: FileReview, ids: Collection[str], new_id: NewId) -> FileRev
 
     Raises ``UnknownHunk``, and ``Conflict`` without any change if lines of one of them have changed since.
     """
-    known = {one.id: one for one in review.applied}
-    if unknown := [name for name in ids if name not in known]:
+    by_id = {applied_hunk.id: applied_hunk for applied_hunk in review.applied}
+    if unknown := [name for name in ids if name not in by_id]:
         raise UnknownHunk(f"{review.path} has no saved hunk {', '.join(unknown)}.")
     for problem in in_the_way(review, ids).values():
         raise Conflict(problem)
-    back = [known[name] for name in dict.fromkeys(ids)]
-    places = LineRangeSet(len(review.base), ((one.a, one.b) for one in back))
+    back = [by_id[name] for name in dict.fromkeys(ids)]
+    places = LineRangeSet(len(review.base), ((applied_hunk.a, applied_hunk.b) for applied_hunk in back))
     hunks = [hunk for hunk in review.hunks if hunk.is_shown or not places.touch(hunk.a, hunk.b)]
-    for one in back:
-        layers = (Layer(origin="user", lines=one.before),)
-        hunks += tidied(review.base, Hunk(id=new_id(), a=one.a, b=one.b, layers=layers, state="accepted"))
+    for applied_hunk in back:
+        layers = (Layer(origin="user", lines=applied_hunk.before),)
+        hunks += tidied(
+            review.base,
+            Hunk(id=new_id(), a=applied_hunk.a, b=applied_hunk.b, layers=layers, state="accepted"),
+        )
     hunks.sort(key=lambda hunk: (hunk.a, hunk.b))
     return msgspec.structs.replace(review, hunks=tuple(hunks), rev=review.rev + 1)
 
 
 def in_the_way(review: FileReview, ids: Iterable[str]) -> dict[str, str]:
     """The saved hunks of ``ids`` that cannot be undone on their own, with the reason."""
-    known = {one.id: one for one in review.applied}
-    shown = [hunk for hunk in review.hunks if hunk.is_shown]
-    places = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in shown))
+    by_id = {applied_hunk.id: applied_hunk for applied_hunk in review.applied}
+    visible = [hunk for hunk in review.hunks if hunk.is_shown]
+    places = LineRangeSet(len(review.base), ((hunk.a, hunk.b) for hunk in visible))
     problems: dict[str, str] = {}
-    for one in (known[name] for name in ids):
-        if not one.intact:
+    for applied_hunk in (by_id[name] for name in ids):
+        if not applied_hunk.intact:
             problem = "its lines were changed since"
-        elif places.touch(one.a, one.b):
-            over = [hunk.id for hunk in shown if touch(hunk.a, hunk.b, one.a, one.b)]
+        elif places.touch(applied_hunk.a, applied_hunk.b):
+            over = [hunk.id for hunk in visible if touch(hunk.a, hunk.b, applied_hunk.a, applied_hunk.b)]
             problem = f"hunk {', '.join(over)} changes these lines"
         else:
             continue
-        where = f"{review.path}:{max(one.a, 1)}"  # a file begins with its head, so that 1 is its first line
-        problems[one.id] = f"{where}: hunk {one.id} cannot be undone by itself: {problem}."
+        where = f"{review.path}:{max(applied_hunk.a, 1)}"  # a file begins with its head, so that 1 is its first line
+        problems[applied_hunk.id] = f"{where}: hunk {applied_hunk.id} cannot be undone by itself: {problem}."
     return problems
 
 

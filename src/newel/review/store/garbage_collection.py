@@ -113,19 +113,21 @@ def _purge(steps: _Purge, keep: Keep, now: datetime) -> Purged:
     recent = _timestamp(now - timedelta(days=1))
     checkpoints = steps.ledger.checkpoints()
     pinned = _pinned(steps.ledger, checkpoints)
-    kept = [
+    remaining = [
         checkpoint
         for n, checkpoint in enumerate(checkpoints)
         if n < keep.runs or checkpoint.created >= old or checkpoint.id in pinned
     ]
-    done = steps.remove_all_but(kept, since=old)
+    done = steps.remove_all_but(remaining, since=old)
     while done.size > keep.size and done.is_alone:  # otherwise removing more frees nothing
-        spare = [each for each in kept if each.created < recent and each.id not in pinned]
+        spare = [
+            candidate for candidate in remaining if candidate.created < recent and candidate.id not in pinned
+        ]
         if not spare:
             break
-        gone = {each.id for each in spare[len(spare) // 2 :]}
-        kept = [each for each in kept if each.id not in gone]
-        done = steps.remove_all_but(kept, since=recent)
+        gone = {candidate.id for candidate in spare[len(spare) // 2 :]}
+        remaining = [candidate for candidate in remaining if candidate.id not in gone]
+        done = steps.remove_all_but(remaining, since=recent)
     return done
 
 
@@ -142,9 +144,10 @@ def _pinned(ledger: Ledger, checkpoints: Sequence[Checkpoint]) -> set[str]:
             runs |= {layer.run for layer in hunk.layers}
             hunks.add(hunk.id)
     return {
-        each.id
-        for each in checkpoints
-        if each.run in runs or (hunks and not hunks.isdisjoint(made_by(ledger.entries(run=each.run))))
+        checkpoint.id
+        for checkpoint in checkpoints
+        if checkpoint.run in runs
+        or (hunks and not hunks.isdisjoint(made_by(ledger.entries(run=checkpoint.run))))
     }
 
 
@@ -160,12 +163,12 @@ class _Purge:
         self._entries = 0
         self._blobs = 0
 
-    def remove_all_but(self, kept: Sequence[Checkpoint], *, since: str) -> Purged:
+    def remove_all_but(self, remaining: Sequence[Checkpoint], *, since: str) -> Purged:
         """Remove the other checkpoints, the histories that only they need and that ended before ``since``, and all blobs that
         nothing names.
         """
-        self._remove_checkpoints({each.id for each in kept})
-        self._remove_histories(kept, since)
+        self._remove_checkpoints({checkpoint.id for checkpoint in remaining})
+        self._remove_histories(remaining, since)
         is_alone = self._sweep()
         return Purged(
             checkpoints=self._checkpoints,
@@ -175,16 +178,16 @@ class _Purge:
             is_alone=is_alone,
         )
 
-    def _remove_checkpoints(self, kept: Collection[str]) -> None:
+    def _remove_checkpoints(self, remaining: Collection[str]) -> None:
         for checkpoint in self.ledger.checkpoints():
-            if checkpoint.id not in kept:
+            if checkpoint.id not in remaining:
                 with self._database.writing() as connection:
                     connection.execute("DELETE FROM checkpoints WHERE id = ?", (checkpoint.id,))
                 self._checkpoints += 1
 
-    def _remove_histories(self, kept: Sequence[Checkpoint], since: str) -> None:
-        runs = {checkpoint.run for checkpoint in kept}
-        needed = {before.path for checkpoint in kept for before in checkpoint.files}
+    def _remove_histories(self, remaining: Sequence[Checkpoint], since: str) -> None:
+        runs = {checkpoint.run for checkpoint in remaining}
+        needed = {before.path for checkpoint in remaining for before in checkpoint.files}
         needed |= {planned.path for intent in self.ledger.intents() for planned in intent.files}
         pending = (self.ledger.effects(owner).values() for owner in self.ledger.effect_owners())
         needed |= {effect.path for effects in pending for effect in effects if effect.path is not None}
@@ -240,9 +243,7 @@ class _Purge:
             with contextlib.closing(connect(where, read_only=True)) as connection:  # blocks no other process
                 for table, column, pattern in _NAMING:
                     rows = connection.execute(f"SELECT {column} FROM {table}")  # noqa: S608 — names of ours
-                    names.update(
-                        found.decode() for (data,) in rows for found in pattern.findall(unpack(data))
-                    )
+                    names.update(name.decode() for (data,) in rows for name in pattern.findall(unpack(data)))
         except sqlite3.Error as error:
             raise LEDGER.failure(str(where), error) from error
         for path in self._folder.iterdir():
@@ -259,10 +260,10 @@ class _Purge:
             with self._database.reading() as connection:
                 free = connection.execute("PRAGMA freelist_count").fetchone()[0]
                 connection.execute(f"PRAGMA incremental_vacuum({_STEP})").fetchall()
-                left = connection.execute("PRAGMA freelist_count").fetchone()[0]
-                if left == free or not left:
+                free_pages = connection.execute("PRAGMA freelist_count").fetchone()[0]
+                if free_pages == free or not free_pages:
                     pages = connection.execute("PRAGMA page_count").fetchone()[0]
-                    return (pages - left) * connection.execute("PRAGMA page_size").fetchone()[0]
+                    return (pages - free_pages) * connection.execute("PRAGMA page_size").fetchone()[0]
 
 
 def _version(connection: sqlite3.Connection) -> int:
@@ -273,4 +274,4 @@ def _version(connection: sqlite3.Connection) -> int:
 def _is_needed(entries: Sequence[HistoryEntry], runs: Collection[str], since: str) -> bool:
     """Whether a history has entries of these runs, is recent, or ends with a change that can be undone."""
     last = entries[-1]
-    return last.ts >= since or last.kind not in MOVES_BASE or any(each.run in runs for each in entries)
+    return last.ts >= since or last.kind not in MOVES_BASE or any(entry.run in runs for entry in entries)

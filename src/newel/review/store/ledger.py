@@ -277,8 +277,8 @@ class Ledger:
                 raise StaleRevision(
                     f"{path} is at revision {before.rev}, and this change was made for {rev}. Read the file again and retry."
                 )
-            after, made = change(before, hash_before)
-            if made is None:
+            after, entry = change(before, hash_before)
+            if entry is None:
                 return ChangeResult(before, None)
             if after.base is not before.base or not base:
                 base = new_id()
@@ -290,12 +290,12 @@ class Ledger:
             )
             connection.execute(
                 "INSERT INTO entries (path, run, kind, data) VALUES (?, ?, ?, ?)",
-                (path, made.run, made.kind, self._packed(made)),
+                (path, entry.run, entry.kind, self._packed(entry)),
             )
-            self._last = _CachedReview(after, base, made.hash_after, self.database.rollbacks)
+            self._last = _CachedReview(after, base, entry.hash_after, self.database.rollbacks)
             for notify in tuple(self._listeners):
                 notify()  # a reader that wakes now waits for the lock until this is committed
-        return ChangeResult(after, made)
+        return ChangeResult(after, entry)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call ``listener`` with each change, in the thread that makes it; the returned function unsubscribes it."""
@@ -348,13 +348,13 @@ class Ledger:
     def checkpoint_of_run(self, run: str) -> Checkpoint | None:
         """The checkpoint of a run; of several the latest."""
         # An older version that still runs leaves the column empty.
-        found = self._checkpoints("run IN (:value, '')", run, -1)
-        return next((checkpoint for checkpoint in found if checkpoint.run == run), None)
+        checkpoints = self._checkpoints("run IN (:value, '')", run, -1)
+        return next((checkpoint for checkpoint in checkpoints if checkpoint.run == run), None)
 
     def checkpoints_of_runs(self, runs: Iterable[str]) -> dict[str, Checkpoint]:
         """The checkpoints of those runs that have one, by the run."""
-        found = ((run, self.checkpoint_of_run(run)) for run in runs)
-        return {run: checkpoint for run, checkpoint in found if checkpoint is not None}
+        checkpoints = ((run, self.checkpoint_of_run(run)) for run in runs)
+        return {run: checkpoint for run, checkpoint in checkpoints if checkpoint is not None}
 
     def _checkpoints(self, condition: str, value: str, limit: int) -> list[Checkpoint]:
         with self.database.reading() as connection:

@@ -78,7 +78,7 @@ LEDGER = Format(
 
 def hashes_in(data: bytes) -> set[str]:
     """All strings in JSON that look like a SHA-256, and so may name a blob."""
-    return {found.decode() for found in HASH.findall(data)}
+    return {digest.decode() for digest in HASH.findall(data)}
 
 
 def pack(data: bytes) -> bytes:
@@ -103,8 +103,8 @@ def put(connection: sqlite3.Connection, blobs: Sequence[bytes]) -> list[str]:
     """Store data; returns their names."""
     names = [hashlib.sha256(data).hexdigest() for data in blobs]
     query = "SELECT sha256 FROM blobs WHERE sha256 IN (SELECT value FROM json_each(?))"
-    known = {row[0] for row in connection.execute(query, (msgspec.json.encode(names).decode(),))}
-    new = {name: data for name, data in zip(names, blobs, strict=True) if name not in known}
+    existing = {row[0] for row in connection.execute(query, (msgspec.json.encode(names).decode(),))}
+    new = {name: data for name, data in zip(names, blobs, strict=True) if name not in existing}
     rows = ((name, len(data), zlib.compress(data, 1)) for name, data in new.items())
     connection.executemany("INSERT INTO blobs VALUES (?, ?, ?)", rows)
     return names

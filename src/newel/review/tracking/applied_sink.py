@@ -42,7 +42,7 @@ class AppliedSink:
             if current != (_hash(change.after), change.after.mode if change.after else 0):
                 return False
             entries = self._ledger.entries(path=change.path)
-            return any(each.kind in {"record", "save"} and each.ts >= since for each in entries)
+            return any(entry.kind in {"record", "save"} and entry.ts >= since for entry in entries)
 
         return [change for change in changes if not is_recorded(change)]
 
@@ -77,16 +77,18 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     If the run changes lines that it changed before, both changes become one hunk, so that the run can be undone
     as a whole.
     """
-    known = rebased(review, before)
-    mine = [one for one in known.applied if one.run == run and one.intact]
-    if not mine:
-        return rebased(known, after, run=run, new_id=new_hunk_id)
-    done = rebased(known, after)
-    if done is known:
-        return known
-    without = render(known.base, [_undone(one) for one in sorted(mine, key=lambda one: (one.a, one.b))])
-    names = {one.id for one in mine}
-    others = (one for one in done.applied if one.id not in names)
+    current = rebased(review, before)
+    own_hunks = [hunk for hunk in current.applied if hunk.run == run and hunk.intact]
+    if not own_hunks:
+        return rebased(current, after, run=run, new_id=new_hunk_id)
+    done = rebased(current, after)
+    if done is current:
+        return current
+    without = render(
+        current.base, [_undone(hunk) for hunk in sorted(own_hunks, key=lambda hunk: (hunk.a, hunk.b))]
+    )
+    names = {hunk.id for hunk in own_hunks}
+    others = (hunk for hunk in done.applied if hunk.id not in names)
     fresh = (
         AppliedHunk(id=new_hunk_id(), a=span.b0, b=span.b1, before=without[span.a0 : span.a1], run=run)
         for span in spans_of(without, after)
@@ -94,5 +96,5 @@ def recorded(review: FileReview, *, before: Lines, after: Lines, run: str) -> Fi
     return msgspec.structs.replace(done, applied=(*others, *fresh), rev=review.rev + 1)
 
 
-def _undone(one: AppliedHunk) -> Hunk:
-    return Hunk(id=one.id, a=one.a, b=one.b, layers=(Layer(origin="agent", lines=one.before),))
+def _undone(hunk: AppliedHunk) -> Hunk:
+    return Hunk(id=hunk.id, a=hunk.a, b=hunk.b, layers=(Layer(origin="agent", lines=hunk.before),))

@@ -290,9 +290,9 @@ class ChangeRecorder:
         """Save the states of the files for the next process. All changes until now are recorded."""
         if self._log.is_kept:
             with anyio.CancelScope(shield=True):  # the snapshot does not report the same states again
-                known = await self._snapshots.export_index(whole=self._log.wants_all)
-                if known:
-                    await anyio.to_thread.run_sync(self._log.save_known, known)
+                states = await self._snapshots.export_index(whole=self._log.wants_all)
+                if states:
+                    await anyio.to_thread.run_sync(self._log.save_known, states)
 
     async def _record_ended(self) -> None:
         while self._ended:
@@ -301,16 +301,16 @@ class ChangeRecorder:
 
     async def _record_found(self, operation: TrackedOperation) -> None:
         await self._record_pending()
-        found = await self._snapshots.changes()
-        operation.notices += map(self._sink.not_covered, found.notices)
-        self._found.append((operation, found))
+        changes = await self._snapshots.changes()
+        operation.notices += map(self._sink.not_covered, changes.notices)
+        self._found.append((operation, changes))
         await self._record_pending()
 
     async def _record_pending(self) -> None:
         with anyio.CancelScope(shield=True):
             while self._found:
-                operation, found = self._found[0]
-                await self._record(operation, found.files, found.folders)
+                operation, changes = self._found[0]
+                await self._record(operation, changes.files, changes.folders)
                 del self._found[0]
 
     async def _record_write(self, operation: TrackedOperation, path: str) -> None:
@@ -357,8 +357,8 @@ class ChangeRecorder:
             changes = [FileChange(record.path, record.before, await self._state_or_none(record.path))]
         else:
             changes = await self._changes_since(effect)
-        made = [change.path for change in changes if change.before is None and is_folder(change.after)]
-        await self._record(operation, changes, [*record.folders, *made])
+        created = [change.path for change in changes if change.before is None and is_folder(change.after)]
+        await self._record(operation, changes, [*record.folders, *created])
         await anyio.to_thread.run_sync(self._log.end, effect.id)
 
     async def _changes_since(self, effect: PendingEffect) -> list[FileChange]:
@@ -468,9 +468,9 @@ class ChangeRecorder:
         self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
     ) -> list[FileChange]:
         """Without folders that other changes imply, and with folders that the run created and left empty."""
-        left = await self._left_folders(checkpoint, changes)
+        left_folders = await self._left_folders(checkpoint, changes)
         is_about_folders = any(is_folder(change.before) or is_folder(change.after) for change in changes)
-        if not left and not is_about_folders and checkpoint is None:
+        if not left_folders and not is_about_folders and checkpoint is None:
             return list(changes)
         umask = self._snapshots.umask
 
@@ -478,7 +478,7 @@ class ChangeRecorder:
             is_known = self._ledger.is_known
             return [
                 *without_implied(changes, checkpoint, umask=umask, is_known=is_known),
-                *(change for change in left if not is_known(change.path)),
+                *(change for change in left_folders if not is_known(change.path)),
             ]
 
         return await anyio.to_thread.run_sync(without)
@@ -487,13 +487,13 @@ class ChangeRecorder:
         self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]
     ) -> list[FileChange]:
         changed = {change.path for change in changes}
-        left: dict[str, FileChange] = {}
+        folders: dict[str, FileChange] = {}
         for folder in emptied_folders(changes, checkpoint):
-            if folder not in changed and folder not in left:
+            if folder not in changed and folder not in folders:
                 node = await self._workspace.lstat(self._absolute(folder))
                 if node is not None and stat.S_ISDIR(node.mode):
-                    left[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
-        return list(left.values())
+                    folders[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
+        return list(folders.values())
 
 
 def _too_large(path: str) -> FileTooLarge:

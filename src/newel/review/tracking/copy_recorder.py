@@ -50,8 +50,8 @@ class ProposalSink:
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
         """Without empty folders of the project: the copy lacks them, but they are not new."""
         workspace = self._project.workspace
-        found = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
-        return [folder for folder, info in zip(folders, found, strict=True) if info is None]
+        infos = await workspace.stats([below(workspace, folder) for folder in folders]) if folders else []
+        return [folder for folder, info in zip(folders, infos, strict=True) if info is None]
 
     def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
         """All of them: nobody but one agent changes the copy."""
@@ -123,7 +123,7 @@ async def proposed_contents(project: ProjectReview) -> dict[str, FileContent | N
 
 
 def _content(project: ProjectReview, review: FileReview) -> FileContent | None:
-    found = content_of(buffer(review))
-    if found is None or stat.S_ISDIR(found.mode):
+    content = content_of(buffer(review))
+    if content is None or stat.S_ISDIR(content.mode):
         return None  # the files in a folder imply it
-    return FileContent(project.ledger.blob(found.blob) if found.blob else found.data, found.mode)
+    return FileContent(project.ledger.blob(content.blob) if content.blob else content.data, content.mode)

@@ -133,12 +133,12 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
     async def resolve(self, path: str, /) -> str:
         """A path in the project is resolved to the same one in the copy."""
         copy = await self._target()  # first, as its links must be up to date
-        found = await copy.resolve(path)
+        resolved = await copy.resolve(path)
         project = self._project.root.rstrip("/")
-        if found == project or found.startswith(f"{project}/"):
-            relative = found.removeprefix(project).lstrip("/")
+        if resolved == project or resolved.startswith(f"{project}/"):
+            relative = resolved.removeprefix(project).lstrip("/")
             return await copy.resolve(f"{self.root}/{relative}")
-        return found
+        return resolved
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None

@@ -154,7 +154,7 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         attended.agent.subscribe(self._on_event)
         if attended.agent.state.is_streaming:
             self._on_event(AgentStart())
-            prompts = [each for each in attended.agent.state.messages if isinstance(each, UserMessage)]
+            prompts = [prompt for prompt in attended.agent.state.messages if isinstance(prompt, UserMessage)]
             self._on_event(MessageEnd(message=prompts[-1]))
 
     def _on_event(self, event: AgentEvent) -> None:
@@ -289,6 +289,6 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
 def title_of(text: str) -> str:
     """The first words of a prompt, on one line, as UTF-8 can hold them."""
-    words = " ".join(text[: 4 * MAX_TITLE].split())
-    shown = words if len(words) <= MAX_TITLE else words[: MAX_TITLE - 1] + "…"
-    return shown.encode("utf-8", "replace").decode()
+    title = " ".join(text[: 4 * MAX_TITLE].split())
+    shortened = title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1] + "…"
+    return shortened.encode("utf-8", "replace").decode()

@@ -155,9 +155,9 @@ def window(messages: Sequence[AppMessage], turns: int) -> list[AppMessage]:
         for kind in (UserMessage, AssistantMessage)
         for place in [at for at, message in enumerate(messages) if isinstance(message, kind)][-half:]
     }
-    kept = {numbers[place] for place in spoken}
+    kept_numbers = {numbers[place] for place in spoken}
     return [
         message
         for at, message in enumerate(messages)
-        if at in spoken or (isinstance(message, ToolResultMessage) and numbers[at] in kept)
+        if at in spoken or (isinstance(message, ToolResultMessage) and numbers[at] in kept_numbers)
     ]

@@ -108,8 +108,8 @@ async def list_routines(context: JexidaContext, _: str) -> None:
         context.say("There are no routines. Define them in the configuration file, under [routines].")
         return
     rows = [
-        (each.usage, " · ".join(filter(None, map(one_line, (each.description, each.template.text)))))
-        for each in routines.values()
+        (routine.usage, " · ".join(filter(None, map(one_line, (routine.description, routine.template.text)))))
+        for routine in routines.values()
     ]
     context.say(format_columns(rows, context.ui.columns()))
 
@@ -132,7 +132,7 @@ async def run_routine(context: JexidaContext, typed: str) -> None:
 
 def complete_routine(routines: Routines, typed: str) -> Iterable[tuple[str, Mapping[str, str]]]:
     """Names of routines, and behind a complete one the variables that have no value yet."""
-    yield typed, {name: each.description or each.template.text for name, each in routines.items()}
+    yield typed, {name: routine.description or routine.template.text for name, routine in routines.items()}
     match = split(typed, routines)
     if match and match[1]:
         *before, last = match[1].split(" ")

@@ -89,9 +89,9 @@ class AnswerStream:
     def _spoken(self, end: int, *, has_shown: bool) -> str:
         """Release the held text up to ``end``, except its trailing white space, which depends on what follows."""
         text, self._held = self._space + self._held[:end], self._held[end:]
-        kept = text.rstrip()
-        self._space = text[len(kept) :] if kept or has_shown else ""
-        return kept
+        stripped = text.rstrip()
+        self._space = text[len(stripped) :] if stripped or has_shown else ""
+        return stripped
 
     def _object(self, *, has_shown: bool) -> str:
         kind = _KIND.search(self._held)

@@ -77,20 +77,20 @@ def render(reply: Reply) -> str:
     return to_json(reply).decode()
 
 
-def read(words: str) -> Reply:
+def read(response: str) -> Reply:
     """Parse a model's text. Never raises: text without an object of the protocol is an answer."""
-    if whole := _to_reply(_exact(words.strip())):
+    if whole := _to_reply(_exact(response.strip())):
         return whole
-    said = _after_thinking(words)
-    if said is None:
-        return AnswerReply(words.strip())
-    for found in _objects(said):
-        if reply := found.reply:
-            before = said[: found.start].strip()
+    text = _after_thinking(response)
+    if text is None:
+        return AnswerReply(response.strip())
+    for candidate in _objects(text):
+        if reply := candidate.reply:
+            before = text[: candidate.start].strip()
             if isinstance(reply, ShellReply):
                 return reply if reply.reason else ShellReply(reply.command, before)
             return AnswerReply(f"{before}\n\n{reply.text}" if before else reply.text)
-    return AnswerReply(said.strip())
+    return AnswerReply(text.strip())
 
 
 class _FoundObject(NamedTuple):
@@ -100,16 +100,16 @@ class _FoundObject(NamedTuple):
     reply: Reply | None
 
 
-def _after_thinking(words: str) -> str | None:
+def _after_thinking(response: str) -> str | None:
     """The text after its leading reasoning; None if it is all unfinished reasoning."""
-    while thought := regex(_THOUGHT).match(words):
+    while thought := regex(_THOUGHT).match(response):
         if thought["rest"] is None:
             return None
-        words = words[thought.end() :]
-    if closed := regex(_UNOPENED).search(words):  # templates open the block in the prompt
-        match = regex(_OBJECT).search(words, 0, closed.start())
-        return words if match else words[closed.end() :]
-    return words
+        response = response[thought.end() :]
+    if closed := regex(_UNOPENED).search(response):  # templates open the block in the prompt
+        match = regex(_OBJECT).search(response, 0, closed.start())
+        return response if match else response[closed.end() :]
+    return response
 
 
 def _objects(text: str) -> Iterator[_FoundObject]:

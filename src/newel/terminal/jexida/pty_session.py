@@ -29,12 +29,12 @@ async def run_interactive(command: Sequence[str], ui: TerminalUI) -> int:
     fd = sys.stdin.fileno()
     if not (os.isatty(fd) and sys.stdout.isatty()):
         raise UsageError("/shell needs a terminal. Use /cmd COMMAND here.")
-    own = {"TERM": os.environ.get("TERM", "dumb")}
+    environ = {"TERM": os.environ.get("TERM", "dumb")}
     async with ui.suspend():
         before = termios.tcgetattr(fd)
         try:
             process = await anyio.open_process(
-                command, stdin=None, stdout=None, stderr=None, env=child_env(os.environ, own)
+                command, stdin=None, stdout=None, stderr=None, env=child_env(os.environ, environ)
             )
             try:
                 code = await process.wait()

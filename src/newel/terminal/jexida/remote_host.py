@@ -66,9 +66,9 @@ class RemoteHost:
         return (await workspace.recorder()).project if isinstance(workspace, RecordingWorkspace) else None
 
     async def shell(self) -> Sequence[str]:
-        program, *words = (await (await self.lazy.get()).client()).argv
+        program, *arguments = (await (await self.lazy.get()).client()).argv
         # ssh obeys the first of conflicting options: this comes before the one that disables the terminal.
-        command = [program, "-tt", *words]
+        command = [program, "-tt", *arguments]
         if self.lazy.target.path is not None:
             inner = f'cd -- {shlex.quote(self.directory)} && exec "${{SHELL:-sh}}" -l'
             command.append(f"exec sh -c {shlex.quote(inner)}")

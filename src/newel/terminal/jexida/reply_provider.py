@@ -53,14 +53,14 @@ class AnswerOrShell:
         rendered = msgspec.structs.replace(request, messages=messages, tools=[])
         answer = await self.provider.complete(rendered, pass_on)
         content = _content(answer, stream.shown)
-        said = "".join(part.text for part in content if isinstance(part, TextContent))
-        if said.startswith(stream.shown) and said != stream.shown:
-            await on_delta(TextDelta(said[len(stream.shown) :]))
+        spoken = "".join(part.text for part in content if isinstance(part, TextContent))
+        if spoken.startswith(stream.shown) and spoken != stream.shown:
+            await on_delta(TextDelta(spoken[len(stream.shown) :]))
         thoughts = [part for part in answer.content if isinstance(part, ThinkingContent)]
         return msgspec.structs.replace(answer, content=[*thoughts, *content])
 
 
-def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCall]:
+def _content(answer: AssistantMessage, visible: str) -> list[TextContent | ToolCall]:
     match read(answer.text):
         case AnswerReply(text=text):
             return [TextContent(text)] if text else []
@@ -70,7 +70,7 @@ def _content(answer: AssistantMessage, shown: str) -> list[TextContent | ToolCal
                 name=TOOL,
                 arguments={"command": shell.command, "reason": shell.reason},
             )
-            return [TextContent(shown), call] if shown else [call]
+            return [TextContent(visible), call] if visible else [call]
 
 
 def _render_message(message: Message) -> Message:

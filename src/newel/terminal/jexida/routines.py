@@ -32,13 +32,13 @@ class Routine(NamedTuple):
         quotes are as in a shell. Raises ``UsageError``.
         """
         try:
-            words = shlex.split(typed)
+            typed_values = shlex.split(typed)
         except ValueError as error:
             raise UsageError(f"{error} in {one_line(typed, 60)}. Usage: {self.usage}") from error
         names = [variable.name for variable in self.template.variables]
         values: dict[str, str] = {}
         others: list[str] = []
-        for word in words:
+        for word in typed_values:
             name, is_named, value = word.partition("=")
             if not is_named or name not in names:
                 others.append(word)

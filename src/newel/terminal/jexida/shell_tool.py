@@ -111,7 +111,7 @@ class ConfirmCommand(Protocol):
     """Asks a question, with ``given`` as the initial line; returns None if nobody can answer. See ``AskLine``."""
 
     def __call__(
-        self, question: str, given: str = "", /, *, interrupting: bool = False
+        self, question: str, default: str = "", /, *, interrupting: bool = False
     ) -> Awaitable[str | None]: ...
 
 
@@ -131,8 +131,8 @@ class Confirmation:
         question = QUESTION
         while is_unclear(answer := await self.ask(question, interrupting=True)):
             question = f"{again(answer)}\n{QUESTION}"
-        words = without_paste(answer or "").strip()
-        match words.lower():
+        typed = without_paste(answer or "").strip()
+        match typed.lower():
             case "y" | "yes":
                 return Verdict(allow=True)
             case "e" | "edit":
@@ -140,7 +140,7 @@ class Confirmation:
             case "" | "n" | "no":
                 return self._declined()
             case _:
-                word = words.removeprefix("n ").removeprefix("no ").strip()
+                word = typed.removeprefix("n ").removeprefix("no ").strip()
                 return Verdict(allow=False, reason=NOT_EXECUTED_WITH_WORD.format(word=word))
 
     async def _edited(self, proposal: Proposal, ask: ConfirmCommand) -> Verdict:

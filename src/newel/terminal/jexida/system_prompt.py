@@ -29,7 +29,8 @@ def system_prompt(host: CommandHost, user: str, routines: Routines) -> str:
     """Render the prompt. ``user`` is the account that runs the commands."""
     directory = f"\nCommands run in {host.directory}.\n" if host.directory else ""
     named = "\n".join(
-        f"- {each.usage}: {each.description} (`{each.template.text}`)" for each in routines.values()
+        f"- {routine.usage}: {routine.description} (`{routine.template.text}`)"
+        for routine in routines.values()
     )
     listed = f"\nThe user's own routines, which they can run themselves:\n{named}\n" if named else ""
     return _TEMPLATE.format(host=host.name, user=user, directory=directory, routines=listed)

@@ -126,8 +126,8 @@ class ConsoleRenderer(Renderer):
     def on_run_end(self, event: e.AgentEnd) -> None:
         if event.reason != "done":
             self._write_held()
-            words = "" if event.reason == "error" else sanitize(event.message)
-            self._error(words or ENDINGS.get(event.reason, ""))
+            message = "" if event.reason == "error" else sanitize(event.message)
+            self._error(message or ENDINGS.get(event.reason, ""))
         self._held_answer = ""
         self._empty_line()
         self._line(self._summary.text(event))

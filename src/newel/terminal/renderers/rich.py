@@ -234,8 +234,8 @@ class _RunningCall:
         self._lines.extend(line[-500:] for line in more)
 
     def lines(self, width: int) -> list[styles.Text]:
-        shown = [line for line in self._lines if line.strip()][-OUTPUT_LINES:]
+        last_lines = [line for line in self._lines if line.strip()][-OUTPUT_LINES:]
         return [
             *styles.running_lines(self.name, self.args, width),
-            *(styles.output_line(line, width) for line in shown),
+            *(styles.output_line(line, width) for line in last_lines),
         ]

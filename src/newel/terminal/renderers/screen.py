@@ -42,11 +42,11 @@ class LiveScreen:
 
     def draw(self, above: str, live: Sequence[str]) -> None:
         self._live = list(live)
-        shown = [] if self._paused else self._live
-        if above or shown != self._shown:
-            self.out.write(self._erase() + above + self._below(shown))
+        drawn = [] if self._paused else self._live
+        if above or drawn != self._shown:
+            self.out.write(self._erase() + above + self._below(drawn))
             self.out.flush()
-            self._shown = shown
+            self._shown = drawn
 
     @contextmanager
     def paused(self) -> Generator[None]:

@@ -80,9 +80,9 @@ def fit(text: str, width: int) -> str:
 
 def user_text(text: str) -> Text:
     lines = sanitize(text).rstrip().split("\n")
-    said = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
-    said.append("\n  ".join(lines), style="bold")
-    return said
+    line = Text().append(f"{PROMPT} ", style=f"bold {ACCENT}")
+    line.append("\n  ".join(lines), style="bold")
+    return line
 
 
 def call_lines(outcome: CallOutcome, width: int) -> list[Text]:

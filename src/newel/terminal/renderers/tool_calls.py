@@ -111,8 +111,8 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
 def last_lines(output: str, number: int = TAIL) -> list[str]:
     """The last lines of a result that are not empty or labels, inert."""
     lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
-    said = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
-    return [line if len(line) <= 400 else line[:399] + "…" for line in said[-number:]]
+    printed = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
+    return [line if len(line) <= 400 else line[:399] + "…" for line in printed[-number:]]
 
 
 def _text(details: Details, name: str) -> str:

@@ -64,8 +64,8 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
         from newel.terminal.repl.completion import FileCompleter, ReplCompleter
 
         def commands() -> dict[str, str]:
-            known = {command.name: command.help for command in COMMANDS}
-            return known | {name: template.description for name, template in agent.templates.items()}
+            help_by_name = {command.name: command.help for command in COMMANDS}
+            return help_by_name | {name: template.description for name, template in agent.templates.items()}
 
         return ReplCompleter(commands, files=FileCompleter(agent.workspace))
 
@@ -167,8 +167,8 @@ class CodingRepl(Repl[CommandContext]):
         await super()._after_job(stopped)
         self._restore_unsent()
         self.ui.refresh()
-        if has_prompted and (words := await self._notice.text()):
-            self.ui.renderer.note(words)
+        if has_prompted and (message := await self._notice.text()):
+            self.ui.renderer.note(message)
 
     def _restore_unsent(self) -> None:
         """Put messages that the run did not reach back into the input."""

@@ -146,8 +146,8 @@ class Repl(Generic[Context]):
         """Show the first lines."""
 
     async def _run_job(self, prompt: Prompt) -> None:
-        if found := self._commands.find(prompt.typed):
-            command, arguments = found
+        if parsed := self._commands.find(prompt.typed):
+            command, arguments = parsed
             self._activity = f"/{command.name}"
             self.ui.echo(prompt.typed)
             await command.run(self._context, arguments)

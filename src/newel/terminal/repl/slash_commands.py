@@ -44,15 +44,15 @@ async def clear(context: CommandContext, _: str) -> None:
     context.say("New conversation. /resume returns to the previous one.")
 
 
-async def model(context: CommandContext, given: str) -> None:
-    agent, name = context.agent, given
+async def model(context: CommandContext, argument: str) -> None:
+    agent, name = context.agent, argument
     if not name:
         names = await agent.list_models()
-        known = agent.state.model.id
-        rows = [f"{one_line(listed)}{'  (in use)' if listed == known else ''}" for listed in names]
+        current = agent.state.model.id
+        rows = [f"{one_line(listed)}{'  (in use)' if listed == current else ''}" for listed in names]
         if not rows:
             context.say(
-                f"The server names no models. {one_line(known)} is in use; /model NAME switches to another."
+                f"The server names no models. {one_line(current)} is in use; /model NAME switches to another."
             )
             return
         picked = await context.pick("Models", rows)
@@ -60,7 +60,7 @@ async def model(context: CommandContext, given: str) -> None:
             return
         name = names[picked]
     agent.set_model(name)
-    note = await _unlisted_note(agent, given) if given else ""
+    note = await _unlisted_note(agent, argument) if argument else ""
     context.say(f"The next prompt goes to {one_line(name)}.{note}")
 
 
@@ -78,9 +78,9 @@ async def _unlisted_note(agent: CodingAgent, name: str) -> str:
 
 
 async def thinking(context: CommandContext, level: str) -> None:
-    for known in get_args(ThinkingLevel):
-        if known == level:
-            context.agent.set_thinking_level(known)
+    for valid in get_args(ThinkingLevel):
+        if valid == level:
+            context.agent.set_thinking_level(valid)
     now = context.agent.state.thinking_level
     levels = ", ".join(get_args(ThinkingLevel))
     unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
@@ -95,12 +95,12 @@ async def compact(context: CommandContext, instructions: str) -> None:
         context.say("There is nothing to summarise yet.")
 
 
-async def session(context: CommandContext, words: str) -> None:
+async def session(context: CommandContext, argument: str) -> None:
     manager = context.agent.session
-    verb, _, name = words.partition(" ")
+    verb, _, name = argument.partition(" ")
     if verb == "name":
         manager.set_name(name)
-    elif words:
+    elif argument:
         context.say("/session shows the session, /session name WORDS names it.")
         return
     path = manager.get_file_path()
@@ -121,8 +121,8 @@ async def resume(context: CommandContext, session_id: str) -> None:
         from newel.session.listing import list_sessions
 
         now = agent.session.get_id()
-        found = list_sessions(context.home / "sessions", agent.workspace.name, limit=LISTED)
-        others = [listed for listed in found if listed.id != now]
+        sessions = list_sessions(context.home / "sessions", agent.workspace.name, limit=LISTED)
+        others = [listed for listed in sessions if listed.id != now]
         if not others:
             context.say("There is no other session in this folder.")
             return
@@ -204,8 +204,8 @@ async def export(context: CommandContext, target: str) -> None:
     if data is None:
         context.say("Nothing has been said yet.")
         return
-    words = target.split()
-    unmasked = UNMASKED in words
+    arguments = target.split()
+    unmasked = UNMASKED in arguments
     target = target.replace(UNMASKED, "", 1).strip() if unmasked else target
     masker = Masker(context.agent.secrets())
     data = data if unmasked else masker.session(data)
@@ -224,21 +224,21 @@ async def export(context: CommandContext, target: str) -> None:
 def _free(workspace: Workspace, name: str) -> Path:
     """A page of a name that no file has yet: that of an earlier export is the user's."""
     numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
-    return next(path for each in numbered if not (path := _here(workspace, each)).exists())
+    return next(path for candidate in numbered if not (path := _here(workspace, candidate)).exists())
 
 
 def _here(workspace: Workspace, name: str) -> Path:
     """A local file, also when the workspace is on a host."""
-    here = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
-    return (here / Path(name).expanduser()).resolve()
+    folder = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
+    return (folder / Path(name).expanduser()).resolve()
 
 
 async def cost(context: CommandContext, _: str) -> None:
     totals = context.agent.totals()
     window = context.agent.window()
-    words = usage_line(totals.usage, totals.cost, context=totals.context, window=window)
+    line = usage_line(totals.usage, totals.cost, context=totals.context, window=window)
     unknown = "" if totals.cost is not None else " · the price of this model is not known"
-    context.say((words or "Nothing has been used yet.") + (unknown if words else ""))
+    context.say((line or "Nothing has been used yet.") + (unknown if line else ""))
 
 
 async def tools(context: CommandContext, _: str) -> None:
@@ -260,9 +260,9 @@ async def show(context: CommandContext, number: str) -> None:
         call for message in messages if isinstance(message, AssistantMessage) for call in message.tool_calls
     ]
     if back > len(calls):
-        there = "is" if len(calls) == 1 else "are"
+        verb = "is" if len(calls) == 1 else "are"
         context.say(
-            f"There {there} {pluralize(len(calls), 'call') if calls else 'no calls'} in this conversation."
+            f"There {verb} {pluralize(len(calls), 'call') if calls else 'no calls'} in this conversation."
         )
         return
     call = calls[-back]

@@ -42,42 +42,42 @@ async def decide(context: CommandContext, _: str) -> None:
         await InteractiveReview(project, conversation_ui(context.ui)).run()
 
 
-async def keep(context: CommandContext, words: str) -> None:
+async def keep(context: CommandContext, text: str) -> None:
     """``/keep HUNK…|FILE…|--all [--yes]``"""
-    await _decide_named(context, "keep", words)
+    await _decide_named(context, "keep", text)
 
 
-async def reject(context: CommandContext, words: str) -> None:
+async def reject(context: CommandContext, text: str) -> None:
     """``/reject HUNK…|FILE…|--all [--yes] [--mine peel|base]``"""
-    await _decide_named(context, "reject", words)
+    await _decide_named(context, "reject", text)
 
 
-async def _decide_named(context: CommandContext, verdict: Verdict, words: str) -> None:
+async def _decide_named(context: CommandContext, verdict: Verdict, text: str) -> None:
     if project := await _project(context):
         from newel.terminal.review.interactive import decide_named, parse_arguments
 
-        await decide_named(project, verdict, parse_arguments(verdict, words), conversation_ui(context.ui))
+        await decide_named(project, verdict, parse_arguments(verdict, text), conversation_ui(context.ui))
 
 
-async def undo(context: CommandContext, words: str) -> None:
+async def undo(context: CommandContext, text: str) -> None:
     """``/undo [CHECKPOINT]``"""
     if project := await _project(context):
-        checkpoint = await project.find(words.strip()) if words.strip() else None
+        checkpoint = await project.find(text.strip()) if text.strip() else None
         await roll_back(project, await project.undo(checkpoint), conversation_ui(context.ui))
 
 
-async def rollback(context: CommandContext, words: str) -> None:
+async def rollback(context: CommandContext, text: str) -> None:
     """``/rollback [CHECKPOINT [HUNK …]]``"""
     project = await _project(context)
     if project is None:
         return
-    name, *hunks = words.split() or [""]
+    name, *hunks = text.split() or [""]
     if not name:
         checkpoints = (await anyio.to_thread.run_sync(project.ledger.checkpoints))[:LISTED]
         if not checkpoints:
             context.say(NO_CHANGES)
             return
-        rows = [run_line(each.id, each.created, each.title) for each in checkpoints]
+        rows = [run_line(listed.id, listed.created, listed.title) for listed in checkpoints]
         picked = await context.pick("Roll back to before which run", rows)
         if picked is None:
             return

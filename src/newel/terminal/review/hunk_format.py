@@ -26,14 +26,14 @@ Runs = Mapping[str, "Checkpoint"]
 """The checkpoints of runs, by the run."""
 
 
-def hunk_diff(review: FileReview, hunk: Hunk, rest: str, shown: Extent = SHOWN) -> str:
+def hunk_diff(review: FileReview, hunk: Hunk, rest: str, extent: Extent = SHOWN) -> str:
     """The diff of a hunk with its context, and changes of the file itself. ``rest`` is the command that shows a diff too
-    long for ``shown``.
+    long for ``extent``.
     """
     lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
     first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
     head = [line for line in lines[:first] if not line.startswith(("--- ", "+++ "))]
-    return shortened("\n".join([*head, *lines[first:]]), rest, shown).rstrip("\n")
+    return shortened("\n".join([*head, *lines[first:]]), rest, extent).rstrip("\n")
 
 
 def whose(hunk: Hunk, runs: Runs) -> str:
@@ -41,8 +41,8 @@ def whose(hunk: Hunk, runs: Runs) -> str:
     if hunk.by_user:
         return "yours"
     run = run_of(hunk)
-    known = runs.get(run)
-    name = escape_line(known.title, 60) if known and known.title else f"run {escape_line(run, 40)}"
+    title = runs.get(run)
+    name = escape_line(title.title, 60) if title and title.title else f"run {escape_line(run, 40)}"
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 
@@ -53,26 +53,26 @@ def hunk_facts(hunk: Hunk, runs: Runs) -> str:
 
 
 def describe_pending(
-    found: PendingReviews, runs: Runs, format_command: CommandFormatter, shown: Extent = SHOWN
+    pending: PendingReviews, runs: Runs, format_command: CommandFormatter, extent: Extent = SHOWN
 ) -> str:
     """The pending hunks by file; empty if there are none. ``format_command`` writes commands for the user."""
     blocks: list[str] = []
     rejected: list[str] = []
     rest = full_review_command(format_command)
-    for review in found.reviews:
+    for review in pending.reviews:
         rejected_ids = [hunk.id for hunk in review.hunks if hunk.state == "rejected"]
         if rejected_ids:
             rejected.append(f"  {escape_line(review.path)}  {', '.join(rejected_ids)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
                 where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
-                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, shown)}\n")
+                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, extent)}\n")
     lines = (
         [f"{pluralize(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]
         if blocks
         else []
     )
-    lines += describe_problems(found.problems)
+    lines += describe_problems(pending.problems)
     if rejected:
         lines += [f"Rejected (`{format_command('keep HUNK')}` restores one):", *rejected[:LISTED]]
         lines += (
@@ -112,8 +112,8 @@ def describe_written(written: SaveReport, format_command: CommandFormatter) -> s
     """The written files, and the problems."""
     lines: list[str] = []
     if written.saved:
-        names = join_names(one.path for one in written.saved)
-        lines.append(f"Kept {_counted({one.path: one.applied for one in written.saved})}: {names}.")
+        names = join_names(file.path for file in written.saved)
+        lines.append(f"Kept {_counted({file.path: file.applied for file in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
         lines.append(f"Your decisions are saved; `{format_command('decide')}` offers to write them again.")
@@ -138,7 +138,9 @@ def describe_peeled(counts: Mapping[str, int]) -> str:
 
 def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
     """One line for each skipped file."""
-    return [f"Skipped {escape_line(each.path)}: {escape_line(each.reason, 400)}" for each in problems]
+    return [
+        f"Skipped {escape_line(problem.path)}: {escape_line(problem.reason, 400)}" for problem in problems
+    ]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -85,25 +85,25 @@ def parse_arguments(verdict: Verdict, text: str) -> DecideArguments:
     """Parse the text after a command, quoted as in a shell. Raises ``UsageError``."""
     usage = f"/{verdict} HUNK…, FILE… or --all{' [--mine peel|base]' if verdict == 'reject' else ''} [--yes]"
     try:
-        words = shlex.split(text)
+        arguments = shlex.split(text)
     except ValueError as error:
         raise UsageError(f"Unclosed quote. Usage: {usage}") from error
-    given: DecideArguments = DecideArguments([], every=False, mine=None, yes=False)
-    while words:
-        match words.pop(0):
+    parsed: DecideArguments = DecideArguments([], every=False, mine=None, yes=False)
+    while arguments:
+        match arguments.pop(0):
             case "--all":
-                given = given._replace(every=True)
+                parsed = parsed._replace(every=True)
             case "--yes":
-                given = given._replace(yes=True)
-            case "--mine" if verdict == "reject" and words and words[0] in {"peel", "base"}:
-                given = given._replace(mine="peel" if words.pop(0) == "peel" else "base")
+                parsed = parsed._replace(yes=True)
+            case "--mine" if verdict == "reject" and arguments and arguments[0] in {"peel", "base"}:
+                parsed = parsed._replace(mine="peel" if arguments.pop(0) == "peel" else "base")
             case option if option.startswith("-"):
                 raise UsageError(f"Unknown option {option}. Usage: {usage}")
             case name:
-                given.names.append(name)
-    if not given.names and not given.every:
+                parsed.names.append(name)
+    if not parsed.names and not parsed.every:
         raise UsageError(f"Name a hunk or a file, or use --all. Usage: {usage}")
-    return given
+    return parsed
 
 
 async def decide_named(
@@ -129,8 +129,8 @@ async def decide_named(
         return ReviewOutcome({}, rejected, is_done=not choice.left)
     written = await write(project, reviews, choice.hunks)
     ui.say(hunk_format.describe_written(written, ui.format_command))
-    kept = {one.path: one.applied for one in written.saved}
-    return ReviewOutcome(kept, {}, is_done=not (choice.left or written.problems))
+    kept_counts = {file.path: file.applied for file in written.saved}
+    return ReviewOutcome(kept_counts, {}, is_done=not (choice.left or written.problems))
 
 
 def _rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
@@ -165,28 +165,28 @@ class InteractiveReview:
 
     async def run(self) -> None:
         """Ask about each hunk, then write the kept ones. Raises ``LedgerError``."""
-        found = await load_pending(self._project)
+        pending = await load_pending(self._project)
         self._runs = await anyio.to_thread.run_sync(checkpoints_by_run, self._project.ledger)
         self._hunks = [
             (review.path, root_of(hunk.id))
-            for review in found.reviews
+            for review in pending.reviews
             for hunk in review.hunks
             if hunk.state == "pending"
         ]
-        for line in hunk_format.describe_problems(found.problems):
+        for line in hunk_format.describe_problems(pending.problems):
             self._ui.say(line)
-        if not found.waiting:
+        if not pending.waiting:
             self._ui.say(NO_PENDING)
             return
         try:
-            wanted = await self._ask_all()
+            wants_to_apply = await self._ask_all()
         except anyio.get_cancelled_exc_class():
             self._ui.say(STOPPED.format(decide=self._ui.format_command("decide")))
             raise
-        if wanted is None:
+        if wants_to_apply is None:
             self._ui.say(STOPPED.format(decide=self._ui.format_command("decide")))
         else:
-            await self._write(wanted)
+            await self._write(wants_to_apply)
 
     async def _ask_all(self) -> PendingReviews | None:
         """Ask about all hunks; return what is to be written, None if the user has left."""
@@ -195,21 +195,23 @@ class InteractiveReview:
             at = await self._ask_about(at)
         if at is None:
             return None
-        found = await load_pending(self._project)
-        for line in self._reopened(found):
+        pending = await load_pending(self._project)
+        for line in self._reopened(pending):
             self._ui.say(line)
-        kept = accepted_hunks(found.reviews)
-        if kept:
-            answer = await self._ui.ask("Write this? [Y/n] ", hunk_format.to_be_written(found.reviews, kept))
+        accepted = accepted_hunks(pending.reviews)
+        if accepted:
+            answer = await self._ui.ask(
+                "Write this? [Y/n] ", hunk_format.to_be_written(pending.reviews, accepted)
+            )
             if answer is None or not is_yes(answer, default=True):
                 return None
-        return found
+        return pending
 
-    def _reopened(self, found: PendingReviews) -> list[str]:
+    def _reopened(self, now: PendingReviews) -> list[str]:
         """Lines about hunks that were kept here and are pending again, because their file changed."""
         pending = (
             (review.path, root_of(hunk.id))
-            for review in found.reviews
+            for review in now.reviews
             for hunk in review.hunks
             if hunk.conflict
         )
@@ -219,15 +221,17 @@ class InteractiveReview:
             for path, number in counts.items()
         ]
 
-    async def _write(self, found: PendingReviews) -> None:
-        written = await write(self._project, found.reviews, accepted_hunks(found.reviews))
-        self._kept = {one.path: one.applied for one in written.saved}
+    async def _write(self, pending: PendingReviews) -> None:
+        written = await write(self._project, pending.reviews, accepted_hunks(pending.reviews))
+        self._kept = {file.path: file.applied for file in written.saved}
         self._is_done = not written.problems and (self._has_decided or bool(written.saved))
-        left = sum(hunk.state == "pending" for review in found.reviews for hunk in review.hunks)
+        undecided = sum(hunk.state == "pending" for review in pending.reviews for hunk in review.hunks)
         parts = [
             hunk_format.describe_written(written, self._ui.format_command),
             hunk_format.describe_rejected(self.outcome.rejected, self._ui.format_command),
-            f"{pluralize(left, 'hunk')} left to decide: {self._ui.format_command('decide')}." if left else "",
+            f"{pluralize(undecided, 'hunk')} left to decide: {self._ui.format_command('decide')}."
+            if undecided
+            else "",
         ]
         self._ui.say("\n".join(part for part in parts if part) or "Nothing was decided.")
 
@@ -312,12 +316,12 @@ class InteractiveReview:
 
     async def _rest(self, verdict: Verdict, at: int, review: FileReview) -> int:
         """Decide on a hunk and all pending ones after it in its file; return the index of the first that was left out."""
-        known = {root_of(hunk.id): hunk for hunk in review.hunks}
+        hunks_by_root = {root_of(hunk.id): hunk for hunk in review.hunks}
         rest: list[str] = []
         following = at
         is_apart = False
         for number, (path, name) in enumerate(self._hunks[at:], at):
-            hunk = known.get(name)
+            hunk = hunks_by_root.get(name)
             if path != review.path:
                 break
             if hunk is None or (number > at and hunk.state != "pending"):

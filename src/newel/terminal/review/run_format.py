@@ -36,8 +36,8 @@ def run_line(checkpoint_id: str, created: str, title: str) -> str:
 
 def list_checkpoints(checkpoints: Sequence[Checkpoint]) -> str:
     lines = [
-        f"{run_line(each.id, each.created, each.title)}  ({pluralize(len(each.files), 'file')})"
-        for each in checkpoints
+        f"{run_line(checkpoint.id, checkpoint.created, checkpoint.title)}  ({pluralize(len(checkpoint.files), 'file')})"
+        for checkpoint in checkpoints
     ]
     return "\n".join(lines) or NO_CHANGES
 
@@ -59,8 +59,8 @@ async def describe_project(
         )
     ]
     runs = await recent_runs(project, limit=limit)
-    shown = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
-    parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
+    extent = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
+    parts += [describe_run(run, format_command, extent) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
@@ -81,11 +81,11 @@ async def describe_checkpoint(
     return describe_run(run, format_command, SHOWN_IN_CONVERSATION if in_conversation else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, format_command: CommandFormatter, shown: Extent) -> str:
-    """A run with its files and its diff, cut to ``shown``."""
+def describe_run(run: RunView, format_command: CommandFormatter, extent: Extent) -> str:
+    """A run with its files and its diff, cut to ``extent``."""
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), shown)}"
+    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), extent)}"
 
 
 def _head(run: RunView) -> str:
@@ -93,8 +93,8 @@ def _head(run: RunView) -> str:
     width = max((len(escape_line(file.file_path)) for file in run.files[:ROWS]), default=0)
     lines = [run_line(run.checkpoint_id, run.created_at, run.title)]
     for file in run.files[:ROWS]:
-        known = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
-        facts = " · ".join(fact for fact in known if fact)
+        descriptions = (changed_lines(file.patch), escape_line(file.about, 400), escape_line(file.state, 400))
+        facts = " · ".join(fact for fact in descriptions if fact)
         lines.append(f"  {escape_line(file.file_path).ljust(width)}  {facts}".rstrip())
     if len(run.files) > ROWS:
         lines.append(f"  … {pluralize(len(run.files) - ROWS, 'more file')}")
@@ -129,7 +129,7 @@ def _left_alone(plan: RollbackPlan) -> list[str]:
         return []
     return [
         "Skipped (changed since):",
-        *(f"  {escape_line(each.reason, 400)}" for each in plan.conflicts),
+        *(f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts),
     ]
 
 
@@ -148,8 +148,8 @@ async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *,
 
 def describe_saved(saved: Sequence[Saved], is_redo: bool) -> str:
     """The files that were undone or redone on disk, and those whose pending changes were rejected."""
-    done = [one.path for one in saved if one.applied]
-    pending = [one.path for one in saved if not one.applied]
+    done = [file.path for file in saved if file.applied]
+    pending = [file.path for file in saved if not file.applied]
     verb = "Redone" if is_redo else "Undone"
     return "\n".join(
         f"{outcome} in {pluralize(len(paths), 'file')}: {join_names(paths)}."

@@ -107,11 +107,11 @@ class Requests:
 
 
 def _explain(error: Exception, line: str) -> str:
-    words = str(error)
-    truncated = "truncated" in words
-    if "surrogate" in words or (truncated and _HALF_A_PAIR.search(line)):
+    problem = str(error)
+    truncated = "truncated" in problem
+    if "surrogate" in problem or (truncated and _HALF_A_PAIR.search(line)):
         return "a string contains a lone surrogate"
-    return "it ends too early" if truncated else words
+    return "it ends too early" if truncated else problem
 
 
 def _check(attachment: Attachment) -> None:

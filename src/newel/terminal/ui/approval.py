@@ -100,9 +100,9 @@ def is_unclear(answer: str | None) -> TypeGuard[str]:
     """Whether an answer resembles a yes but is not an offered one (``ok``, ``sure``, ``yes please``), or is a pasted yes: it must
     neither allow nor refuse.
     """
-    words = (answer or "").strip().lower()
-    said = re.findall(r"\w+", without_paste(words))
-    return words not in _ONCE | _ALWAYS and bool(said) and all(map(_CONSENT.fullmatch, said))
+    typed = (answer or "").strip().lower()
+    typed_words = re.findall(r"\w+", without_paste(typed))
+    return typed not in _ONCE | _ALWAYS and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
 
 
 def again(answer: str) -> str:
@@ -112,8 +112,8 @@ def again(answer: str) -> str:
 
 def understand(answer: str | None) -> Approval:
     """Interpret an answer. Only a plain yes is one; other words are a no with a message to the model."""
-    words = (answer or "").strip()
-    match words.lower():
+    typed = (answer or "").strip()
+    match typed.lower():
         case word if word in _ONCE:
             return Approval("once")
         case word if word in _ALWAYS:
@@ -121,4 +121,4 @@ def understand(answer: str | None) -> Approval:
         case word if word in _NO:
             return Approval("no")
         case _:
-            return Approval("no", without_paste(words).removeprefix("n ").removeprefix("no ").strip())
+            return Approval("no", without_paste(typed).removeprefix("n ").removeprefix("no ").strip())

@@ -52,8 +52,8 @@ async def _line(ask: AskLine, question: str, about: str, *, interrupting: bool) 
 
 async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
     """Ask for one of ``offers``, keys with their meanings; Enter declines."""
-    words = [f"{letter} {what}" for letter, what in offers.items()]
-    question = " · ".join([*words, "n declines (Enter)", "/cancel"]) + ": "
+    choices = [f"{letter} {what}" for letter, what in offers.items()]
+    question = " · ".join([*choices, "n declines (Enter)", "/cancel"]) + ": "
     while True:
         typed = (await _line(ask, question, about, interrupting=True)).lower()
         if typed in {"", "n", "no"}:
@@ -107,17 +107,17 @@ async def _fill_in(request: ElicitRequest, ask: AskLine) -> ElicitAnswer:
         for field in form:
             values[field.name] = await _ask_for(field, values[field.name], about, ask)
             about = ""  # the user expects the next questions
-        given = {name: value for name, value in values.items() if value is not None}
-        review = f"This goes to {server}:\n{_review(form, given)}"
+        filled = {name: value for name, value in values.items() if value is not None}
+        review = f"This goes to {server}:\n{_review(form, filled)}"
         if await _choose(ask, {"y": "sends it", "c": "changes it"}, review) == "y":
-            return ElicitAnswer(action="accept", content=given)
+            return ElicitAnswer(action="accept", content=filled)
 
 
 async def _ask_for(field: Field, value: Answer | None, about: str, ask: AskLine) -> Answer | None:
     """Ask for the value of a field; Enter keeps ``value``."""
     hint = field.wants if field.required or value is not None else f"{field.wants}; optional"
-    kept = "" if value is None else f" [{escape_line(field.show(value), 60)}]"
-    question = f"{escape_line(field.title, 60)} ({hint}){kept}: "
+    default = "" if value is None else f" [{escape_line(field.show(value), 60)}]"
+    question = f"{escape_line(field.title, 60)} ({hint}){default}: "
     interrupting = bool(about)
     about = "\n".join([about, *_describe(field)]).lstrip("\n")
     while True:
@@ -142,9 +142,11 @@ def _describe(field: Field) -> list[str]:
     return lines
 
 
-def _review(form: list[Field], given: dict[str, Any]) -> str:
+def _review(form: list[Field], values: dict[str, Any]) -> str:
     rows = [
-        (escape_line(field.title, 60), field.show(given[field.name])) for field in form if field.name in given
+        (escape_line(field.title, 60), field.show(values[field.name]))
+        for field in form
+        if field.name in values
     ]
     width = max((len(title) for title, _ in rows), default=0)
     indent = " " * (width + 6)

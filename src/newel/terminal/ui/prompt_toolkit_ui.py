@@ -153,11 +153,11 @@ class PromptToolkitUI:
 
     async def _until_quiet(self) -> None:
         """Wait until the question was shown, and then no key was pressed for ``QUIET_S``."""
-        left = QUIET_S
-        while left > 0:
-            await anyio.sleep(left)
+        remaining = QUIET_S
+        while remaining > 0:
+            await anyio.sleep(remaining)
             await self._read_keys()
-            left = QUIET_S if self._seen is None else self._seen + QUIET_S - time.monotonic()
+            remaining = QUIET_S if self._seen is None else self._seen + QUIET_S - time.monotonic()
 
     async def _read_keys(self) -> None:
         for _ in range(READ_ROUNDS):
