@@ -145,7 +145,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.workspace_factory import guarded, open_workspaces, secret_paths_of
+    from newel.app.workspace_factory import guard_secrets, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
@@ -157,7 +157,7 @@ async def build_agent(
     workspaces = await open_workspaces(settings, model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
     tools = coding_tools(
-        guarded(workspaces.works_in, secret_paths),
+        guard_secrets(workspaces.works_in, secret_paths),
         timeout=settings.bash_timeout,
         room=settings.max_result * 9 // 10,
     )
@@ -180,7 +180,9 @@ async def build_agent(
         config=run_config,
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
-        attachable=Attachable(guarded(workspaces.workspace, secret_paths), secret_paths.why_not_attached),
+        attachable=Attachable(
+            guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached
+        ),
         session=context.session,
         open_session=context.open_session,
         journal=context.journal,

@@ -45,7 +45,7 @@ async def discover_servers(home: Path) -> DiscoveredServer:
     terminal: list[str] = []
     page: list[str] = []
     for server in servers:
-        reason = _unused(server, declined=decisions[server.address] is False)
+        reason = _not_used_error(server, declined=decisions[server.address] is False)
         terminal.append(f"{reason} To use it:\n  newel trust {server.address}")
         page.append(f"{reason} To use it, enter {server.base_url}.")
     for port, user in strangers():
@@ -83,7 +83,7 @@ def _is_ollama(server: LocalServer) -> bool:
     return ollama_http_url(server.base_url) is not None
 
 
-def _unused(server: LocalServer, *, declined: bool) -> str:
+def _not_used_error(server: LocalServer, *, declined: bool) -> str:
     reason = "You declined to use it." if declined else "You have not used it with Newel yet."
     unknown = "" if server.is_owned else " This system does not say which user runs it."
     return f"{describe(server)}.\n{reason}{unknown}"

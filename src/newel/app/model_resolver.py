@@ -180,7 +180,7 @@ def model_on(names: list[str], requested: HostModel, place: str) -> str:
     if requested.name is None and len(names) > 1:
         raise ConfigError(
             "No model is chosen. Use --model, or write [remote.model] name = … into config.toml. "
-            f"Ollama on {place} has: {_listed(names)}."
+            f"Ollama on {place} has: {_join_models(names)}."
         )
     return requested.name or names[0]
 
@@ -220,7 +220,7 @@ async def find_model(settings: Settings, endpoint: EndpointSettings, server: Mod
     names = await server.models()
     if len(names) == 1 or (names and endpoint.found_as):
         return names[0]
-    offer = _listed(names) if names else "no models"
+    offer = _join_models(names) if names else "no models"
     raise ConfigError(
         f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
     )
@@ -245,5 +245,5 @@ def project_server_notice(settings: Settings) -> str:
     return ""
 
 
-def _listed(names: list[str]) -> str:
+def _join_models(names: list[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "")

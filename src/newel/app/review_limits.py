@@ -30,13 +30,13 @@ def review_limits(settings: Settings) -> ReviewLimits:
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.tools.review import ProjectLimits
 
-    tools = _configured(settings, ProjectLimits)
+    tools = _with_settings(settings, ProjectLimits)
     if tools.max_search_results_default > tools.max_search_results_cap:
         raise ConfigError(
             f"max_search_results_default is {tools.max_search_results_default}, more than max_search_results_cap, which is "
             f"{tools.max_search_results_cap}. Change one of them in [review] or by NEWEL_REVIEW_*."
         )
-    limits = _configured(settings, ReviewLimits)
+    limits = _with_settings(settings, ReviewLimits)
     return msgspec.structs.replace(
         limits,
         tools=msgspec.structs.replace(
@@ -51,17 +51,17 @@ def hunk_size(settings: Settings) -> HunkSize:
     """The size above which hunks are split."""
     from newel.review.model.proposal import HunkSize
 
-    return _configured(settings, HunkSize, HUNKS)
+    return _with_settings(settings, HunkSize, HUNKS)
 
 
 def copy_limits(settings: Settings) -> MirrorLimits:
     """The largest project that is copied for review mode."""
     from newel.workspace.mirror.mirror import MirrorLimits
 
-    return _configured(settings, MirrorLimits, COPY)
+    return _with_settings(settings, MirrorLimits, COPY)
 
 
-def _configured(settings: Settings, kind: type[S], names: Mapping[str, str] | None = None) -> S:
+def _with_settings(settings: Settings, kind: type[S], names: Mapping[str, str] | None = None) -> S:
     """A struct with the values that the user has set. ``names`` are the settings of its fields, if they differ."""
     values = {
         field: getattr(settings.review, (names or {}).get(field, field), None)

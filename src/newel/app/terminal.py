@@ -76,14 +76,16 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         if json_in:
             from newel.terminal.rpc.server import run_json
 
-            return await run_json(agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_needed(approver))
+            return await run_json(
+                agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver)
+            )
         if interactive:
             from newel.terminal.repl.coding_repl import run_repl
 
             return await run_repl(
                 agent,
                 home=settings.home,
-                approver=_needed(approver),
+                approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
             )
@@ -118,7 +120,7 @@ def _approver() -> Approver:
     return Approver()
 
 
-def _needed(approver: Approver | None) -> Approver:
+def _require_approver(approver: Approver | None) -> Approver:
     assert approver is not None  # noqa: S101 — created wherever a user can answer
     return approver
 

@@ -120,7 +120,7 @@ def project_secret_paths(
     )
 
 
-def guarded(workspace: Workspace, places: SecretPaths) -> Workspace:
+def guard_secrets(workspace: Workspace, places: SecretPaths) -> Workspace:
     from newel.permissions.secret_paths import GuardedWorkspace
 
     return GuardedWorkspace(workspace, places)

@@ -44,18 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):
         arguments = [*arguments[1:], "--help"]
     if arguments and arguments[0] in MODULES:
-        return _guarded(lambda: _command(arguments[0], arguments[1:]))
-    return _guarded(lambda: _agent("newel", arguments))
+        return _run_safely(lambda: _command(arguments[0], arguments[1:]))
+    return _run_safely(lambda: _agent("newel", arguments))
 
 
 def coding_agent() -> int:
     """``coding-agent``: another name of ``newel``."""
-    return _guarded(lambda: _agent("coding-agent", sys.argv[1:]))
+    return _run_safely(lambda: _agent("coding-agent", sys.argv[1:]))
 
 
 def lsimons_agent() -> int:
     """``lsimons-agent``: the minimal conversation."""
-    return _guarded(lambda: _agent("lsimons-agent", sys.argv[1:], simple=True))
+    return _run_safely(lambda: _agent("lsimons-agent", sys.argv[1:], simple=True))
 
 
 def go() -> int:
@@ -65,7 +65,7 @@ def go() -> int:
 
 def jexida() -> int:
     """``jexida``: the agent for one host."""
-    return _guarded(lambda: _command("jexida", sys.argv[1:]))
+    return _run_safely(lambda: _command("jexida", sys.argv[1:]))
 
 
 def lsimons_agent_web() -> int:
@@ -79,10 +79,10 @@ def _web(name: str, port: int) -> int:
 
         return command_web(sys.argv[1:], name=name, port=port)
 
-    return _guarded(serve)
+    return _run_safely(serve)
 
 
-def _guarded(body: Callable[[], int]) -> int:
+def _run_safely(body: Callable[[], int]) -> int:
     """Run a command and turn its errors into a message and an exit code, never a traceback."""
     # The imports of a start create 30,000 objects and hardly any garbage: at the default of 700, collecting takes a twentieth of it.
     gc.set_threshold(50_000)

@@ -103,7 +103,7 @@ def _list(_: argparse.Namespace) -> int:
         more = runs if state == "untrusted" else []
         if server.trust_read_only:
             more.append("trusted about which tools only read: these run without asking")
-        if changed := trust.pins.changed(server):
+        if changed := trust.pins.withheld(server):
             more.append(
                 f"withheld because they changed: {escape_line(', '.join(changed))}. See: newel mcp trust {escape_line(server.name)}"
             )
@@ -160,7 +160,7 @@ async def _start(servers: list[ServerConfig]) -> list[ServerStatus]:
 def _trust(options: argparse.Namespace) -> int:
     server = _find(options.name)
     trust = Trust(_home())
-    changed = trust.pins.changed(server)
+    changed = trust.pins.withheld(server)
     if changed and not options.revoke and trust.is_trusted(server):
         return _accept(trust.pins, server, changed, yes=options.yes)
     if server.level == "user":
@@ -274,7 +274,7 @@ def _file(project: bool) -> Path:
 def _change(path: Path, change: Callable[[dict[str, Any]], None], *, private: bool) -> None:
     """Change the servers in a file and keep its other content. A new file is readable by the user alone if ``private``."""
 
-    def changed(before: bytes) -> bytes:
+    def update(before: bytes) -> bytes:
         try:
             whole = msgspec.json.decode(before or b"{}", type=dict[str, Any])
             servers = msgspec.convert(whole.get("mcpServers", {}), dict[str, Any])
@@ -285,4 +285,4 @@ def _change(path: Path, change: Callable[[dict[str, Any]], None], *, private: bo
         change(servers)
         return msgspec.json.format(msgspec.json.encode(whole | {"mcpServers": servers})) + b"\n"
 
-    rewrite(path, changed, mode=0o600 if private else 0o666)
+    rewrite(path, update, mode=0o600 if private else 0o666)

@@ -92,7 +92,7 @@ def _list(folder: Path, project: str | None, options: argparse.Namespace) -> int
         if len(summaries) == options.n:
             break
         with _report_bad_trace():
-            summaries.append(_listed(path, _load(folder, path)))
+            summaries.append(_summarize(path, _load(folder, path)))
     if options.json:
         _print_json({"traces": summaries})
         return DONE
@@ -113,7 +113,7 @@ def _report_bad_trace() -> Generator[None]:
         print(escape_invisible(str(error)), file=sys.stderr)
 
 
-def _listed(path: Path, trace: Trace) -> TraceSummary:
+def _summarize(path: Path, trace: Trace) -> TraceSummary:
     header = trace.header
     return TraceSummary(
         job_id=header.job_id,
@@ -210,7 +210,7 @@ def _hunks(data: dict[str, Any]) -> str:
     return f"{files}; incomplete: {data['incomplete']}" if data.get("incomplete") else files
 
 
-def _applied(data: dict[str, Any]) -> str:
+def _describe_applied(data: dict[str, Any]) -> str:
     return "; ".join(
         f"{file['file_path']}: {file['applied_hunks']} applied, {file['rejected_hunks']} rejected"
         for file in data["applied_files"]
@@ -233,7 +233,7 @@ _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "diff.generated": _hunks,
     "review.updated": lambda data: f"{data['action']} {data['file_path']}",
     "apply.started": lambda data: f"{pluralize(len(data['accepted_hunk_ids']), 'hunk')} accepted",
-    "apply.completed": _applied,
+    "apply.completed": _describe_applied,
     "checkpoint.rollback.started": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
     "checkpoint.rollback.completed": lambda data: f"{data['mode']}: {', '.join(data['files'])}",
     "checkpoint.rollback.failed": lambda data: data["error"],

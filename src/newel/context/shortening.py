@@ -48,13 +48,13 @@ class Shortener:
 
 def shorten(text: str, most: int, where: str) -> str:
     """The head and the tail of a text; ``where`` ends the line between them."""
-    head = _cut(text, most - most // 2, back=True)
-    tail = _cut(text, len(text) - most // 2, back=False)
+    head = _find_cut(text, most - most // 2, back=True)
+    tail = _find_cut(text, len(text) - most // 2, back=False)
     omitted = f"[… {tail - head:,} characters omitted; {where} …]"
     return "\n".join([text[:head].removesuffix("\n"), omitted, text[tail:]])
 
 
-def _cut(text: str, index: int, *, back: bool) -> int:
+def _find_cut(text: str, index: int, *, back: bool) -> int:
     """Where to cut near ``index``: at the end of a line, or else between two grapheme clusters."""
     line = text.rfind("\n", index - _NEAR, index) if back else text.find("\n", index, index + _NEAR)
     if line != -1:

@@ -45,7 +45,7 @@ def diff(old: Sequence[object], new: Sequence[object]) -> list[LineSpan]:
     todo = [(gap, 0) for gap in _between(a, b, [], LineSpan(0, len(a), 0, len(b)))]
     while todo:
         gap, depth = todo.pop()
-        gap = _trimmed(a, b, gap)
+        gap = _trim(a, b, gap)
         if gap.a0 == gap.a1 or gap.b0 == gap.b1:
             spans.append(gap)
         elif depth < MAX_DEPTH and (anchors := _anchors(a, b, gap)):
@@ -60,7 +60,7 @@ def diff(old: Sequence[object], new: Sequence[object]) -> list[LineSpan]:
     return sorted(spans)
 
 
-def _trimmed(a: list[object], b: list[object], gap: LineSpan) -> LineSpan:
+def _trim(a: list[object], b: list[object], gap: LineSpan) -> LineSpan:
     """Without the lines at its ends that both sides have in common."""
     a0, a1, b0, b1 = gap
     while a1 - a0 >= _MANY <= b1 - b0 and a[a0 : a0 + _MANY] == b[b0 : b0 + _MANY]:

@@ -145,7 +145,7 @@ def _field(name: str, asked: _Asked, required: bool) -> Field:
             read = partial(_several, choices, bounds)
         case "string" if asked.enum is not None or asked.one_of is not None:
             choices = _choices(asked.enum, asked.enum_names, asked.one_of or [])
-            wants, read = "one of these", partial(_one, choices)
+            wants, read = "one of these", partial(_find_choice, choices)
         case "string":
             bounds = Bounds(asked.min_length, asked.max_length)
             noun, kind = FORMATS.get(asked.format, ("text", str))
@@ -225,7 +225,7 @@ def _text(kind: Any, bounds: Bounds, text: str) -> str:
     return text
 
 
-def _one(choices: Sequence[FormChoice], text: str) -> str:
+def _find_choice(choices: Sequence[FormChoice], text: str) -> str:
     for choice in choices:
         if text in choice:
             return choice.value
@@ -237,6 +237,6 @@ def _one(choices: Sequence[FormChoice], text: str) -> str:
 def _several(choices: Sequence[FormChoice], bounds: Bounds, text: str) -> list[str]:
     none = text == NONE and not any(NONE in choice for choice in choices)
     parts = [] if none else [part.strip() for part in text.split(",")]
-    picked = list(dict.fromkeys(_one(choices, part) for part in parts))
+    picked = list(dict.fromkeys(_find_choice(choices, part) for part in parts))
     bounds.check(len(picked))
     return picked

@@ -69,7 +69,7 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
         hidden in a project's, because the user decides about it.
         """
         if self.command is not None:
-            args = self.args if self.level == "project" else _masked(self.args)
+            args = self.args if self.level == "project" else _mask_args(self.args)
             return shlex.join([self.command, *args])
         url = self.url or ""
         return url if self.level == "project" else redact_url(url)
@@ -247,7 +247,7 @@ def _same(config: ServerConfig, other: ServerConfig) -> bool:
 # -- showing ----------------------------------------------------------------------------------------
 
 
-def _masked(args: tuple[str, ...]) -> list[str]:
+def _mask_args(args: tuple[str, ...]) -> list[str]:
     masked: list[str] = []
     hide_next = False
     for arg in args:

@@ -255,7 +255,7 @@ class Server:
     async def _offer(self, listed: list[ToolInfo]) -> None:
         """Offer the tools whose descriptions the user has accepted."""
         pins = self._context.trust.pins
-        self.tools = await anyio.to_thread.run_sync(pins.unchanged, self.config, listed)
+        self.tools = await anyio.to_thread.run_sync(pins.accepted, self.config, listed)
         offered = {info.name for info in self.tools}
         self.withheld = [info.name for info in listed if info.name not in offered]
 

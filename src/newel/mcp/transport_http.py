@@ -63,10 +63,10 @@ class HttpTransport:
             self.reason = f"It answered with HTTP {response.status_code}."
         else:
             self.reason = ""
-        response.stream = bounded(response)
+        response.stream = limit_body(response)
 
 
-def bounded(response: httpx2.Response) -> httpx2.AsyncByteStream:
+def limit_body(response: httpx2.Response) -> httpx2.AsyncByteStream:
     """The body of a response, at most ``MAX_MESSAGE`` bytes; a stream of events may continue forever, and the SDK
     limits each event. A compressed body is refused: it was not requested, and a small one can expand to a huge
     one.

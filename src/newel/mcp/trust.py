@@ -78,7 +78,7 @@ class Pins:
     def __init__(self, home: Path) -> None:
         self._path = home / "mcp_tools.json"
 
-    def unchanged(self, server: ServerConfig, tools: Sequence[ToolInfo]) -> list[ToolInfo]:
+    def accepted(self, server: ServerConfig, tools: Sequence[ToolInfo]) -> list[ToolInfo]:
         """The tools that match their accepted versions; new tools are accepted by this. If the disk cannot be
         written, new tools are not remembered, and a changed tool is still withheld.
         """
@@ -101,12 +101,12 @@ class Pins:
             if (pinned := saved.get(info.name)) is None or pinned.accepted.is_same(pins[info.name])
         ]
 
-    def changed(self, server: ServerConfig) -> dict[str, Pinned]:
+    def withheld(self, server: ServerConfig) -> dict[str, Pinned]:
         """The withheld tools by name."""
         return {name: pinned for name, pinned in self._of(server).items() if pinned.offered is not None}
 
     def accept(self, server: ServerConfig, shown_tools: dict[str, Pinned]) -> None:
-        """Accept the result of ``changed``. A version that the server has offered since stays withheld."""
+        """Accept the result of ``withheld``. A version that the server has offered since stays withheld."""
 
         def accept(file: _PinFile) -> None:
             entries = file.servers.get(server.key, {})

@@ -127,7 +127,7 @@ class _AskFirst:
                 planned = await tool.plan(arguments)
                 touch, judged = self._strictest(planned.touches)
                 if touch is not None and judged.level == "never":
-                    return self._refused(touch, judged)
+                    return self._refuse(touch, judged)
                 is_reviewed = tool.spec.name in self._free and not tool.read_only
                 if is_reviewed and touch is not None and judged.reason == OUTSIDE:
                     return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
@@ -149,9 +149,9 @@ class _AskFirst:
                 break
             answer = await self._request(call, tool, preview, changed=shown_preview is not None)
             if answer.decision == "nobody" and touch is not None and tool.read_only:
-                return self._refused(touch, judged)
+                return self._refuse(touch, judged)
             if answer.decision not in {"once", "always"}:
-                return _declined(answer)
+                return _decline(answer)
             shown_preview = preview
         return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
 
@@ -170,7 +170,7 @@ class _AskFirst:
                 strictest = touch, judged
         return strictest
 
-    def _refused(self, touch: Touch, judged: Judgement) -> Verdict:
+    def _refuse(self, touch: Touch, judged: Judgement) -> Verdict:
         problem = self._places.refusal(touch.path, judged, writes=touch.writes)
         return Verdict(allow=False, reason=f"Not run: {problem}")
 
@@ -207,7 +207,7 @@ def _target(preview: Preview | None) -> str:
     return preview.touches[0].named if preview and preview.touches else "its target"
 
 
-def _declined(answer: Approval) -> Verdict:
+def _decline(answer: Approval) -> Verdict:
     word = answer.word.strip()
     declined = DECLINED_WITH_WORD.format(word=word) if word else DECLINED
     return Verdict(allow=False, reason=NOBODY_TO_ASK if answer.decision == "nobody" else declined)

@@ -26,7 +26,7 @@ class Rule(msgspec.Struct, frozen=True):
     act: Act
     pattern: str
 
-    def fixed(self) -> tuple[str, str]:
+    def split_prefix(self) -> tuple[str, str]:
         """The leading folders without wildcards, and the rest."""
         start = re.search(_WILD, self.pattern)
         end = self.pattern.rfind("/", 0, start.start()) if start else len(self.pattern)

@@ -132,7 +132,7 @@ class SecretPaths:
     def _secret(self, path: str) -> str:
         """The kind of secret at a path; empty for none."""
         folded = path.casefold()
-        tables = [("", self._moved), *((home, _BELOW_HOME) for home in self._homes_of(folded))]
+        tables = [("", self._moved_places), *((home, _BELOW_HOME) for home in self._homes_of(folded))]
         for base, places in tables:
             for place in _upwards(folded[len(base) :]):
                 if place in places and not self._is_workplace(folded, base + place):
@@ -161,7 +161,7 @@ class SecretPaths:
         return tuple(dict.fromkeys(home.rstrip("/") for home in homes if home.strip("/")))
 
     @cached_property
-    def _moved(self) -> dict[str, str]:
+    def _moved_places(self) -> dict[str, str]:
         """Secret places that the user's environment or a link moves to another place than in the table. Only for
         this machine: on a host, each would need a request.
         """
@@ -193,16 +193,17 @@ class SecretPaths:
         if not writes and self._is_spill(path):
             return True
         return any(
-            (rule.act == "write" or not writes) and allowed.fullmatch(path) for rule, allowed in self._allowed
+            (rule.act == "write" or not writes) and allowed.fullmatch(path)
+            for rule, allowed in self._allowed_patterns
         )
 
     @cached_property
-    def _allowed(self) -> list[tuple[Rule, re.Pattern[str]]]:
+    def _allowed_patterns(self) -> list[tuple[Rule, re.Pattern[str]]]:
         return [(rule, re.compile("|".join(self._expressions(rule)))) for rule in self._rules]
 
     def _expressions(self, rule: Rule) -> Iterator[str]:
         """The paths of a rule: as written, and on this machine with links resolved."""
-        fixed, rest = rule.fixed()
+        fixed, rest = rule.split_prefix()
         starts = [home + fixed[1:] for home in self._homes] if fixed.startswith("~/") else [fixed]
         for start in starts:
             yield expression(start + rest)

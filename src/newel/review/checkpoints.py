@@ -108,9 +108,9 @@ class Checkpoints:
 
     async def begin(self, run: str, *, session: str = "", title: str = "") -> Checkpoint:
         """The checkpoint of a run: the one it has, or a new one."""
-        return await anyio.to_thread.run_sync(self._begin, run, session, title)
+        return await anyio.to_thread.run_sync(self._checkpoint_for, run, session, title)
 
-    def _begin(self, run: str, session: str, title: str) -> Checkpoint:
+    def _checkpoint_for(self, run: str, session: str, title: str) -> Checkpoint:
         with self._lock:
             if existing := self._ledger.checkpoint_of_run(run):
                 return existing
@@ -283,7 +283,7 @@ class Checkpoints:
         is_redo = bool(of.about) and not of.is_redo
         title = f"{'Redo' if is_redo else 'Undo'} of {about}"
         new_checkpoint = msgspec.structs.replace(
-            self._begin(run, of.session, title), about=about, is_redo=is_redo
+            self._checkpoint_for(run, of.session, title), about=about, is_redo=is_redo
         )
         self._ledger.add_checkpoint(new_checkpoint)
         return new_checkpoint

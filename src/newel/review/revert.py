@@ -122,11 +122,11 @@ def _as_then(review: FileReview, then: FileReview) -> FileReview:
         touching = [
             position.hunk for position in open_then if touch(position.start, position.end, start, end)
         ]
-        hunks.append(_reopened(hunk, touching) if touching else hunk)
+        hunks.append(_reopen(hunk, touching) if touching else hunk)
     return msgspec.structs.replace(after, hunks=tuple(hunks))
 
 
-def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
+def _reopen(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
     """A pending hunk that restores proposals."""
     layer = Layer(
         origin="agent",
@@ -140,7 +140,7 @@ def _reopened(hunk: Hunk, proposals: Sequence[Hunk]) -> Hunk:
 # -- scoped: some hunks of the run --------------------------------------------------------------------
 
 
-def _made(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
+def _rollback_hunks(entries: Sequence[HistoryEntry], run: str) -> dict[str, Hunk]:
     """The hunks that a run created as the user's, as a rollback does; in their original state, by their original
     ids.
     """
@@ -159,7 +159,7 @@ def revert_hunks(
     """Revert those of the hunks ``ids`` that are of a run, in the review or in the file already. ``entries`` is the history up to
     ``review``.
     """
-    created = _made(entries, run)
+    created = _rollback_hunks(entries, run)
     proposed = {
         hunk.id
         for hunk in review.hunks

@@ -222,7 +222,7 @@ class DiskSync:
             for saved_file in await self._execute(plans):
                 known_reviews[saved_file.path] = saved_file.review
         counts = {plan.saving.path: len(plan.saving.ids) for plan in plans}
-        return [_saved(known_reviews[path], counts.get(path, 0)) for path in chosen]
+        return [_saved_file(known_reviews[path], counts.get(path, 0)) for path in chosen]
 
     async def _plan(self, review: FileReview, ids: Sequence[str], rev: int | None) -> list[SavePlan]:
         """The plan for a file; none if its hunks have been saved meanwhile."""
@@ -280,7 +280,7 @@ class DiskSync:
         review = await anyio.to_thread.run_sync(self._mark, plan)
         if not plan.after.is_like(file_of(review.base)):  # the hunk was edited meanwhile
             review = await self.refresh(path)
-        return _saved(review, len(plan.saving.ids))
+        return _saved_file(review, len(plan.saving.ids))
 
     async def _replace(self, where: str, plan: SavePlan) -> None:
         before, after = plan.before, plan.after.opened()
@@ -405,7 +405,7 @@ class DiskSync:
         if review.rev == saving.rev:  # nothing has changed since the save began
             return [await self._write(plan_save(review, saving.ids))]
         is_saved = {hunk.id for hunk in review.applied}.issuperset(saving.ids)
-        return [_saved(review, len(saving.ids))] if is_saved else []
+        return [_saved_file(review, len(saving.ids))] if is_saved else []
 
     async def _is_between(self, saving: PlannedWrite) -> bool:
         """Whether one kind was removed for another that does not exist yet: it takes two steps."""
@@ -421,7 +421,7 @@ def _read(data: bytes, mode: int) -> PlannedFile:
     return PlannedFile(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
 
 
-def _saved(review: FileReview, applied: int) -> Saved:
+def _saved_file(review: FileReview, applied: int) -> Saved:
     return Saved(path=review.path, applied=applied, left=len(review.hunks), review=review)
 
 

@@ -208,7 +208,7 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
             )
     for applied_hunk in review.applied:
         if run is not None and applied_hunk.run == run:
-            yield _applied(review, applied_hunk, head)
+            yield _applied_view(review, applied_hunk, head)
 
 
 def hunk_kind(base: Lines, hunk: Hunk) -> HunkKind:
@@ -234,7 +234,7 @@ def _own_lines(hunk: Hunk, before: int) -> tuple[tuple[int, int], ...]:
     return tuple((before + span.b0 + 1, before + span.b1) for span in spans if span.b0 < span.b1)
 
 
-def _applied(review: FileReview, hunk: AppliedHunk, head: int) -> BundleHunk:
+def _applied_view(review: FileReview, hunk: AppliedHunk, head: int) -> BundleHunk:
     return BundleHunk(
         hunk_id=hunk.id,
         kind=_kind(hunk.before, review.base[hunk.a : hunk.b]),

@@ -79,11 +79,11 @@ def _describe_decisions(
     dropped = {path: _still_rejected(ledger, path, roots, checkpoints) for path, roots in rejected.items()}
     parts = [
         *(
-            _listed(f"{title}, in", [path for path in back if back[path] == title])
+            _format_list(f"{title}, in", [path for path in back if back[path] == title])
             for title in dict.fromkeys(back.values())
         ),
-        _listed("Kept, and in the files now", _counted(kept_counts)),
-        _listed("Rejected, and not in the files", _counted(dropped)),
+        _format_list("Kept, and in the files now", _count_lines(kept_counts)),
+        _format_list("Rejected, and not in the files", _count_lines(dropped)),
     ]
     paragraphs = [part for part in parts if part]
     if not paragraphs:
@@ -104,9 +104,9 @@ def _still_rejected(
     )
 
 
-def _counted(counts: Mapping[str, int]) -> list[str]:
+def _count_lines(counts: Mapping[str, int]) -> list[str]:
     return [f"{path} ({pluralize(number, 'hunk')})" for path, number in counts.items() if number]
 
 
-def _listed(head: str, rows: Sequence[str]) -> str:
+def _format_list(head: str, rows: Sequence[str]) -> str:
     return f"{head}:" + "".join(f"\n- {row}" for row in rows) if rows else ""

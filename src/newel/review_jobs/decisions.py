@@ -101,7 +101,7 @@ class ReviewDecisions:
         _check_edit(request, self._limits)
         if (await self._files.get(path)).rev == 0:  # never read so far
             await self._files.saver.refresh(path)
-        make = partial(spliced, splices=request.splices)
+        make = partial(apply_splices, splices=request.splices)
         return await self._change(path, "user_edit", make, request.rev, action="edit")
 
     async def undo(self, path: str, rev: int, *, redo: bool = False) -> FileState:
@@ -174,7 +174,7 @@ def _check_edit(request: EditRequest, limits: ReviewLimits) -> None:
             ) from error
 
 
-def spliced(review: FileReview, splices: Sequence[Splice]) -> FileReview:
+def apply_splices(review: FileReview, splices: Sequence[Splice]) -> FileReview:
     """The review with the user's splices in its buffer. Raises ``BadRange`` if lines do not exist or splices overlap, and
     ``Unprocessable`` for a file without lines.
     """

@@ -259,7 +259,7 @@ def task(instruction: str, rows: Sequence[ContextRow], changed: str) -> str:
     if changed:
         parts.append(
             "This task was run before, and the files have changed since. Work on their current content. The changes:\n"
-            + _fenced(changed)
+            + _fence(changed)
         )
     return "\n\n".join(parts)
 
@@ -268,10 +268,10 @@ def _row(row: ContextRow) -> str:
     place = row.file_path or row.id
     if row.start_line is not None:
         place += f", lines {row.start_line} to {row.end_line or row.start_line}"
-    return f"{row.kind}: {place}" + (f"\n{_fenced(row.content)}" if row.content else "")
+    return f"{row.kind}: {place}" + (f"\n{_fence(row.content)}" if row.content else "")
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
     fence = "```"
     while fence in text:
         fence += "`"
@@ -340,13 +340,13 @@ class JobEventRecorder:
         match message:
             case AssistantMessage():
                 texts = [event("agent.message", text=message.text)] if message.text.strip() else []
-                return [*texts, *(_requested(call) for call in message.tool_calls)]
+                return [*texts, *(_requested_event(call) for call in message.tool_calls)]
             case ToolResultMessage():
-                return [*self._proposed(message), _completed(message)]
+                return [*self._proposed_event(message), _completed_event(message)]
             case _:
                 return []
 
-    def _proposed(self, result: ToolResultMessage) -> list[JobEvent]:
+    def _proposed_event(self, result: ToolResultMessage) -> list[JobEvent]:
         """The event of a successful proposal."""
         outcomes = self._proposer.outcomes
         if result.tool_call_id not in outcomes:
@@ -375,14 +375,14 @@ def _raw_usage(message: AssistantMessage, requested_at: str, answered_at: str) -
     }
 
 
-def _requested(call: ToolCall) -> JobEvent:
-    arguments = _bounded(call.arguments)
+def _requested_event(call: ToolCall) -> JobEvent:
+    arguments = _bound_arguments(call.arguments)
     return event(
         "tool.call.requested", tool=call.name, tool_call_id=call.id, name=call.name, arguments=arguments
     )
 
 
-def _completed(result: ToolResultMessage) -> JobEvent:
+def _completed_event(result: ToolResultMessage) -> JobEvent:
     """A result with a count in place of its content."""
     return event(
         "tool.call.completed",
@@ -396,7 +396,7 @@ def _completed(result: ToolResultMessage) -> JobEvent:
     )
 
 
-def _bounded(arguments: dict[str, Any]) -> dict[str, Any]:
+def _bound_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     size = len(to_json(arguments))
     return arguments if size <= MAX_ARGUMENTS_BYTES else {"omitted_bytes": size}
 

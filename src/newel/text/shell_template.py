@@ -46,7 +46,7 @@ class ShellTemplate:
                 raise ValueError(
                     f"the value of {name} contains a NUL character, which no program argument can hold"
                 )
-        return self._place.sub(lambda match: _quoted(filled[match[1]]), self.text)
+        return self._place.sub(lambda match: _quote(filled[match[1]]), self.text)
 
     def _check(self, names: Sequence[str]) -> None:
         if self._place is None:
@@ -74,6 +74,6 @@ def _variable(declared: str) -> Variable:
     return Variable(name, default if has_default else None)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Quote even simple values: a bare 2 before ``>``, or a bare ``if`` at the start of a command, would not be data."""
     return "'" + value.replace("'", "'\\''") + "'"

@@ -127,7 +127,7 @@ class EditTool(ChangingTool[EditParameters]):
         content = await self._content(path, name)
         if content is None:
             if creates:
-                return _created(ABSENT, None, replacements[0].new)
+                return _new_file(ABSENT, None, replacements[0].new)
             raise await not_found(self._workspace, path, name)
         digest = sha256(content)
         if self._tracker.last_seen(path) not in {None, digest}:
@@ -136,7 +136,7 @@ class EditTool(ChangingTool[EditParameters]):
                 "Read it again, then repeat the edit."
             )
         if not content and creates:
-            return _created(digest, [], replacements[0].new)
+            return _new_file(digest, [], replacements[0].new)
         return await run_in_thread_if_large(len(content), edit, content, digest, replacements, name)
 
     async def _content(self, path: str, name: str) -> bytes | None:
@@ -171,6 +171,6 @@ def _replacements(arguments: EditParameters) -> list[Replacement]:
     return [Replacement(arguments.old_string, arguments.new_string, arguments.replace_all), *edits]
 
 
-def _created(expect: str, old: list[bytes] | None, text: str) -> FileEdit:
+def _new_file(expect: str, old: list[bytes] | None, text: str) -> FileEdit:
     data = encode_text(text, "new_string")
     return FileEdit(expect, data, old, [DiffBlock(0, 0, split_lines(data))])

@@ -137,7 +137,7 @@ class FileEdit(msgspec.Struct, frozen=True):
         """Bytes of the new content and lines of the old: a measure of the work that a diff is."""
         return len(self.data) + len(self.old or ())
 
-    def described(self, name: str) -> str:
+    def preview(self, name: str) -> str:
         """The complete change, for the user who decides about it."""
         return describe_diff(name, self.old, self.blocks)
 
@@ -169,7 +169,7 @@ class ChangeCall(Generic[F]):
 
     async def preview(self) -> Preview:
         change = self._previewed = await self._tool.prepare(self._arguments, self._path)
-        text = await run_in_thread_if_large(change.size, change.described, self._arguments.file_path)
+        text = await run_in_thread_if_large(change.size, change.preview, self._arguments.file_path)
         touch = Touch(
             self._path,
             self._arguments.file_path,

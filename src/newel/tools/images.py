@@ -59,7 +59,7 @@ def picture(data: bytes, kind: str, name: str) -> Picture:
         image = Image.open(io.BytesIO(data), formats=[kind.removeprefix("image/")])
         width, height = image.size
         if width * height <= MAX_PIXELS:
-            content, size = _scaled(image, data, kind)
+            content, size = _scale(image, data, kind)
             scaled = None if max(size) == max(width, height) else size
             return Picture(content, width, height, scaled)
     except Exception as error:  # a broken image can make a decoder raise anything
@@ -67,7 +67,7 @@ def picture(data: bytes, kind: str, name: str) -> Picture:
     raise ToolError(f"{name} is an image of {width} x {height} pixels, too large to decode. Scale it down.")
 
 
-def _scaled(image: Image.Image, data: bytes, kind: str) -> tuple[ImageContent, tuple[int, int]]:
+def _scale(image: Image.Image, data: bytes, kind: str) -> tuple[ImageContent, tuple[int, int]]:
     """The image to send and its size in pixels; unchanged if it is small enough."""
     import base64
     import io

@@ -92,10 +92,10 @@ def _changes(content: bytes, item: Replacement, number: int, name: str, which: s
             f"{which}old_string occurs {count} times in {name}, at lines {lines}{more}. "
             "Include more of the surrounding lines, or set replace_all. Nothing was changed."
         )
-    return [_replaced(content, span, old, new, number) for span in spans]
+    return [_replace(content, span, old, new, number) for span in spans]
 
 
-def _replaced(content: bytes, span: TextSpan, old: bytes, new: bytes, number: int) -> _Change:
+def _replace(content: bytes, span: TextSpan, old: bytes, new: bytes, number: int) -> _Change:
     """One replacement. A byte order mark stays in place, quoted or not: ``read`` does not show it."""
     if content.startswith(BOM) and span.start <= len(BOM):
         old = old.removeprefix(BOM) if span.start == 0 else old

@@ -105,7 +105,7 @@ def _patterns(whole: str) -> Iterator[list[_Name]]:
 def _matches_names(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
     """Match name by name; keeps all positions in the pattern that the names so far can reach."""
     # Positions instead of backtracking: patterns come from models, and `**/a*/` six times in a row must not take seconds.
-    places = _passed({0}, pattern)
+    places = _skip_wildcards({0}, pattern)
     for name in names:
         reached: set[int] = set()
         for place in places:
@@ -113,11 +113,11 @@ def _matches_names(names: Sequence[str], pattern: Sequence[_Name]) -> bool:
                 reached.add(place + 1)
                 if pattern[place].repeats:
                     reached.add(place)
-        places = _passed(reached, pattern)
+        places = _skip_wildcards(reached, pattern)
     return len(pattern) in places
 
 
-def _passed(places: set[int], pattern: Sequence[_Name]) -> set[int]:
+def _skip_wildcards(places: set[int], pattern: Sequence[_Name]) -> set[int]:
     """Add the positions after each ``**`` that matches no folder; the last one matches at least a file."""
     for place in range(len(pattern) - 1):
         if place in places and pattern[place].repeats:

@@ -11,7 +11,7 @@ from newel.review.model.decisions import reject
 from newel.review.model.edits import edit
 from newel.review.model.file_lines import lines_of
 from newel.review.model.file_review import FileReview, Layer, Lines, ReviewError, buffer, joined
-from newel.review_jobs.decisions import spliced
+from newel.review_jobs.decisions import apply_splices
 from newel.review_jobs.requests import Splice
 from tests.properties import examples
 
@@ -60,7 +60,7 @@ def test_the_text_is_what_was_typed_whatever_hunks_are_in_it(
     for each in splices:  # the head of the file is line 0
         pieces += [before[at : each.start_line], lines_of(each.new_text.encode())[1:]]
         at = each.start_line + each.delete_lines
-    found, wanted = buffer(spliced(review, splices)), joined(*pieces, before[at:])
+    found, wanted = buffer(apply_splices(review, splices)), joined(*pieces, before[at:])
     # How a line ends that had no end is not said.
     assert [line.rstrip("\r\n") for line in found] == [line.rstrip("\r\n") for line in wanted]
     assert found[-1].endswith("\n") == wanted[-1].endswith("\n")
@@ -70,7 +70,7 @@ def test_a_word_that_is_replaced_all_over_a_long_file_is_a_hunk_at_each_place() 
     text = "".join(f"line {n}\n" for n in range(40_000))
     review = FileReview(path="f", base=lines_of(text.encode()), rev=1)
     splices = [Splice(start_line=4 * n + 1, delete_lines=1, new_text="new\n") for n in range(10_000)]
-    after = spliced(review, splices)
+    after = apply_splices(review, splices)
     assert len(after.hunks) == 10_000
     assert buffer(after)[1::4] == ("new\n",) * 10_000
 
@@ -89,6 +89,6 @@ def test_what_is_typed_at_the_top_of_a_file_comes_behind_its_byte_order_mark(
     text: str, places: list[tuple[int, int, str]]
 ) -> None:
     review = FileReview(path="f", base=lines_of(("\ufeff" + text).encode()), rev=1)
-    typed = "".join(buffer(spliced(review, apart(review, places)))[1:])
+    typed = "".join(buffer(apply_splices(review, apart(review, places)))[1:])
     assert typed.startswith("\ufeff")
     assert not typed.startswith("\ufeff\ufeff")

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from newel.agent.messages import ToolCall
 from newel.terminal.renderers.console import ConsoleRenderer, call_text
-from newel.terminal.renderers.styles import call_lines, running_lines, wrapped
+from newel.terminal.renderers.styles import call_lines, running_lines, wrap
 from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.terminal.shown_command import MAX_CHARACTERS, shown_command
 
@@ -94,13 +94,13 @@ def test_a_short_command_takes_one_line() -> None:
 
 @given(st.text(alphabet="ab \n#<'EOF;", max_size=400), st.integers(16, 100))
 def test_however_it_is_written_its_last_command_is_seen(command: str, width: int) -> None:
-    rows = shown_command(f"{command}\nthe last one", lambda line: wrapped(line, width))
+    rows = shown_command(f"{command}\nthe last one", lambda line: wrap(line, width))
     assert rows[-1] == "the last one"
     assert len(rows) <= 11
 
 
 def test_a_huge_command_takes_no_time_and_keeps_its_ends() -> None:
-    rows = shown_command("first " + "x y " * 500_000 + "last", lambda line: wrapped(line, 80))
+    rows = shown_command("first " + "x y " * 500_000 + "last", lambda line: wrap(line, 80))
     assert rows[0].startswith("first ")
     assert rows[-1].endswith("last")
     assert len("".join(rows)) < MAX_CHARACTERS

@@ -325,7 +325,8 @@ async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: S
 
 
 async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
-    folder = project(tmp_path, **{f"{number}": "x" for number in range(500)})
+    # All files match, so that work is left even if the program that finds them ends at once.
+    folder = project(tmp_path, **{f"{number}": "a needle" for number in range(500)})
     workspace = engine(folder)
     with anyio.move_on_after(0) as scope:
         await search(workspace, SearchQuery(text="needle"))

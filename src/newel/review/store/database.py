@@ -114,7 +114,7 @@ class LedgerDatabase:
                     yield self._connection
                     return
                 with self._settings(flush, wait):
-                    self._begin(wait)
+                    self._begin_transaction(wait)
                     try:
                         yield self._connection
                         self._connection.execute("COMMIT")
@@ -140,7 +140,7 @@ class LedgerDatabase:
             if not wait:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_S * 1000:.0f}")
 
-    def _begin(self, wait: bool) -> None:
+    def _begin_transaction(self, wait: bool) -> None:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:

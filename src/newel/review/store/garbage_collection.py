@@ -112,7 +112,7 @@ def _purge(steps: _Purge, keep: Keep, now: datetime) -> Purged:
     old = _timestamp(now - timedelta(days=keep.days))
     recent = _timestamp(now - timedelta(days=1))
     checkpoints = steps.ledger.checkpoints()
-    pinned = _pinned(steps.ledger, checkpoints)
+    pinned = _unsaved_checkpoints(steps.ledger, checkpoints)
     remaining = [
         checkpoint
         for n, checkpoint in enumerate(checkpoints)
@@ -135,7 +135,7 @@ def _timestamp(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def _pinned(ledger: Ledger, checkpoints: Sequence[Checkpoint]) -> set[str]:
+def _unsaved_checkpoints(ledger: Ledger, checkpoints: Sequence[Checkpoint]) -> set[str]:
     """The checkpoints of runs with hunks that are not saved."""
     runs: set[str] = set()
     hunks: set[str] = set()
@@ -224,7 +224,7 @@ class _Purge:
         with self._database.reading() as connection:
             version = _version(connection)
             blobs = [row[0] for row in connection.execute("SELECT sha256 FROM blobs")]
-        spare = sorted(set(blobs) - self._named())
+        spare = sorted(set(blobs) - self._named_blobs())
         for at in range(0, len(spare), _STEP):
             with self._database.writing() as connection:
                 # A process that came and went may have named any of them, and one that is there may rely on it.
@@ -235,7 +235,7 @@ class _Purge:
                 self._blobs += len(gone)
         return True
 
-    def _named(self) -> set[str]:
+    def _named_blobs(self) -> set[str]:
         """The blobs that something names."""
         names: set[str] = set()
         where = self._folder / FILE

@@ -282,15 +282,15 @@ class Ledger:
                 return ChangeResult(before, None)
             if after.base is not before.base or not base:
                 base = new_id()
-                lines = self._packed(after.base)
+                lines = self._pack(after.base)
                 connection.execute("INSERT OR REPLACE INTO bases VALUES (?, ?, ?)", (path, base, lines))
-            small = self._packed(msgspec.structs.replace(after, base=()))
+            small = self._pack(msgspec.structs.replace(after, base=()))
             connection.execute(
                 "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", (path, after.rev, base, small)
             )
             connection.execute(
                 "INSERT INTO entries (path, run, kind, data) VALUES (?, ?, ?, ?)",
-                (path, entry.run, entry.kind, self._packed(entry)),
+                (path, entry.run, entry.kind, self._pack(entry)),
             )
             self._last = _CachedReview(after, base, entry.hash_after, self.database.rollbacks)
             for notify in tuple(self._listeners):
@@ -302,7 +302,7 @@ class Ledger:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _packed(self, value: object) -> bytes:
+    def _pack(self, value: object) -> bytes:
         data = msgspec.json.encode(value)
         if self._claims is not None:
             self._claims |= hashes_in(data)
@@ -336,7 +336,7 @@ class Ledger:
             ON CONFLICT (id) DO UPDATE SET run = excluded.run, data = excluded.data
             """
         with self.database.writing() as connection:
-            connection.execute(query, (checkpoint.id, checkpoint.run, self._packed(checkpoint)))
+            connection.execute(query, (checkpoint.id, checkpoint.run, self._pack(checkpoint)))
 
     def checkpoints(self, *, prefix: str = "", limit: int = -1) -> list[Checkpoint]:
         """The checkpoints whose ids begin with ``prefix``, the latest first; at most ``limit`` of them if it is not negative."""
@@ -365,7 +365,7 @@ class Ledger:
     def begin_saving(self, intent: SaveIntent) -> None:
         """Record what is about to be written, before it is."""
         with self.database.writing() as connection:
-            connection.execute("INSERT INTO intents VALUES (?, ?)", (intent.id, self._packed(intent)))
+            connection.execute("INSERT INTO intents VALUES (?, ?)", (intent.id, self._pack(intent)))
 
     def end_saving(self, intent_id: str) -> None:
         with self.database.writing() as connection:
@@ -383,7 +383,7 @@ class Ledger:
         """
         effect_id = new_id()
         with self.database.writing(flush=False) as connection:
-            row = (effect_id, owner, self._packed(effect))
+            row = (effect_id, owner, self._pack(effect))
             connection.execute("INSERT INTO effects (id, owner, data) VALUES (?, ?, ?)", row)
         return effect_id
 

@@ -47,10 +47,10 @@ class AppliedSink:
         return [change for change in changes if not is_recorded(change)]
 
     async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
-        await anyio.to_thread.run_sync(self._put, run, changes, prepare)
+        await anyio.to_thread.run_sync(self._record, run, changes, prepare)
         return []
 
-    def _put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> None:
+    def _record(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> None:
         for at in range(0, len(changes), BATCH):
             with self._ledger.batch():
                 if at == 0:

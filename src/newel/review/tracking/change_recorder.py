@@ -316,7 +316,7 @@ class ChangeRecorder:
     async def _record_write(self, operation: TrackedOperation, path: str) -> None:
         is_recorded = False
         try:
-            after, blobs = await self._written(operation, path)
+            after, blobs = await self._state_after_write(operation, path)
         except FileTooLarge as error:
             operation.notices.append(str(error))
         else:
@@ -327,7 +327,7 @@ class ChangeRecorder:
         if not is_recorded:
             await self._at_once(partial(self._log.end, operation.effect_id))
 
-    async def _written(
+    async def _state_after_write(
         self, operation: TrackedOperation, path: str
     ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
         """The state of a file after a write, and contents of it that are not in the ledger yet."""

@@ -69,26 +69,26 @@ class ProposalSink:
             if change.before is None and is_folder(change.after) and change.path in filled:
                 continue  # the files in the folder imply it
             if not _is_proposed(change):
-                notices.append(await anyio.to_thread.run_sync(self._named, change))
+                notices.append(await anyio.to_thread.run_sync(self._describe_unproposable, change))
                 continue
             try:
                 await self._project.saver.refresh(
                     change.path, itself=any(state.mode > 0o7777 for state in states)
                 )
-                notices += await anyio.to_thread.run_sync(self._put, run, change)
+                notices += await anyio.to_thread.run_sync(self._propose, run, change)
             except LedgerError:
                 raise
             except (ReviewError, WorkspaceError) as error:
                 notices.append(f"The changes of {change.path} are not proposed. {error}")
         return notices
 
-    def _named(self, change: FileChange) -> str:
+    def _describe_unproposable(self, change: FileChange) -> str:
         """The notice for a change that cannot be proposed: of a folder, or a named pipe."""
         blob = self._project.ledger.blob
         about = described(lines_of_state(change.before, blob), lines_of_state(change.after, blob)).about
         return self.not_covered(f"{change.path}: {about}.")
 
-    def _put(self, run: str, change: FileChange) -> Sequence[str]:
+    def _propose(self, run: str, change: FileChange) -> Sequence[str]:
         ledger = self._project.ledger
         before, after = lines_of_state(change.before, ledger.blob), lines_of_state(change.after, ledger.blob)
         left_out: tuple[str, ...] = ()

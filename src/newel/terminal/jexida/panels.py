@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from newel.terminal.jexida.renderer import PanelStyle, Tone
-from newel.terminal.renderers.styles import MAX_WIDTH, Styles, wrapped
+from newel.terminal.renderers.styles import MAX_WIDTH, Styles, wrap
 
 BORDER: Final = "dim cyan"
 TITLE: Final = "not dim bold cyan"
@@ -45,7 +45,7 @@ class RichPanels(PanelStyle):
         done: list[str] = []
         for line in text.split("\n"):
             for part in map(str.rstrip, _wrap(line.expandtabs(8), room)):
-                painted = self._styled(part, room, tone) if STYLES[tone] else part
+                painted = self._style(part, room, tone) if STYLES[tone] else part
                 done.append(left + painted + " " * (room - cell_len(part)) + right)
         return done
 
@@ -60,7 +60,7 @@ class RichPanels(PanelStyle):
     def bare(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         return self._painter.paint(Text(text, style=STYLES[tone]), min(width, MAX_WIDTH)).split("\n")
 
-    def _styled(self, text: str, width: int, tone: Tone) -> str:
+    def _style(self, text: str, width: int, tone: Tone) -> str:
         return self._painter.paint(Text(text, style=STYLES[tone], no_wrap=True), width)
 
     def _room(self, width: int) -> int:
@@ -92,7 +92,7 @@ class RichPanels(PanelStyle):
 def _wrap(line: str, width: int) -> list[str]:
     """Break a line into lines of at most ``width`` columns."""
     if len(line) <= LONG:
-        return wrapped(line, width)
+        return wrap(line, width)
     parts: list[str] = []
     begin = columns = 0
     for at, char in enumerate(line):

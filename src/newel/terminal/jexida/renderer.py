@@ -73,13 +73,13 @@ class PanelRenderer(LiveRenderer):
         self._running_call = ""
 
     def note(self, text: str, code: str = "", /) -> None:
-        self._say(
+        self._print_text(
             escape_invisible(text) if code == "diff" else text, "bad" if text.startswith("Error") else "plain"
         )
         self._draw()
 
     def echo(self, text: str) -> None:
-        self._say(f"{PROMPT} {text}", "strong")
+        self._print_text(f"{PROMPT} {text}", "strong")
         self._draw()
 
     def show_status(self, lines: Sequence[tuple[str, Tone]]) -> None:
@@ -136,7 +136,7 @@ class PanelRenderer(LiveRenderer):
             self.on_text(rest)
         self._end_answer("" if message.stop_reason != "length" else "cut off at the model's limit")
         if not message.content and message.stop_reason == "stop":
-            self._say("The model returned an empty answer. Try again, or rephrase the prompt.", "warn")
+            self._print_text("The model returned an empty answer. Try again, or rephrase the prompt.", "warn")
         for call in message.tool_calls:
             self._show_plan(call)
 
@@ -154,31 +154,31 @@ class PanelRenderer(LiveRenderer):
         else:
             self._end_output("did not run to its end", "warn")
             if not event.result.startswith(INTERRUPTED):  # the user who stopped it knows
-                self._say(f"Error: {event.result}", "bad")
+                self._print_text(f"Error: {event.result}", "bad")
 
     def on_tool_result(self, message: ToolResultMessage) -> None:
         if message.tool_call_id != self._running_call:
-            self._say(message.output, "warn")
+            self._print_text(message.output, "warn")
         self._running_call = ""
 
     def on_retry(self, event: e.Retry) -> None:
         is_void = self._answer is not None
         self._end_answer()
-        self._say(describe_retry(event, void=is_void), "dim")
+        self._print_text(describe_retry(event, void=is_void), "dim")
         self.set_activity("waiting to try again")
 
     def on_notice(self, message: str) -> None:
-        self._say(message, "dim")
+        self._print_text(message, "dim")
 
     def on_error(self, message: str) -> None:
         self._end_answer()
-        self._say(f"Error: {message}", "bad")
+        self._print_text(f"Error: {message}", "bad")
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         self._end_answer()
         self.set_activity("")
         if event.reason not in {"done", "stopped", "error"}:
-            self._say(event.message or ENDINGS.get(event.reason, ""), "warn")
+            self._print_text(event.message or ENDINGS.get(event.reason, ""), "warn")
 
     # -- panels -------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class PanelRenderer(LiveRenderer):
             self._above += self._style.lines(text, self._width(), tone)
         self._above += self._style.bottom(note, self._width())
 
-    def _say(self, text: str, tone: Tone) -> None:
+    def _print_text(self, text: str, tone: Tone) -> None:
         """Print text between panels, or inside the one of a running command."""
         text = sanitize(text).rstrip("\n")
         if self._output is not None:

@@ -136,20 +136,20 @@ class Confirmation:
             case "y" | "yes":
                 return Verdict(allow=True)
             case "e" | "edit":
-                return await self._edited(proposal, self.ask)
+                return await self._edit_command(proposal, self.ask)
             case "" | "n" | "no":
-                return self._declined()
+                return self._decline()
             case _:
                 word = typed.removeprefix("n ").removeprefix("no ").strip()
                 return Verdict(allow=False, reason=NOT_EXECUTED_WITH_WORD.format(word=word))
 
-    async def _edited(self, proposal: Proposal, ask: ConfirmCommand) -> Verdict:
+    async def _edit_command(self, proposal: Proposal, ask: ConfirmCommand) -> Verdict:
         line = (await ask(EDIT, proposal.command) or "").strip()
         if not line or "\0" in line:
-            return self._declined()
+            return self._decline()
         proposal.command = line
         return Verdict(allow=True)
 
-    def _declined(self) -> Verdict:
+    def _decline(self) -> Verdict:
         self._stop()
         return Verdict(allow=False, reason=NOT_EXECUTED)

@@ -43,7 +43,7 @@ class MarkdownBlocks:
         *ends, rest = text.split("\n")
         finished: list[str] = []
         for end in ends:
-            finished += self._take("".join(self._partial) + end)
+            finished += self._add_line("".join(self._partial) + end)
             self._partial.clear()
         self._partial.append(rest)
         return finished
@@ -54,34 +54,34 @@ class MarkdownBlocks:
         self.__init__()
         return [rest] if rest.strip() else []
 
-    def _take(self, line: str) -> list[str]:
+    def _add_line(self, line: str) -> list[str]:
         finished: list[str] = []
         if self._fence:
             self._add(line)
             if self._closes(line):
                 self._fence = ""
-                finished += self._cut(unless_holding=True)
+                finished += self._cut_block(unless_holding=True)
             return finished
         if not line.strip():
             self._add(line)
             self._after_blank = True
-            return [] if self._holds_others or self._is_indented() else self._cut()
+            return [] if self._holds_others or self._is_indented() else self._cut_block()
         fence = _FENCE.match(line)
         if (self._after_blank and not self._continues(line)) or (fence and not self._after_blank):
-            finished += self._cut(unless_holding=not self._after_blank)
+            finished += self._cut_block(unless_holding=not self._after_blank)
         self._after_blank = False
         self._holds_others = self._holds_others or bool(_CONTAINER.match(line))
         self._add(line)
         if fence:
             self._fence, self._opening = fence["marks"], line.strip()
         elif _HEADING.match(line):
-            finished += self._cut(unless_holding=True)
+            finished += self._cut_block(unless_holding=True)
         return finished
 
     def _add(self, line: str) -> None:
         self._lines.append(line + "\n")
 
-    def _cut(self, *, unless_holding: bool = False) -> list[str]:
+    def _cut_block(self, *, unless_holding: bool = False) -> list[str]:
         if unless_holding and self._holds_others:
             return []
         block, self._lines = "".join(self._lines), []

@@ -108,7 +108,7 @@ class RichRenderer(LiveRenderer):
     def _state_line(self, width: int) -> styles.Text:
         mark, activity, rest = self._state()
         line = styles.Text(no_wrap=True, overflow="ellipsis").append(mark, style=styles.ACCENT)
-        return line.append(styles.fit(activity, max(width - 2 - len(rest), 8)) + rest, style=styles.DIM)
+        return line.append(styles.truncate(activity, max(width - 2 - len(rest), 8)) + rest, style=styles.DIM)
 
     # -- events -------------------------------------------------------------------------------------
 

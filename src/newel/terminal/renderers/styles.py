@@ -73,7 +73,7 @@ class Styles:
         return self.paint(self.prose(text), min(width, MAX_WIDTH), crop=crop)
 
 
-def fit(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """Cut a one-line text to at most ``width`` columns."""
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
 
@@ -91,7 +91,7 @@ def call_lines(outcome: CallOutcome, width: int) -> list[Text]:
     """
     width = min(width, MAX_WIDTH)
     time = "" if outcome.milliseconds is None else format_duration(outcome.milliseconds)
-    result = fit("  ".join(part for part in (outcome.summary, time) if part), width // 2)
+    result = truncate("  ".join(part for part in (outcome.summary, time) if part), width // 2)
     room = width - cell_len(result) - 2
     mark = Text().append("● ", style=BAD if outcome.failed else GOOD)
     lines = _call(mark, outcome.name, outcome.args, width, room)
@@ -109,24 +109,24 @@ def _call(mark: Text, name: str, args: dict[str, Any], width: int, room: int) ->
     """The call after ``mark``; only a shell command may be wider than ``room``."""
     command = command_of(name, args)
     if not command:
-        return [_append_call(mark, fit(describe_call(name, args), room - mark.cell_len), name)]
+        return [_append_call(mark, truncate(describe_call(name, args), room - mark.cell_len), name)]
     indent = mark.cell_len + len(name) + 1
-    first, *rows = shown_command(command, lambda line: wrapped(line, max(width - indent, 8)))
+    first, *rows = shown_command(command, lambda line: wrap(line, max(width - indent, 8)))
     return [_append_call(mark, f"{name} {first}", name), *(Text(" " * indent + row) for row in rows)]
 
 
 def output_line(text: str, width: int) -> Text:
     """A line of a tool's output, under the tool's own line."""
-    return Text("  │ ", style=DIM).append(fit(text.expandtabs(4), min(width, MAX_WIDTH) - 4), style=DIM)
+    return Text("  │ ", style=DIM).append(truncate(text.expandtabs(4), min(width, MAX_WIDTH) - 4), style=DIM)
 
 
 def failure_lines(text: str, width: int) -> list[Text]:
     """A line of a failed call, whole, on as many lines as it needs."""
-    parts = wrapped(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 4))
+    parts = wrap(text.expandtabs(4), max(min(width, MAX_WIDTH) - 4, 4))
     return [Text().append("  │ ", style=DIM).append(part) for part in parts]
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int) -> list[str]:
     """A line as lines of at most ``width`` columns, 2 or more, broken between words where there are some."""
     lines: list[str] = []
     while cell_len(text) > width:
@@ -154,7 +154,7 @@ def diff_block(diff: str, width: int) -> list[Text]:
         text = sanitize(change.text, keep_newlines=False).expandtabs(4).rstrip("↵")
         line = Text().append("  │ ", style=DIM)
         line.append(f"{change.number:>{digits}} ", style=DIM)
-        line.append(fit(f"{mark} {text}", width - 5 - digits), style=style)
+        line.append(truncate(f"{mark} {text}", width - 5 - digits), style=style)
         lines.append(line)
     if len(changed) > DIFF_LINES:
         lines.append(

@@ -101,7 +101,7 @@ class CodingRepl(Repl[CommandContext]):
     def submit(self, text: str, when: When = "now") -> None:
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(self.jobs.guarded, self._queue_message, text.strip(), when)
+            self._group.start_soon(self.jobs.run_safely, self._queue_message, text.strip(), when)
         else:
             super().submit(text, when)
 

@@ -62,15 +62,15 @@ class JobQueue(Generic[Job]):
         while True:
             while self.queued:
                 with anyio.CancelScope() as self._scope:
-                    await self.guarded(self._run_job, self.queued.popleft())
+                    await self.run_safely(self._run_job, self.queued.popleft())
                 stopped, self._scope = self._scope.cancelled_caught, None
-                await self.guarded(self._after_job, stopped)
+                await self.run_safely(self._after_job, stopped)
                 self._ui.refresh()
             self._idle.set()
             self._more = anyio.Event()
             await self._more.wait()
 
-    async def guarded(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
+    async def run_safely(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
         """Run ``action`` and show its error, if any."""
         try:
             await action(*arguments)

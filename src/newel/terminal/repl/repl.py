@@ -90,7 +90,7 @@ class Repl(Generic[Context]):
                 group.start_soon(animate, self.ui.renderer)
                 group.start_soon(self.jobs.work)
                 for task in background:
-                    group.start_soon(self.jobs.guarded, task)
+                    group.start_soon(self.jobs.run_safely, task)
                 await self.ui.run(self)
             subscription.check()
         except OSError as error:  # the screen's own: all other errors are shown on it
@@ -112,7 +112,7 @@ class Repl(Generic[Context]):
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
-                self._group.start_soon(self.jobs.guarded, command.run, self._context, arguments)
+                self._group.start_soon(self.jobs.run_safely, command.run, self._context, arguments)
             case _ if text:
                 self.jobs.add(Prompt(text))
             case _:

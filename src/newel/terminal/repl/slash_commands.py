@@ -211,7 +211,7 @@ async def export(context: CommandContext, target: str) -> None:
     data = data if unmasked else masker.session(data)
     workspace = context.agent.workspace
     path = (
-        _here(workspace, target)
+        _local_path(workspace, target)
         if target
         else _free(workspace, f"newel-{context.agent.session.get_id()[:8]}")
     )
@@ -224,10 +224,10 @@ async def export(context: CommandContext, target: str) -> None:
 def _free(workspace: Workspace, name: str) -> Path:
     """A page of a name that no file has yet: that of an earlier export is the user's."""
     numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
-    return next(path for candidate in numbered if not (path := _here(workspace, candidate)).exists())
+    return next(path for candidate in numbered if not (path := _local_path(workspace, candidate)).exists())
 
 
-def _here(workspace: Workspace, name: str) -> Path:
+def _local_path(workspace: Workspace, name: str) -> Path:
     """A local file, also when the workspace is on a host."""
     folder = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
     return (folder / Path(name).expanduser()).resolve()
@@ -274,13 +274,13 @@ def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
     parts = [describe_call(call.name, call.arguments)]
     for name, value in call.arguments.items():
         text = str(value)
-        parts.append(f"{name}:\n{_indented(text)}" if "\n" in text else f"{name}: {text}")
+        parts.append(f"{name}:\n{_indent(text)}" if "\n" in text else f"{name}: {text}")
     if result is None:
         parts.append("No result yet.")
     else:
         diff = result.details.get("diff")
-        parts += [_indented(diff)] if isinstance(diff, str) and diff else []
-        parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indented(result.output)}")
+        parts += [_indent(diff)] if isinstance(diff, str) and diff else []
+        parts.append(f"result{' (failed)' if result.is_error else ''}:\n{_indent(result.output)}")
     return "\n".join(parts)
 
 
@@ -333,7 +333,7 @@ def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage
     return None
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     more = len(text) - SHOWN
     if more > 0:
         text = f"{text[:SHOWN]}\n… {pluralize(more, 'more character')}"

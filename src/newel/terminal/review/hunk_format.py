@@ -89,7 +89,7 @@ def describe_choice(choice: Selection, format_command: CommandFormatter) -> str:
     verb = "kept and written" if choice.verdict == "keep" else "rejected"
     if choice.picks:
         counts = {path: len(hunks) for path, (_, hunks) in choice.picks.items()}
-        lines.append(f"{_counted(counts)} would be {verb}:")
+        lines.append(f"{_count_hunks(counts)} would be {verb}:")
         lines += [
             f"  {escape_line(path)}  {', '.join(hunk.id for hunk in hunks)}"
             for path, (_, hunks) in choice.picks.items()
@@ -113,7 +113,7 @@ def describe_written(written: SaveReport, format_command: CommandFormatter) -> s
     lines: list[str] = []
     if written.saved:
         names = join_names(file.path for file in written.saved)
-        lines.append(f"Kept {_counted({file.path: file.applied for file in written.saved})}: {names}.")
+        lines.append(f"Kept {_count_hunks({file.path: file.applied for file in written.saved})}: {names}.")
     lines += describe_problems(written.problems)
     if written.problems:
         lines.append(f"Your decisions are saved; `{format_command('decide')}` offers to write them again.")
@@ -124,13 +124,13 @@ def describe_rejected(counts: Mapping[str, int], format_command: CommandFormatte
     """A sentence on the rejected hunks; empty if there are none."""
     if not counts:
         return ""
-    return f"Rejected {_counted(counts)}: {join_names(counts)}. `{format_command('keep HUNK')}` restores one."
+    return f"Rejected {_count_hunks(counts)}: {join_names(counts)}. `{format_command('keep HUNK')}` restores one."
 
 
 def describe_peeled(counts: Mapping[str, int]) -> str:
     """A sentence on the hunks whose user lines were dropped; empty if there are none."""
     return (
-        f"Dropped your own lines in {_counted(counts)}; the agent's proposal is pending again."
+        f"Dropped your own lines in {_count_hunks(counts)}; the agent's proposal is pending again."
         if counts
         else ""
     )
@@ -143,5 +143,5 @@ def describe_problems(problems: Sequence[DecisionProblem]) -> list[str]:
     ]
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def _count_hunks(counts: Mapping[str, int]) -> str:
     return f"{pluralize(sum(counts.values()), 'hunk')} in {pluralize(len(counts), 'file')}"

@@ -122,7 +122,7 @@ async def decide_named(
         return NONE
     reviews = await decide(project, choice)
     if verdict == "reject":
-        rejected, peeled = _rejected(choice)
+        rejected, peeled = _count_rejected(choice)
         ui.say(
             hunk_format.describe_rejected(rejected, ui.format_command), hunk_format.describe_peeled(peeled)
         )
@@ -133,7 +133,7 @@ async def decide_named(
     return ReviewOutcome(kept_counts, {}, is_done=not (choice.left or written.problems))
 
 
-def _rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
+def _count_rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
     """Numbers of hunks by file: rejected, and with only the user's own lines dropped."""
     gone: Counter[str] = Counter()
     peeled: Counter[str] = Counter()
@@ -154,14 +154,14 @@ class InteractiveReview:
         """Paths and root IDs of the hunks, here and below: an edit changes a hunk's ID, but not its root's."""
         self._kept: Mapping[str, int] = {}
         self._kept_names: set[tuple[str, str]] = set()
-        self._rejected: set[tuple[str, str]] = set()
+        self._count_rejected: set[tuple[str, str]] = set()
         self._has_decided = False
         self._is_done = False
 
     @property
     def outcome(self) -> ReviewOutcome:
         """The decisions so far."""
-        return ReviewOutcome(self._kept, Counter(path for path, _ in self._rejected), self._is_done)
+        return ReviewOutcome(self._kept, Counter(path for path, _ in self._count_rejected), self._is_done)
 
     async def run(self) -> None:
         """Ask about each hunk, then write the kept ones. Raises ``LedgerError``."""
@@ -196,7 +196,7 @@ class InteractiveReview:
         if at is None:
             return None
         pending = await load_pending(self._project)
-        for line in self._reopened(pending):
+        for line in self._describe_reopened(pending):
             self._ui.say(line)
         accepted = accepted_hunks(pending.reviews)
         if accepted:
@@ -207,7 +207,7 @@ class InteractiveReview:
                 return None
         return pending
 
-    def _reopened(self, now: PendingReviews) -> list[str]:
+    def _describe_reopened(self, now: PendingReviews) -> list[str]:
         """Lines about hunks that were kept here and are pending again, because their file changed."""
         pending = (
             (review.path, root_of(hunk.id))
@@ -281,7 +281,7 @@ class InteractiveReview:
                 return await self._rest("keep" if key == "keep rest" else "reject", at, review)
             case "later":
                 await decide_hunks(self._project, review, [hunk.id], "later")
-                self._rejected.discard((review.path, root_of(hunk.id)))
+                self._count_rejected.discard((review.path, root_of(hunk.id)))
                 return at + 1
             case "back":
                 return max(at - 1, 0)
@@ -343,7 +343,7 @@ class InteractiveReview:
         names = {(review.path, root_of(name)) for name in ids}
         self._kept_names = self._kept_names | names if verdict == "keep" else self._kept_names - names
         is_gone = verdict == "reject" and mine != "peel"
-        self._rejected = self._rejected | names if is_gone else self._rejected - names
+        self._count_rejected = self._count_rejected | names if is_gone else self._count_rejected - names
 
 
 _Key = Literal["keep", "reject", "keep rest", "reject rest", "later", "back", "stop"]

@@ -68,7 +68,7 @@ async def _choose(ask: AskLine, offers: dict[str, str], about: str) -> str:
 
 
 async def _visit(request: ElicitRequest, url: str, ask: AskLine) -> ElicitAnswer:
-    lines = [_heading(request), f"\n    {_quoted(escape_invisible(url), '    ')}\n"]
+    lines = [_heading(request), f"\n    {_indent(escape_invisible(url), '    ')}\n"]
     if host := _host(url):
         lines.append(f"This page is on {host}. Newel does not open it.")
     else:
@@ -150,7 +150,7 @@ def _review(form: list[Field], values: dict[str, Any]) -> str:
     ]
     width = max((len(title) for title, _ in rows), default=0)
     indent = " " * (width + 6)
-    lines = [f"    {title:<{width}}  {_quoted(escape_invisible(value), indent)}" for title, value in rows]
+    lines = [f"    {title:<{width}}  {_indent(escape_invisible(value), indent)}" for title, value in rows]
     return "\n".join(lines) or "    nothing: all fields are empty"
 
 
@@ -158,10 +158,10 @@ def _review(form: list[Field], values: dict[str, Any]) -> str:
 
 
 def _heading(request: ElicitRequest) -> str:
-    return f"The tool server {escape_line(request.server)} asks you:\n  │ {_quoted(escape_invisible(request.message), '  │ ')}"
+    return f"The tool server {escape_line(request.server)} asks you:\n  │ {_indent(escape_invisible(request.message), '  │ ')}"
 
 
-def _quoted(text: str, indent: str) -> str:
+def _indent(text: str, indent: str) -> str:
     """A text whose lines after the first are indented."""
     if len(text) > MAX_QUOTED:
         text = f"{text[:MAX_QUOTED]}… ({pluralize(len(text) - MAX_QUOTED, 'more character')})"

@@ -43,7 +43,7 @@ class LineReader:
         too long, which is skipped.
         """
         while not self._ready and not self._ended:
-            self._take(await self._read())
+            self._feed(await self._read())
         if not self._ready:
             return None
         line = self._ready.popleft()
@@ -81,7 +81,7 @@ class LineReader:
                     break
         return typed.decode(errors="replace").replace("\x04", "")
 
-    def _take(self, piece: bytes) -> None:
+    def _feed(self, piece: bytes) -> None:
         self._ready += self._lines.feed(piece)
         if not piece:
             self._ended = True

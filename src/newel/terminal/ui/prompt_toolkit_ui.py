@@ -315,7 +315,7 @@ class PromptToolkitUI:
 
     def _on_enter(self) -> None:
         if self._answer is not None:
-            self._answer.line = self._typed()
+            self._answer.line = self._typed_text()
             self._answer.given.set()
         elif (state := self._buffer.complete_state) and state.current_completion:
             self._buffer.complete_state = None
@@ -323,13 +323,13 @@ class PromptToolkitUI:
             self._send()
 
     def _send(self, *, later: bool = False) -> None:
-        text = self._typed()
+        text = self._typed_text()
         if text.strip() and self._handler is not None:
             self._buffer.append_to_history()
             self._buffer.reset()
             self._handler.submit(text, "later" if later else "now")
 
-    def _typed(self) -> str:
+    def _typed_text(self) -> str:
         """Bytes that are not UTF-8 arrive as lone surrogates, which nothing else accepts."""
         return self._buffer.text.encode(errors="surrogateescape").decode(errors="replace")
 

@@ -153,7 +153,7 @@ class ListTool(ReadOnlyTool[ListParameters]):
         base = "/".join(filter(None, (prefix, glob.base)))
         walked = await walk(self._workspace, base, hidden=glob.names_hidden, limit=MAX_FILES)
         fitting = [path for path in walked.files if glob.matches(path[len(prefix) + 1 :] if prefix else path)]
-        files = self._bounded(fitting)
+        files = self._bound_list(fitting)
         cut = len(files) < len(fitting) or not walked.complete
         notice = "There are more files than these. Set prefix to a folder, or narrow the glob." if cut else ""
         if not files and prefix and not cut:
@@ -177,7 +177,7 @@ class ListTool(ReadOnlyTool[ListParameters]):
             raise ToolError(f"{requested} is a file, not a folder. Read it with read_file.")
         return "" if prefix == "." else prefix
 
-    def _bounded(self, files: list[str]) -> list[str]:
+    def _bound_list(self, files: list[str]) -> list[str]:
         few = files[: self._limits.max_listed_files]
         sizes = accumulate(len(path.encode()) + 3 for path in few)
         return few[: sum(1 for _ in takewhile(lambda size: size <= self._limits.max_listed_bytes, sizes))]
@@ -273,7 +273,7 @@ class ReadFileTool(ReadOnlyTool[ReadFileParameters]):
         room = min(
             arguments.max_bytes or self._limits.max_read_bytes_default, self._limits.max_read_bytes_cap
         )
-        page = _take(lines[first - 1 : end], room)
+        page = _fit_lines(lines[first - 1 : end], room)
         content = b"".join(page)[:room].decode(errors="ignore")  # the cut may split a character
         last = first - 1 + len(page)
         more = last < len(lines) and (arguments.end_line is None or last < arguments.end_line)
@@ -302,7 +302,7 @@ def _check_text(data: bytes, path: str) -> None:
         raise ToolError(f"{path} is not UTF-8 text: {problem}. Only text can be read and edited here.")
 
 
-def _take(lines: Sequence[bytes], room: int) -> Sequence[bytes]:
+def _fit_lines(lines: Sequence[bytes], room: int) -> Sequence[bytes]:
     """As many lines as fit, but at least one."""
     for count, line in enumerate(lines):
         room -= len(line)

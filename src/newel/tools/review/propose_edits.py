@@ -116,10 +116,10 @@ class ProposeTool(TypedTool[ProposeParameters]):
         return "*"
 
     async def preview(self, arguments: ProposeParameters, /) -> str:
-        return "\n".join(_described(edit) for edit in arguments.edits)
+        return "\n".join(_describe(edit) for edit in arguments.edits)
 
     async def execute(self, arguments: ProposeParameters, _: OnOutput, /) -> ToolResult:
-        edits = await self._resolved(arguments.edits)
+        edits = await self._resolve_paths(arguments.edits)
         message = await self._propose(edits)
         return ToolResult(
             message,
@@ -165,7 +165,7 @@ class ProposeTool(TypedTool[ProposeParameters]):
             problems.append(f"`file_path`: {error}")
         return edit, [f"{which}: {problem}" for problem in problems]
 
-    async def _resolved(self, edits: Sequence[ProposedEdit]) -> list[ProposedEdit]:
+    async def _resolve_paths(self, edits: Sequence[ProposedEdit]) -> list[ProposedEdit]:
         """With links followed. Raises ``InvalidArguments``."""
         resolved: list[ProposedEdit] = []
         problems: list[str] = []
@@ -239,6 +239,6 @@ def _with_id(edit: ProposedEdit) -> ProposedEdit:
     return edit if edit.edit_id else msgspec.structs.replace(edit, edit_id=f"e_{new_id()[:16]}")
 
 
-def _described(edit: ProposedEdit) -> str:
+def _describe(edit: ProposedEdit) -> str:
     lines = f"{edit.start_line}" if edit.end_line is None else f"{edit.start_line}-{edit.end_line}"
     return f"{edit.operation} {edit.file_path}:{lines}\n{edit.new_text}".rstrip("\n")

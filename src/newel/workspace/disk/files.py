@@ -176,7 +176,7 @@ def replace(
             with temporary_file(place.folder, 0o600 if before else 0o666) as (descriptor, name):
                 _fill(descriptor, data, mode, place, before)
                 status = os.fstat(descriptor)
-                _put(name, place, expect)
+                _rename_into_place(name, place, expect)
             place.flush()
     except OSError as error:
         if expect not in {None, ABSENT} and isinstance(error, FileNotFoundError):  # its folder is gone
@@ -254,7 +254,7 @@ def _keep_owner_and_mode(descriptor: int, before: os.stat_result) -> None:
     os.fchmod(descriptor, stat.S_IMODE(before.st_mode) & 0o777)
 
 
-def _put(name: str, place: FilePlace, expect: str | None) -> None:
+def _rename_into_place(name: str, place: FilePlace, expect: str | None) -> None:
     """Rename the temporary file to its name, if the current file is the expected one."""
     if expect is not None and (digest := place.digest()) != expect:
         raise stale(place.path, digest, expect)

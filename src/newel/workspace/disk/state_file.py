@@ -35,12 +35,12 @@ def update_state(
 ) -> None:
     """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
 
-    def changed(before: bytes) -> bytes:
+    def update(before: bytes) -> bytes:
         state = _decode(before, kind)
         change(state)
         return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
 
-    rewrite(path, changed, most=most)
+    rewrite(path, update, most=most)
 
 
 def _decode(data: bytes, kind: type[T]) -> T:

@@ -133,7 +133,7 @@ class Spill:
         import tempfile
 
         try:
-            folder = _prepared(self._directory)
+            folder = _prepare_folder(self._directory)
             self._file, self.path = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
         except OSError as error:
             self._problem = error.strerror or str(error)
@@ -173,7 +173,7 @@ def save_spill(text: str, directory: str | None = None) -> str:
     import tempfile
 
     data = text.encode(errors="replace")
-    folder = _prepared(directory)
+    folder = _prepare_folder(directory)
     path = Path(folder) / _name(data)
     descriptor, name = tempfile.mkstemp(prefix=PREFIX, suffix=SUFFIX, dir=folder)
     try:
@@ -207,7 +207,7 @@ def _name(data: bytes) -> str:
     return f"{PREFIX}{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
 
 
-def _prepared(directory: str | None) -> str:
+def _prepare_folder(directory: str | None) -> str:
     """Create the folder, writable by this user only, and remove old files from it."""
     folder = Path(directory or spill_folder())
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -91,9 +91,9 @@ class Watchdog:
     """The client, thread-safe. The process starts with the first command, and again if it was killed."""
 
     def __init__(self) -> None:
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._lines: dict[str, int] = {}
         self._free: list[int] = []
@@ -125,7 +125,7 @@ class Watchdog:
         for descriptor in (self._pipe, self._table):
             if descriptor != _NONE:
                 os.close(descriptor)
-        self._begin()
+        self._reset()
 
     def _write(self, line: int, text: bytes) -> None:
         os.pwrite(self._table, text, line * LINE_BYTES)

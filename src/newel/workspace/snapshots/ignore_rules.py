@@ -61,7 +61,7 @@ class IgnoreRules:
         if top is None:
             return None
         inside = os.path.relpath(self._root, top)
-        return None if inside != "." and self._ignored(top, [inside]) else ""
+        return None if inside != "." and self._check_ignore(top, [inside]) else ""
 
     def excluded(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
         """The excluded ones of existing paths, each with its repository (see ``FolderState``)."""
@@ -85,10 +85,10 @@ class IgnoreRules:
         """None if git fails."""
         skip = len(repository) + 1 if repository else 0
         folder = f"{self._root}/{repository}"
-        ignored = self._ignored(folder, [path[skip:] for path in paths])
+        ignored = self._check_ignore(folder, [path[skip:] for path in paths])
         return None if ignored is None else {path for path in paths if path[skip:] in ignored}
 
-    def _ignored(self, folder: str, paths: list[str]) -> set[str] | None:
+    def _check_ignore(self, folder: str, paths: list[str]) -> set[str] | None:
         # Without `./`, a leading colon would be pathspec magic. Without --no-index, git compares each path with each tracked one.
         stdin = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
         arguments = ("check-ignore", "--no-index", "-z", "--stdin")

@@ -259,11 +259,11 @@ class _ContentReader:
         for path in [*self._state.unsettled, *acknowledged]:
             self._pending.setdefault(path, _PendingRead())
         for path, result in self._state.source.read(self._requests(), self._state.limits.file):
-            self._take(path, result)
+            self._add_content(path, result)
         # A pipe is never opened: that may block, or wake up its writer.
         for path, status in self._pipes.items():
             if split(path)[0] in self._tree.folders:
-                self._take(path, Reading(b"", status, fresh=False))
+                self._add_content(path, Reading(b"", status, fresh=False))
         self._store_batch()
 
     def _requests(self) -> Iterator[tuple[str, int]]:
@@ -288,7 +288,7 @@ class _ContentReader:
     def _room(self) -> int:
         return self._state.limits.total - self._state.copied - self._batch_size
 
-    def _take(self, path: str, result: Reading | OSError) -> None:
+    def _add_content(self, path: str, result: Reading | OSError) -> None:
         if isinstance(result, OSError):
             if result.errno in GONE:
                 self._update.drop(path)

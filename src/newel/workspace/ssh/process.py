@@ -161,7 +161,7 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
         with client.busy():
             ending = await wait_for_exit(channel, remaining)
         if channel.code is not None:
-            return _checked(client, order, ending._replace(exit_code=channel.code))
+            return _raise_for_code(client, order, ending._replace(exit_code=channel.code))
         if _REFUSED not in channel.noise:
             raise _lost(
                 _how_it_was_lost(client, channel.noise, timeout if ending.timed_out else None),
@@ -176,7 +176,7 @@ async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float |
         pause = min(2 * pause, 1)
 
 
-def _checked(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
+def _raise_for_code(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo:
     """Raise the error that a code of ``run.sh`` stands for."""
     if ending.exit_code == _ENDED_FOR_SILENCE:
         raise _lost(
@@ -339,8 +339,8 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     for name in environ:
         if not _NAME.fullmatch(name):
             raise WorkspaceError(f"{name!r} is not a valid name of an environment variable.")
-    exports = "; ".join(f"export {name}={_quoted(value)}" for name, value in environ.items())
-    command = " ".join(map(_quoted, order.words))
+    exports = "; ".join(f"export {name}={_quote(value)}" for name, value in environ.items())
+    command = " ".join(map(_quote, order.words))
     if order.by_shell:  # --norc: a bash that believes it was started by sshd would read ~/.bashrc
         command = f'"$@" -c -- {command}'
         shell = "if command -v bash >/dev/null; then set -- bash --norc; else set -- sh; fi"
@@ -348,7 +348,7 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         shell = ""
     mark = new_mark()
     return f"""
-nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.stdin)} root={_quoted(order.root)}
+nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.stdin)} root={_quote(order.root)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}
@@ -362,7 +362,7 @@ def _text() -> str:
     return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     if "\0" in word:
         raise ValueError("embedded null byte")
     return shlex.quote(word)

@@ -73,7 +73,7 @@ class ThreadBridge:
         outcome: Future[T] = Future()
         calls = _Calls()
 
-        def begin() -> None:
+        def run() -> None:
             self._thread.calls = calls
             try:
                 outcome.set_result(work())
@@ -82,7 +82,7 @@ class ThreadBridge:
             calls.queue.put(None)
 
         self._open.add(calls)
-        threading.Thread(target=begin, daemon=True).start()
+        threading.Thread(target=run, daemon=True).start()
         try:
             # A cancelled caller does not wait for the thread: its next request raises, which ends it.
             while call := await anyio.to_thread.run_sync(calls.queue.get, abandon_on_cancel=True):

@@ -40,7 +40,7 @@ def test_changed_lines_keep_their_full_colour() -> None:
 
 @given(st.text(alphabet=st.sampled_from("ab 日🙂")), st.integers(4, 20))
 def test_a_wrapped_line_fits_and_loses_no_word(text: str, width: int) -> None:
-    lines = styles.wrapped(text, width)
+    lines = styles.wrap(text, width)
     assert max(map(cell_len, lines)) <= width
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
     short = [word for word in text.split() if cell_len(word) <= width]

@@ -228,7 +228,9 @@ class SshMirrorBackend:
             alike = self._find_unchanged(batch, contents)
             others = {path: contents[path] for path in batch if path not in alike}
             if others:
-                self._put(self._scripts.contents_file, b"".join(content.data for content in others.values()))
+                self._write(
+                    self._scripts.contents_file, b"".join(content.data for content in others.values())
+                )
                 self._change(self._scripts.write(others))
 
     def read_file(self, path: str, /) -> bytes | None:
@@ -237,9 +239,9 @@ class SshMirrorBackend:
 
     def write_file(self, path: str, data: bytes, /) -> None:
         self._change(f"mkdir -p -- {quote(posixpath.dirname(path))} 2>&1")
-        self._put(path, data)
+        self._write(path, data)
 
-    def _put(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, data: bytes) -> None:
         _check_answer(self._shell.change_in("/", f"cat 2>&1 >{quote(path)}", data))
 
     def _change(self, text: str) -> bytes:

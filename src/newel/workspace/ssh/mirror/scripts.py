@@ -102,13 +102,13 @@ class MirrorScripts:
         return self._each_folder(
             paths,
             lambda folder, names: (
-                f"newel_out {_here(names)} && newel_copy "
+                f"newel_out {_relative_paths(names)} && newel_copy "
                 + " ".join(f'"$project"/{quote(posixpath.join(folder, name))}' for name in names)
             ),
         )
 
     def remove(self, paths: Iterable[str]) -> str:
-        return self._each_folder(paths, lambda _, names: f"newel_out {_here(names)}")
+        return self._each_folder(paths, lambda _, names: f"newel_out {_relative_paths(names)}")
 
     def clear(self, paths: Iterable[str]) -> str:
         """Make the parents of these files real folders."""
@@ -120,13 +120,13 @@ class MirrorScripts:
 
         def commands(folder: str, names: Sequence[str]) -> Iterator[str]:
             nonlocal at
-            yield f"newel_out {_here(names)}"
+            yield f"newel_out {_relative_paths(names)}"
             for name in names:
                 data, mode = contents[posixpath.join(folder, name)]
                 if stat.S_ISLNK(mode):
-                    yield f"ln -s -- {quote(os.fsdecode(data))} {_here([name])}"
+                    yield f"ln -s -- {quote(os.fsdecode(data))} {_relative_paths([name])}"
                 else:
-                    yield f"newel_write {at} {len(data)} {mode:04o} {_here([name])}"
+                    yield f"newel_write {at} {len(data)} {mode:04o} {_relative_paths([name])}"
                 at += len(data)
 
         return self._each_folder(contents, lambda folder, names: " && ".join(commands(folder, names)))
@@ -183,7 +183,7 @@ class MirrorScripts:
         return "\n".join(lines)
 
 
-def _here(names: Iterable[str]) -> str:
+def _relative_paths(names: Iterable[str]) -> str:
     return " ".join(f"./{quote(name)}" for name in names)
 
 
