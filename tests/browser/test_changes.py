@@ -52,6 +52,21 @@ def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -
     expect(third).not_to_contain_text("Accepted, unsaved")
 
 
+def test_accepting_a_hunk_moves_no_button_from_under_the_pointer(workbench: Make) -> None:
+    """Else a click on the next hunk is lost, or hits another button."""
+    edits = [replacing("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
+    bench = workbench(proposing(("edit", edits)))
+    (bench.newel.project / "notes.md").write_text(NOTES)
+    page = bench.page()
+    propose(page, "edit")
+    second = hunks(page, "notes.md").nth(1).get_by_role("button", name="Accept", exact=True)
+    before = second.bounding_box()
+    hunks(page, "notes.md").nth(0).get_by_role("button", name="Accept", exact=True).click()
+    expect(hunks(page, "notes.md").nth(0)).to_contain_text("accepted")
+    expect(page.get_by_role("button", name="Save accepted changes in 1 file")).to_be_enabled()
+    assert second.bounding_box() == before
+
+
 def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Make) -> None:
     bench = workbench(scenarios())
     path = bench.newel.project / "notes.md"

@@ -156,6 +156,24 @@ def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Mak
     expect(tab).not_to_contain_text("unread")
 
 
+def test_a_click_on_the_middle_of_a_tab_never_closes_it(workbench: Make) -> None:
+    """The tab shrinks when its badge goes, and the close button would come to lie under the pointer."""
+    page = workbench(
+        scenarios(answering("soon", {"token_delay_ms": 100, "response": {"content": "Here it is now."}}))
+    ).page()
+    open_chat(page)
+    say(page, "soon")
+    open_chat(page)
+    tab = page.get_by_role("tab", name="soon")
+    expect(tab).to_contain_text("Running")
+    middle = tab.evaluate(
+        "(tab) => { const box = tab.getBoundingClientRect(); return box.left + box.width / 2; }"
+    )
+    expect(tab).not_to_contain_text("Running")
+    close = tab.locator(".tab-close").evaluate("(close) => close.getBoundingClientRect().left")
+    assert middle < close
+
+
 def test_the_page_follows_new_output_only_when_scrolled_to_the_end(workbench: Make) -> None:
     lines = {
         "token_delay_ms": 10,

@@ -48,9 +48,10 @@ export class HunkList {
     this.accept.hidden = this.reject.hidden = hunks === 0;
     this.accept.disabled = isOff || hunks - conflicts <= 0;
     this.reject.disabled = isOff;
-    this.save.hidden = toSave.length === 0;
-    this.save.disabled = isOff;
-    setText(this.save, `Save accepted changes in ${pluralize(toSave.length, "file")}`);
+    // Shown before there is anything to save: appearing, it would move the buttons below from under the pointer.
+    this.save.hidden = count === 0 && toSave.length === 0;
+    this.save.disabled = isOff || toSave.length === 0;
+    setText(this.save, toSave.length > 0 ? `Save accepted changes in ${pluralize(toSave.length, "file")}` : "Save accepted changes");
     const empty = pending === null ? "" : "Nothing to review.";
     setText(this.note, problem || (count === 0 ? empty : ""));
     setAttr(this.note, "class", problem ? "bad-text" : "dim");

@@ -45,7 +45,6 @@ export class PendingDecisions {
   /**
    * Use `lane(act)` for a file's decisions from now on: it calls `act(view)` with the current view of the file, again with a
    * newer one if that is stale, and applies the view it resolves to. Returns a function that detaches the lane.
-   * Hunks of a file, as they are shown, are to be "accepted", "rejected", "pending" again, or "peeled" of the user's own lines.
    */
   attach(path, lane) {
     this.lanes.set(path, lane);
@@ -53,7 +52,6 @@ export class PendingDecisions {
   }
 
   /**
-   * Hunks of a file, as they are shown, are to be "accepted", "rejected", "pending" again, or "peeled" of the user's own lines.
    * Decide on hunks of a file as they are shown: "accepted", "rejected", "pending", or "peeled" of the user's own lines. `base`:
    * whether a rejection discards such lines, too. `isTyped(hunk)`: whether it contains unsent text, which belongs to it.
    * Resolves to {isDone, problem} once all hunks are decided or withdrawn.
