@@ -69,7 +69,7 @@ anyio.run(main)
 """
 
 PROTECTED = """
-import difflib, hashlib, os, sys, anyio
+import difflib, hashlib, os, sys, anyio, newel.diff.patience
 from newel.agent.errors import NewelError
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
