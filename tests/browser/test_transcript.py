@@ -119,6 +119,26 @@ def test_a_message_that_waits_can_be_edited_withdrawn_and_sent_now(workbench: Ma
     assert "and thn" not in str(bench.newel.requests)
 
 
+def test_a_click_on_a_message_that_waits_counts_while_another_one_is_queued(workbench: Make) -> None:
+    """A button that is replaced while it is pressed gets no click."""
+    bench = workbench(scenarios(ENDLESS, AGAIN))
+    page = bench.page()
+    open_chat(page)
+    say(page, "tell me endlessly")
+    expect(page.get_by_text("begin word")).to_be_visible()
+    say(page, "withdraw me")
+    other = bench.page(page.context)
+    other.goto(page.url)
+    expect(waiting(other)).to_have_count(1)
+    waiting(page).get_by_role("button", name="Withdraw").hover()
+    page.mouse.down()
+    say(other, "keep me")
+    expect(waiting(page)).to_have_count(2)
+    page.mouse.up()
+    expect(waiting(page)).to_have_count(1)
+    expect(waiting(page)).to_contain_text("keep me")
+
+
 def test_no_message_that_waits_is_lost_by_a_double_click_or_with_its_tab_unasked(workbench: Make) -> None:
     """Else somebody who clicks twice withdraws two messages, or loses by closing a tab what was never sent."""
     page = workbench(scenarios(ENDLESS, AGAIN)).page()

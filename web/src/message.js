@@ -203,12 +203,14 @@ export class PendingView {
   }
 
   update(item) {
-    if (item === this.item) return;
     this.item = item;
+    const key = JSON.stringify([item.text, item.state, item.isWaiting, item.isFirst]);
+    if (key === this.shown) return; // a button that is replaced while it is pressed gets no click
+    this.shown = key;
     this.body.textContent = plain(item.text);
     setAttr(this.el, "data-state", item.state);
     this.state.textContent = PENDING_STATES[item.state];
-    const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](item)) }, words);
+    const button = (words, action, title) => h("button", { type: "button", title, onclick: onceClicked(() => this.actions[action](this.item)) }, words);
     const canSend = item.state === "held" || item.isFirst;
     fill(
       this.row,
