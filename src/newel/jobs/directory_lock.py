@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from newel.jobs.engine import EngineError
-from newel.storage.file_lock import NO_LOCKS, describe_holder, lock, read_holder, write_holder
+from newel.storage.file_lock import NO_LOCKS, describe_holder, lock_unless_held, read_holder, write_holder
 from newel.storage.files import PRIVATE_FILE
 
 LOCK = "owner.lock"
@@ -29,7 +29,7 @@ class DirectoryLock:
         except OSError as error:
             raise unusable_directory(directory, error) from error
         try:
-            lock(self._fd, wait=False)
+            lock_unless_held(self._fd, lambda: read_holder(self._fd))
         except OSError as error:
             reason = f"The folder {directory} cannot be locked: {error.strerror}. {NO_LOCKS}"
             if isinstance(error, BlockingIOError):

@@ -12,7 +12,7 @@ from newel.storage.file_lock import (
     NO_LOCKS,
     LockHolder,
     describe_holder,
-    lock,
+    lock_unless_held,
     read_holder,
     unlock,
     write_holder,
@@ -42,7 +42,7 @@ class Appender:
                 "Use --ephemeral to continue without saving."
             ) from error
         try:
-            lock(self._fd, wait=False)
+            lock_unless_held(self._fd, lambda: _noted_holder(path))
         except OSError as error:
             os.close(self._fd)
             if isinstance(error, BlockingIOError):

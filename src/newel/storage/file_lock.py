@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import IO
 
@@ -27,6 +29,23 @@ def lock(file: int | IO[bytes], *, wait: bool = True, shared: bool = False) -> N
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+
+
+def lock_unless_held(file: int, noted_holder: Callable[[], LockHolder | None]) -> None:
+    """Lock an open file, or raise ``BlockingIOError`` if the noted holder has it.
+
+    If the holder was killed, a child that it was starting has its files, and with them the lock, until it becomes another
+    program. Wait for that, at most a second.
+    """
+    deadline = time.monotonic() + 1
+    while True:
+        try:
+            return lock(file, wait=False)
+        except BlockingIOError:
+            holder = noted_holder()
+            if holder is None or holder.is_running or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def unlock(file: int) -> None:

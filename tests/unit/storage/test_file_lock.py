@@ -5,11 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from newel.storage.file_lock import describe_holder, lock, read_holder, unlock, write_holder
+from newel.storage.file_lock import (
+    LockHolder,
+    describe_holder,
+    lock,
+    lock_unless_held,
+    read_holder,
+    unlock,
+    write_holder,
+)
 
 
 def opened(path: Path) -> int:
@@ -47,6 +57,42 @@ def test_a_child_that_inherits_the_file_does_not_keep_the_lock(tmp_path: Path) -
     lock(second, wait=False)
     os.close(second)
     child.communicate()
+
+
+def inherited(file: int, seconds: float) -> subprocess.Popen[bytes]:
+    """A child that holds a file and its lock a while longer than its parent."""
+    return subprocess.Popen(["sleep", str(seconds)], pass_fds=[file])
+
+
+def ended_holder() -> LockHolder:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    return LockHolder(child.pid, datetime.now(UTC))
+
+
+def test_a_lock_is_awaited_that_a_dead_process_left_to_a_child(tmp_path: Path) -> None:
+    """Else Newel refuses to start right after a kill: a command that it was starting has its files for a moment."""
+    first, second = opened(tmp_path / "file"), opened(tmp_path / "file")
+    lock(first)
+    with inherited(first, 0.3):
+        os.close(first)
+        lock_unless_held(second, ended_holder)
+    with pytest.raises(BlockingIOError):
+        lock(opened(tmp_path / "file"), wait=False)
+    os.close(second)
+
+
+def test_a_lock_that_a_process_holds_is_refused_at_once(tmp_path: Path) -> None:
+    first, second = opened(tmp_path / "file"), opened(tmp_path / "file")
+    lock(first)
+    with inherited(first, 600) as child:
+        os.close(first)
+        started = time.monotonic()
+        with pytest.raises(BlockingIOError):
+            lock_unless_held(second, lambda: LockHolder(child.pid, datetime.now(UTC)))
+        assert time.monotonic() - started < 0.5
+        child.kill()
+    os.close(second)
 
 
 def test_a_holder_is_described_by_what_it_noted(tmp_path: Path) -> None:
