@@ -67,6 +67,22 @@ def test_accepting_a_hunk_moves_no_button_from_under_the_pointer(workbench: Make
     assert second.bounding_box() == before
 
 
+def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Make) -> None:
+    """Else a user who clicks again, because nothing seemed to happen, throws the change away."""
+    bench = workbench(proposing(("edit", [replacing("notes.md", 1, "CHANGED\n")])))
+    (bench.newel.project / "notes.md").write_text(NOTES)
+    page = bench.page()
+    propose(page, "edit")
+    hunk = hunks(page, "notes.md").nth(0)
+    accept = hunk.get_by_role("button", name="Accept", exact=True).bounding_box()
+    assert accept is not None
+    hunk.get_by_role("button", name="Accept", exact=True).click()
+    expect(hunk).to_contain_text("accepted")
+    undo = hunk.get_by_role("button", name="Undo accept").bounding_box()
+    assert undo is not None
+    assert (undo["x"], undo["y"]) == (accept["x"], accept["y"])
+
+
 def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Make) -> None:
     bench = workbench(scenarios())
     path = bench.newel.project / "notes.md"

@@ -34,7 +34,8 @@ export class HunkRow {
     this.choice = h("div", { class: "row", role: "group", "aria-label": "What to discard", hidden: true }, h("span", {}, "It contains your lines."),
       this.peel, button("Revert to file", () => this.decide("reject", "base")), button("Cancel", () => this.#ask(false)));
     this.el = h("li", { class: "listed-hunk" }, this.main,
-      h("div", { class: "row" }, this.accept, this.reject, this.reopen, this.back), this.choice, this.note);
+      // "Undo accept" takes the place of "Accept": a second click there must not reject.
+      h("div", { class: "row" }, this.accept, this.reopen, this.reject, this.back), this.choice, this.note);
     this.el.row = this;
     this.problem = ""; // why the last decision failed
   }
