@@ -1,4 +1,4 @@
-"""What the tests share: one event loop backend, and a client that sees the bytes."""
+"""The event loop of all tests, and a client that sees the bytes."""
 
 from __future__ import annotations
 

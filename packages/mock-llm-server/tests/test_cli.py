@@ -1,4 +1,4 @@
-"""The command as a user types it, in a process of its own."""
+"""If these fail, the command explains nothing when it cannot start, or its exit codes mislead a script."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_taken_port_is_explained() -> None:
         port = taken.getsockname()[1]
         result = run("--port", str(port))
     assert result.returncode == 2
-    assert f"port {port} on 127.0.0.1 is taken" in result.stderr
+    assert f"port {port} on 127.0.0.1 is in use" in result.stderr
     assert "--port 0" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
@@ -69,10 +69,10 @@ def test_a_taken_port_is_explained() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--port", "70000"], "choose one from 0 to 65535"),
+        (["--port", "70000"], "70000 is not a port number (0 to 65535)"),
         (["--host", "no.such.host.invalid"], "cannot listen on no.such.host.invalid"),
         (["--record", "/no/such/folder/file"], "cannot record to /no/such/folder/file: No such file"),
-        (["--upstream", "ftp://x"], "ftp://x is no http or https URL"),
+        (["--upstream", "ftp://x"], "ftp://x is not an http or https URL"),
         (["--upstream", "http://x", "--upstream-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
         (["--scenarios", "absent.json"], "absent.json: cannot be read"),
         (["replay-from", "absent.jsonl"], "absent.jsonl: No such file"),

@@ -1,4 +1,4 @@
-"""Each fault does on the wire what it says, read from a bare socket."""
+"""If these fail, a fault sends other bytes than documented, and a client's tests prove nothing."""
 
 from __future__ import annotations
 

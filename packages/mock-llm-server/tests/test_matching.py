@@ -1,4 +1,4 @@
-"""Which step answers which conversation."""
+"""If these fail, a conversation gets the answer of another scenario or step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mock_llm_server import Script
 from mock_llm_server.completion import tokens
-from mock_llm_server.conversation import ChatRequest, Conversation, conversation, find, step_index
+from mock_llm_server.conversation import ChatRequest, Conversation, find_step, read_conversation, step_index
 from mock_llm_server.scenarios import Function, Response, Step, ToolCall
 from mock_llm_server.templates import fill, fill_arguments, problem
 
@@ -23,13 +23,13 @@ def script(*scenarios: dict[str, Any]) -> Script:
     return msgspec.convert({"scenarios": scenarios}, type=Script)
 
 
-def talk(*messages: tuple[str, Any], model: str = "m") -> Conversation:
+def conversation(*messages: tuple[str, Any], model: str = "m") -> Conversation:
     history = [{"role": role, "content": content} for role, content in messages]
-    return conversation(msgspec.convert({"model": model, "messages": history}, type=ChatRequest))
+    return read_conversation(msgspec.convert({"model": model, "messages": history}, type=ChatRequest))
 
 
 def answer_to(script: Script, *messages: tuple[str, Any], model: str = "m") -> str | None:
-    response = find(script, talk(*messages, model=model)).step.response
+    response = find_step(script, conversation(*messages, model=model)).step.response
     return response.content if response else None
 
 
@@ -110,7 +110,7 @@ def test_templates_insert_captured_text() -> None:
             "steps": [text_step("x")],
         }
     )
-    values = find(rules, talk(("user", "rename a to b"), ("tool", "exit code 3"))).values
+    values = find_step(rules, conversation(("user", "rename a to b"), ("tool", "exit code 3"))).values
     text = "{{ old }} {{1}}>{{ 2 }} {{ tool_result | code (\\d+) }} {{ user | ^\\w+ }} {{ not one }} {x}"
     assert fill(text, values) == "a a>b 3 rename {{ not one }} {x}"
 
@@ -129,6 +129,6 @@ def test_arguments_without_templates_are_sent_to_the_letter() -> None:
 
 
 def test_wrong_templates_are_named() -> None:
-    assert "names nothing known" in (problem("{{ usr }}", ()) or "")
+    assert "is not a known value" in (problem("{{ usr }}", ()) or "")
     assert "regular expression" in (problem("{{ user | ( }}", ()) or "")
     assert problem("{{ 1 }} {{ name }}", ("1", "name")) is None

@@ -1,4 +1,4 @@
-"""The official client, in its strictest mode, against a running server."""
+"""If these fail, the official client in its strictest mode rejects the server's answers."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_models_are_listed_and_found(client: OpenAI) -> None:
     for model in models:
         Model.model_validate(model.to_dict(), strict=True)
     assert client.models.retrieve("mock-large").id == "mock-large"
-    with pytest.raises(openai.NotFoundError, match="names no model"):
+    with pytest.raises(openai.NotFoundError, match="has no model"):
         client.models.retrieve("absent")
 
 

@@ -1,4 +1,4 @@
-"""Recordings: what is kept, what is not, and that a replay gives the same answers."""
+"""If these fail, a recording contains secrets, or its replay gives other answers."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_replay_gives_the_recorded_answers(tmp_path: Path, send: Send) -> None
     with running(SCRIPT, record=recording) as server:
         original = answers(server, send)
     recorded = script_from(read(recording))
-    assert recorded.left_out == []
+    assert recorded.skipped == []
     scenarios.write_bytes(json_of(recorded.script))
     with running(scenarios) as server:
         assert answers(server, send) == original
@@ -195,7 +195,7 @@ def test_an_endless_answer_is_recorded_in_part_only(tmp_path: Path, send: Send) 
     assert 10_000_000 < recording.stat().st_size < 20_000_000
     recorded = script_from(read(recording))
     assert recorded.script.scenarios == []
-    assert len(recorded.left_out) == 1
+    assert len(recorded.skipped) == 1
 
 
 def test_a_recording_from_the_middle_of_a_task_replays_from_there(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_recording_from_the_middle_of_a_task_replays_from_there(tmp_path: Path
         same = httpx2.post(f"{server.url}/chat/completions", json=conversations()[3] | {"stream": False})
         earlier = httpx2.post(f"{server.url}/chat/completions", json=conversations()[1])
     assert same.json()["choices"][0]["message"]["content"] == "Done."
-    assert (earlier.status_code, earlier.text) == (404, "The recording does not hold this step.")
+    assert (earlier.status_code, earlier.text) == (404, "The recording does not contain this step.")
 
 
 def test_timing_is_replayed_on_request(tmp_path: Path) -> None:
@@ -230,10 +230,12 @@ def test_an_answer_read_to_its_last_event_replays(tmp_path: Path) -> None:
     (exchange,) = read(recording)
     assert exchange.response.ending == "client left"
     recorded = script_from([exchange])
-    assert recorded.left_out == []
+    assert recorded.skipped == []
     assert recorded.script.scenarios[0].steps[0].response is not None
     exchange.response.chunks.pop()
-    assert script_from([exchange]).left_out == ["exchange 1: the client left before the answer was complete"]
+    assert script_from([exchange]).skipped == [
+        "exchange 1: the client disconnected before the answer was complete"
+    ]
 
 
 @pytest.mark.parametrize("line", ["", "{", "[]", '{"time": 1}', "\x00"])
@@ -243,7 +245,7 @@ def test_a_damaged_recording_is_refused_by_line(tmp_path: Path, line: str) -> No
         httpx2.post(f"{server.url}/chat/completions", json=conversations()[0])
     with recording.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(RecordingError, match=r"session\.jsonl:2: this line is no recorded exchange"):
+    with pytest.raises(RecordingError, match=r"session\.jsonl:2: this line is not a recorded exchange"):
         list(read(recording))
 
 

@@ -1,4 +1,4 @@
-"""Scenario files: the documented format loads, everything else is refused by file, line and reason."""
+"""If these fail, a documented scenario file is refused, or an invalid one is accepted or refused without file, line and reason."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_the_examples_of_the_readme_load() -> None:
     [
         ('"trigger": "hello world",', '"triger": "hello world",', 5, "unknown field `triger`"),
         ('"trigger": "hello world",', "", 3, '"trigger" is missing'),
-        ('"trigger": "hello world",', '"trigger_regex": "(",', 3, "no valid regular expression"),
+        ('"trigger": "hello world",', '"trigger_regex": "(",', 3, "not a valid regular expression"),
         ('"id": "call_001",', '"id": 1,', 12, "Expected `str"),
         ('"content": "Writing.",', '"content": "Writing."', 10, "malformed"),
-        ('"content": "Writing.",', '"content": "{{ usr }}",', 8, "names nothing known"),
+        ('"content": "Writing.",', '"content": "{{ usr }}",', 8, "is not a known value"),
         ('{"content": "Done ✓"}}', '{"content": ""}, "fault": {"kind": "rest"}}', 22, "status, reset, stall"),
         ('{"content": "Done ✓"}}', '{"content": ""}, "fault": {"kind": "reset", "times": 0}}', 22, ">= 1"),
         ('"response": {"content": "Done ✓"}', '"delay_ms": 1', 22, '"response" is missing'),
@@ -105,9 +105,9 @@ def test_the_examples_of_the_readme_load() -> None:
             '{"content": "Done ✓"}}',
             '{}, "fault": {"kind": "status", "headers": {"a": "b\\r\\nc"}}}',
             22,
-            "no valid HTTP header",
+            "is not a valid HTTP header",
         ),
-        ('{"content": "?"}', '{"content": "{{ nix }}"}', 26, "names nothing known"),
+        ('{"content": "?"}', '{"content": "{{ nix }}"}', 26, "is not a known value"),
     ],
 )
 def test_a_mistake_is_refused_with_its_line_and_reason(old: str, new: str, line: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""HTTP as it goes over the wire: order, connections, limits, and clients that do not behave."""
+"""If these fail, the server violates HTTP, or a misbehaving client breaks it for others."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_head_unknown_paths_and_methods(server: MockServer) -> None:
         (b"{", "truncated"),
         (b"[]", "Expected `object`"),
         (b'{"messages": [{"content": "x"}]}', "missing required field `role`"),
-        (b'{"messages": ' + b"[" * 100_000, "no chat completion request"),
+        (b'{"messages": ' + b"[" * 100_000, "not a chat completion request"),
         (b'{"messages": []}', "empty"),
         (json.dumps(request("capture")).encode(), "has no tool_result"),
     ],

@@ -27,7 +27,7 @@ class _Failure(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command. Exit status: 0 done, 1 a checked file is bad, 2 it cannot start, 130 interrupted."""
+    """Run the command. Exit status: 0 done, 1 the checked file has an error, 2 cannot start, 130 interrupted."""
     options = _parser().parse_args(arguments)
     try:
         match options.command:
@@ -48,31 +48,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mock-llm-server",
-        description="A scripted OpenAI-compatible server for testing agents. Without a command it serves.",
+        description="A scripted OpenAI-compatible server for testing agents. Without a command, it starts.",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=_port, default=8000, help="0 takes a free one (default: %(default)s)")
-    parser.add_argument("--scenarios", type=Path, metavar="FILE", help="default: the bundled scenarios")
+    parser.add_argument(
+        "--port", type=_port, default=8000, help="port; 0 selects a free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--scenarios", type=Path, metavar="FILE", help="scenario file (default: the bundled one)"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="append each exchange as a JSON line")
-    parser.add_argument("--strict", action="store_true", help="refuse histories that strict endpoints refuse")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse a history with unpaired tool calls and results, as strict endpoints do",
+    )
     parser.add_argument("--upstream", metavar="URL", help="forward to this endpoint instead of answering")
     parser.add_argument(
-        "--upstream-key-env", metavar="NAME", help="the variable with its key (default: pass on the client's)"
+        "--upstream-key-env",
+        metavar="NAME",
+        help="environment variable with its key (default: forward the client's key)",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     check = commands.add_parser("check", help="check a scenario file")
     check.add_argument("file", type=Path)
-    replay = commands.add_parser("replay-from", help="make a scenario file from a recording")
+    replay = commands.add_parser("replay-from", help="convert a recording to a scenario file")
     replay.add_argument("file", type=Path)
-    replay.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
-    replay.add_argument("--timing", action="store_true", help="answers take about as long as they did")
+    replay.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="output file (default: standard output)"
+    )
+    replay.add_argument("--timing", action="store_true", help="keep the recorded pace")
     return parser
 
 
 def _port(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"{port} is no port; choose one from 0 to 65535")
+        raise argparse.ArgumentTypeError(f"{port} is not a port number (0 to 65535)")
     return port
 
 
@@ -112,7 +124,7 @@ def _upstream(url: str | None, key_variable: str | None) -> Upstream | None:
         return None
     key = os.environ.get(key_variable) if key_variable else None
     if key_variable and not key:
-        raise _Failure(f"the variable {key_variable} is not set; it must hold the key of {url}")
+        raise _Failure(f"the environment variable {key_variable} is not set; set it to the key of {url}")
     try:
         return Upstream(url, key)
     except ValueError as error:
@@ -123,12 +135,9 @@ def _unusable(error: OSError, options: argparse.Namespace) -> str:
     if options.record and error.filename == str(options.record):
         return f"cannot record to {error.filename}: {error.strerror}"
     if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {options.port} on {options.host} is taken by another program. "
-            "Choose another with --port, or --port 0 for any free one."
-        )
+        return f"port {options.port} on {options.host} is in use. Choose another with --port; --port 0 selects a free one."
     if error.errno == errno.EACCES:
-        return f"port {options.port} needs more rights than this user has. Choose one above 1023 with --port."
+        return f"port {options.port} needs root privileges. Choose one above 1023 with --port."
     return f"cannot listen on {options.host}, port {options.port}: {error.strerror or error}"
 
 
@@ -150,5 +159,5 @@ def _replay_from(options: argparse.Namespace) -> None:
         raise _Failure(str(error), 1) from error
     except OSError as error:
         raise _Failure(f"{error.filename}: {error.strerror}") from error
-    for problem in recorded.left_out:
-        sys.stderr.write(f"mock-llm-server: left out: {problem}\n")
+    for problem in recorded.skipped:
+        sys.stderr.write(f"mock-llm-server: skipped: {problem}\n")

@@ -1,4 +1,4 @@
-"""The objects of the OpenAI chat completion wire, made from a scripted response."""
+"""Builds the objects of the OpenAI chat completion API from a scripted response."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response ready to be sent: templates filled, ids given, tokens counted."""
+    """A response with filled templates, ids and token counts. ``reasoning`` maps the name of a field to its text."""
 
     id: str
     created: int
     model: str
     content: str | None
     reasoning: dict[str, str]
-    """By the name of the field it is sent in."""
     calls: list[Call]
     finish_reason: str
     usage: dict[str, Any]
 
 
-def filled(response: Response, values: Mapping[str, str]) -> Response:
-    """The response with its templates filled. Raises templates.TemplateError."""
+def fill_response(response: Response, values: Mapping[str, str]) -> Response:
+    """Fill the templates of a response. Raises ``TemplateError``."""
 
     def fill(text: str | None) -> str | None:
         return None if text is None else templates.fill(text, values)
@@ -49,21 +48,23 @@ def filled(response: Response, values: Mapping[str, str]) -> Response:
         content=fill(response.content),
         reasoning=fill(response.reasoning),
         reasoning_content=fill(response.reasoning_content),
-        tool_calls=[_filled_call(call, values) for call in response.tool_calls],
+        tool_calls=[_fill_call(call, values) for call in response.tool_calls],
     )
 
 
-def _filled_call(call: ToolCall, values: Mapping[str, str]) -> ToolCall:
+def _fill_call(call: ToolCall, values: Mapping[str, str]) -> ToolCall:
     arguments = templates.fill_arguments(call.function.arguments, values)
     return msgspec.structs.replace(
         call, function=Function(name=templates.fill(call.function.name, values), arguments=arguments)
     )
 
 
-def answer(request: ChatRequest, response: Response) -> Answer:
+def build_answer(request: ChatRequest, response: Response) -> Answer:
     calls = [
         Call(
-            call.id or f"call_{uuid.uuid4().hex[:24]}", call.function.name, _as_text(call.function.arguments)
+            call.id or f"call_{uuid.uuid4().hex[:24]}",
+            call.function.name,
+            _arguments_text(call.function.arguments),
         )
         for call in response.tool_calls
     ]
@@ -81,12 +82,12 @@ def answer(request: ChatRequest, response: Response) -> Answer:
     )
 
 
-def _as_text(arguments: str | dict[str, Any]) -> str:
+def _arguments_text(arguments: str | dict[str, Any]) -> str:
     return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
-def _usage(request: ChatRequest, response: Response, further: list[str]) -> dict[str, Any]:
-    """The scripted numbers, or one token for each four characters begun."""
+def _usage(request: ChatRequest, response: Response, texts: list[str]) -> dict[str, Any]:
+    """The scripted counts; without any, one token per four characters, rounded up."""
     if response.usage:
         usage = response.usage
         total = usage.total_tokens
@@ -95,17 +96,17 @@ def _usage(request: ChatRequest, response: Response, further: list[str]) -> dict
             "total_tokens": usage.prompt_tokens + usage.completion_tokens if total is None else total
         }
     prompt = -(-sum(len(message.text) for message in request.messages) // 4)
-    completion = -(-sum(map(len, [response.content or "", *further])) // 4)
+    completion = -(-sum(map(len, [response.content or "", *texts])) // 4)
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def tokens(text: str) -> list[str]:
-    """Pieces of about a word that joined are the text."""
+    """Split a text into pieces of about a word."""
     return _TOKEN.findall(text)
 
 
 def completion(answer: Answer) -> dict[str, Any]:
-    """The whole answer as a ``chat.completion``."""
+    """An answer as a ``chat.completion``."""
     message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
     message |= answer.reasoning
     if answer.calls:
@@ -125,7 +126,7 @@ def completion(answer: Answer) -> dict[str, Any]:
 
 
 def chunks(answer: Answer, *, include_usage: bool) -> Iterator[dict[str, Any]]:
-    """The answer as ``chat.completion.chunk`` objects, in the order of the wire."""
+    """An answer as ``chat.completion.chunk`` objects, in the order in which they are sent."""
     head: dict[str, Any] = {
         "id": answer.id,
         "object": "chat.completion.chunk",
@@ -158,5 +159,5 @@ def chunks(answer: Answer, *, include_usage: bool) -> Iterator[dict[str, Any]]:
 def error_body(
     message: str, kind: str, *, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """An error in the shape of the OpenAI API."""
+    """An error object of the OpenAI API."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

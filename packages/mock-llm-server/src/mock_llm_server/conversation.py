@@ -1,6 +1,4 @@
-"""A request as its sender wrote it, and the scenario step that answers it. Nothing here remembers anything:
-the place in a scenario is read from the messages alone.
-"""
+"""The request, and the scenario step that answers it. The messages alone decide: no state is kept between requests."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from mock_llm_server.scenarios import Match, Scenario, Script, Step
 
 class Part(msgspec.Struct):
     text: str | None = None
-    """None for images and the like."""
+    """None if the part is not text, such as an image."""
 
 
 class Message(msgspec.Struct):
@@ -39,7 +37,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class ChatRequest(msgspec.Struct):
-    """What the server reads of a chat completion request; all other fields are accepted and ignored."""
+    """The fields of a chat completion request that the server uses; it ignores all others."""
 
     messages: list[Message]
     model: str = "mock-model"
@@ -52,7 +50,7 @@ class ChatRequest(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """What scenarios are matched against."""
+    """The input of scenario matching."""
 
     user: str
     """The last user message; empty if there is none."""
@@ -64,18 +62,18 @@ class Conversation(msgspec.Struct, frozen=True):
     """The tool messages after the last user message."""
 
 
-class Place(msgspec.Struct, frozen=True):
-    """The step that answers a conversation. ``scenario`` is None for the default response."""
+class StepMatch(msgspec.Struct, frozen=True):
+    """The step that answers a conversation. ``scenario`` is None for the default response, ``index`` counts its steps from 0,
+    ``values`` are those that templates can insert.
+    """
 
     scenario: Scenario | None
     step: Step
     index: int = 0
-    """Of the step in its scenario, from 0."""
     values: dict[str, str] = field(default_factory=dict[str, str])
-    """What templates may insert."""
 
 
-def conversation(request: ChatRequest) -> Conversation:
+def read_conversation(request: ChatRequest) -> Conversation:
     users = [i for i, message in enumerate(request.messages) if message.role == "user"]
     last = users[-1] if users else -1
     return Conversation(
@@ -87,26 +85,26 @@ def conversation(request: ChatRequest) -> Conversation:
     )
 
 
-def find(script: Script, talk: Conversation) -> Place:
-    """The step for this conversation: of the first scenario that matches, or the default response."""
-    values = {"user": talk.user, "system": talk.system, "model": talk.model}
-    if talk.tool_results:
-        values["tool_result"] = talk.tool_results[-1]
+def find_step(script: Script, conversation: Conversation) -> StepMatch:
+    """Find the step of the first scenario that matches; without one, the default response."""
+    values = {"user": conversation.user, "system": conversation.system, "model": conversation.model}
+    if conversation.tool_results:
+        values["tool_result"] = conversation.tool_results[-1]
     for scenario in script.scenarios:
-        captured = _captures(scenario, talk)
+        captured = _captures(scenario, conversation)
         if captured is None:
             continue
-        index = step_index(scenario.steps, len(talk.tool_results), loop=scenario.loop)
+        index = step_index(scenario.steps, len(conversation.tool_results), loop=scenario.loop)
         if index < len(scenario.steps):
-            return Place(scenario, scenario.steps[index], index, values | captured)
+            return StepMatch(scenario, scenario.steps[index], index, values | captured)
         break
-    return Place(None, Step(response=script.default_response), values=values)
+    return StepMatch(None, Step(response=script.default_response), values=values)
 
 
 def step_index(steps: list[Step], results: int, *, loop: bool = False) -> int:
-    """The step after so many tool results; the number of steps if all have been taken.
+    """The index of the step that follows ``results`` tool results; the number of steps if none is left.
 
-    A step that made several calls is left behind with all of their results, not with the first.
+    A step with several calls ends with the last of their results.
     """
     index = 0
     while results > 0 and (loop or index < len(steps)):
@@ -116,33 +114,33 @@ def step_index(steps: list[Step], results: int, *, loop: bool = False) -> int:
     return index % len(steps) if loop else index
 
 
-def _captures(scenario: Scenario, talk: Conversation) -> dict[str, str] | None:
-    """The groups that the trigger captured; None if the scenario does not match."""
-    if scenario.trigger is not None and scenario.trigger not in talk.user:
+def _captures(scenario: Scenario, conversation: Conversation) -> dict[str, str] | None:
+    """The captured groups of the trigger; None if the scenario does not match."""
+    if scenario.trigger is not None and scenario.trigger not in conversation.user:
         return None
-    if not _holds(scenario.match, talk):
+    if not _matches(scenario.match, conversation):
         return None
     if scenario.trigger_regex is None:
         return {}
-    match = re.search(scenario.trigger_regex, talk.user)
+    match = re.search(scenario.trigger_regex, conversation.user)
     if match is None:
         return None
     groups = {str(number): text or "" for number, text in enumerate(match.groups(), 1)}
     return groups | {name: text or "" for name, text in match.groupdict().items()}
 
 
-def _holds(match: Match, talk: Conversation) -> bool:
+def _matches(match: Match, conversation: Conversation) -> bool:
     return (
-        match.model in {None, talk.model}
-        and (match.system is None or match.system in talk.system)
-        and match.turn in {None, talk.turn}
+        match.model in {None, conversation.model}
+        and (match.system is None or match.system in conversation.system)
+        and match.turn in {None, conversation.turn}
     )
 
 
 def history_problem(messages: list[Message]) -> tuple[str, str] | None:
-    """What a strict endpoint refuses in a history: the field at fault and why; None if it is valid.
+    """Why a strict endpoint would refuse a history: the invalid field and the reason; None if it is valid.
 
-    Each tool call needs exactly one result, right after the message that made it.
+    Each tool call needs exactly one result, directly after its message.
     """
     open_calls: dict[str, None] = {}
     for i, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose. A fault is a change of the reply; only the reset needs the connection's help."""
+"""Faults. Each changes the reply; only a reset also needs the connection."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _PING = b": ping\n\n"
 _BLOCK = 65536
 
 
-def due(step: Step, before: int) -> Fault | None:
-    """The fault of a step that has been asked for ``before`` times since the start of the server."""
+def due_fault(step: Step, before: int) -> Fault | None:
+    """The fault of a step for the next request, after ``before`` earlier ones since the server started."""
     for fault in step.faults:
         if fault.times is None or before < fault.times:
             return fault
@@ -41,8 +41,8 @@ def due(step: Step, before: int) -> Fault | None:
     return None
 
 
-def spoil(fault: Fault | None, response: Response) -> Response:
-    """The response with malformed arguments, if that is the fault."""
+def malform_arguments(fault: Fault | None, response: Response) -> Response:
+    """Malform the arguments of the response's calls, if that is the fault."""
     if not isinstance(fault, MalformedArgumentsFault):
         return response
     calls = [
@@ -62,8 +62,8 @@ def _malformed(fault: MalformedArgumentsFault, function: Function) -> str:
     return text[: len(text) // 2]
 
 
-def apply(fault: Fault | None, reply: Reply, *, streamed: bool) -> Reply:
-    """The reply with its fault. A plain body counts as two chunks, its halves."""
+def apply_fault(fault: Fault | None, reply: Reply, *, streamed: bool) -> Reply:
+    """Apply a fault to a reply. A plain body counts as two chunks, its halves."""
     pieces = reply.pieces if streamed else _halves(reply.pieces[0])
     if isinstance(fault, (ResetFault, StallFault, TruncatedJsonFault, EndEarlyFault, StreamErrorFault)):
         return _interrupted(fault, reply, pieces, streamed=streamed)
@@ -91,7 +91,7 @@ def _interrupted(
     *,
     streamed: bool,
 ) -> Reply:
-    # Never after the last piece: there the answer would be complete and nothing wrong with it.
+    # Not after the last piece: the answer would be complete, without a fault.
     count = min(fault.after_chunks, len(pieces) - (2 if streamed else 1))
     sent, rest = pieces[:count], pieces[count:]
     match fault:
@@ -125,25 +125,25 @@ def _status(fault: StatusFault, reply: Reply) -> Reply:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     body = fault.body
     if body is None:
-        made = error_reply(fault.status, f"This is a scripted fault with status {fault.status}.")
+        base = error_reply(fault.status, f"This is a scripted fault with status {fault.status}.")
     elif isinstance(body, dict):
-        made = json_reply(fault.status, body)
+        base = json_reply(fault.status, body)
     else:
         texts = [body] if isinstance(body, str) else body
-        made = Reply(
+        base = Reply(
             fault.status, {"content-type": "text/plain; charset=utf-8"}, [Piece(t.encode()) for t in texts]
         )
-    return msgspec.structs.replace(made, headers=made.headers | headers, wait=reply.wait, reset=fault.reset)
+    return msgspec.structs.replace(base, headers=base.headers | headers, wait=reply.wait, reset=fault.reset)
 
 
 def _endless(fault: EndlessBodyFault, reply: Reply, pieces: list[Piece], *, streamed: bool) -> Reply:
     if not streamed:
-        first, again = b'{"id": "', _JUNK
+        first, repeated = b'{"id": "', _JUNK
     elif fault.of == "junk":
-        first, again = b"data: ", _JUNK
+        first, repeated = b"data: ", _JUNK
     else:
-        first, again = pieces[0].data, pieces[1].data if fault.of == "content" else _PING
-    return msgspec.structs.replace(_chunked(reply, [Piece(first)]), more=_forever(again))
+        first, repeated = pieces[0].data, pieces[1].data if fault.of == "content" else _PING
+    return msgspec.structs.replace(_chunked(reply, [Piece(first)]), more=_forever(repeated))
 
 
 async def _forever(data: bytes) -> AsyncGenerator[Piece]:

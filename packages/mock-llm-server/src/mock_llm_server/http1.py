@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: requests in, timed replies out, and the socket within reach of the faults."""
+"""An HTTP/1.1 connection: reads requests and sends timed replies. Faults can reset its socket."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class BadRequest(Exception):
-    """A request that cannot be read; the connection ends with a reply that says why."""
+    """An unreadable request. The connection ends with a reply that gives the reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-class BodyBroke(Exception):
-    """Raised by the pieces of a reply whose source failed: the client gets a reset, as from the source."""
+class BodyInterrupted(Exception):
+    """Raised by a reply's body when its source fails. The client gets a reset."""
 
 
 class Connection:
@@ -53,7 +53,7 @@ class Connection:
         self._method = b""
 
     async def receive(self) -> Request | None:
-        """The next request; None when the client has ended the connection. Raises BadRequest."""
+        """Read the next request; None if the client has closed the connection. Raises ``BadRequest``."""
         try:
             head = await self._next_event()
             if not isinstance(head, h11.Request):
@@ -86,10 +86,10 @@ class Connection:
                 data = b""
             self._http.receive_data(data)
 
-    async def reply(self, reply: Reply, sent: Callable[[bytes], None]) -> Ending:
-        """Send a reply; ``sent`` is told each piece of the body that has been sent.
+    async def reply(self, reply: Reply, on_sent: Callable[[bytes], None]) -> Ending:
+        """Send a reply, and call ``on_sent`` with each piece of its body.
 
-        Raises anyio's stream errors as soon as it finds that the client has left.
+        Raises a stream error of anyio once the client has disconnected.
         """
         await self._pause(reply.wait)
         if reply.reset and not reply.pieces:
@@ -98,30 +98,30 @@ class Connection:
         headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in reply.headers.items()]
         reason = _reason(reply.status)
         await self._send(h11.Response(status_code=reply.status, headers=headers, reason=reason))
-        broke = False
+        interrupted = False
         if self._method != b"HEAD":
             try:
-                await self._send_body(reply, sent)
-            except BodyBroke:
-                broke = True
-        if broke or reply.reset:
+                await self._send_body(reply, on_sent)
+            except BodyInterrupted:
+                interrupted = True
+        if interrupted or reply.reset:
             await self._reset()
             return "reset"
         await self._send(h11.EndOfMessage())
         return "complete"
 
-    async def _send_body(self, reply: Reply, sent: Callable[[bytes], None]) -> None:
+    async def _send_body(self, reply: Reply, on_sent: Callable[[bytes], None]) -> None:
         for piece in reply.pieces:
-            await self._send_piece(piece, sent)
+            await self._send_piece(piece, on_sent)
         if reply.more:
             async with aclosing(reply.more) as more:
                 async for piece in more:
-                    await self._send_piece(piece, sent)
+                    await self._send_piece(piece, on_sent)
 
-    async def _send_piece(self, piece: Piece, sent: Callable[[bytes], None]) -> None:
+    async def _send_piece(self, piece: Piece, on_sent: Callable[[bytes], None]) -> None:
         await self._pause(piece.wait)
         await self._send(h11.Data(data=piece.data))
-        sent(piece.data)
+        on_sent(piece.data)
 
     async def _send(self, event: h11.Event) -> None:
         data = self._http.send(event)
@@ -129,7 +129,7 @@ class Connection:
             await self._stream.send(data)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait; raises EndOfStream if the client leaves meanwhile."""
+        """Wait. Raises ``EndOfStream`` if the client disconnects meanwhile."""
         if not seconds:
             return
         with anyio.move_on_after(seconds):
@@ -141,7 +141,7 @@ class Connection:
             await anyio.sleep_forever()
 
     async def _reset(self) -> None:
-        # Some kernels throw away what the reader has not read yet when the reset arrives; let it be read.
+        # Some kernels drop unread data when a reset arrives: give the client time to read it.
         await anyio.sleep(_BEFORE_RESET_S)
         raw = self._stream.extra(SocketAttribute.raw_socket)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -155,8 +155,8 @@ class Connection:
         return False
 
     async def close(self) -> None:
-        """Half-close, and read until the client has ended its side, so that it can still read the whole
-        reply: closing a socket with unread input would reset it. Ends with EndOfStream, or after a while.
+        """Half-close, and read until the client closes its side: closing a socket with unread input would reset it, and the
+        client could lose the end of the reply. Raises ``EndOfStream`` then; returns after ``_LINGER_S`` otherwise.
         """
         with anyio.move_on_after(_LINGER_S):
             await self._stream.send_eof()

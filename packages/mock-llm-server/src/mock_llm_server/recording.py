@@ -1,4 +1,4 @@
-"""Recordings: each exchange one JSON line, without secrets."""
+"""Recordings: one JSON line per exchange, without secrets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_TEXT = 16 * 1024 * 1024
 _SECRET = re.compile(r"auth|key|token|secret|cookie|credential|password", re.IGNORECASE)
 
 
-class Sent(msgspec.Struct):
+class RecordedChunk(msgspec.Struct):
     ms: float
-    """Milliseconds since the request was complete."""
+    """Milliseconds since the request arrived."""
     data: str
 
 
@@ -39,10 +39,10 @@ class ResponseRecord(msgspec.Struct):
     headers: dict[str, str]
     ending: str = "client left"
     """``complete``, ``reset``, or ``client left``."""
-    chunks: list[Sent] = field(default_factory=list[Sent])
-    """The body in the pieces in which it was sent."""
+    chunks: list[RecordedChunk] = field(default_factory=list[RecordedChunk])
+    """The body, as it was sent."""
     cut: bool = False
-    """The body was longer than a record may be; its rest is missing here."""
+    """Whether the body exceeded ``MAX_TEXT``; the rest is missing."""
 
     @property
     def text(self) -> str:
@@ -58,44 +58,44 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     note: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def masked(headers: dict[str, str]) -> dict[str, str]:
-    """The headers with everything that may be a secret replaced."""
+def mask_secrets(headers: dict[str, str]) -> dict[str, str]:
+    """Replace the values of headers that may be secrets."""
     return {name: "***" if _SECRET.search(name) else value for name, value in headers.items()}
 
 
 def request_record(request: Request) -> RequestRecord:
-    """The request as it may be kept: no secret headers, no query, the body decoded if it is JSON."""
+    """The record of a request: without secrets and query, its body decoded if it is JSON."""
     try:
         body: Any = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, RecursionError):
         body = request.body.decode(errors="replace")
-    return RequestRecord(request.method, request.path, masked(request.headers), body)
+    return RequestRecord(request.method, request.path, mask_secrets(request.headers), body)
 
 
-class Take:
-    """The recording of one exchange while it happens."""
+class ExchangeRecorder:
+    """Records one exchange."""
 
     def __init__(self, request: RequestRecord, reply: Reply) -> None:
         self._start = time.monotonic()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._size = 0
-        response = ResponseRecord(reply.status, masked(reply.headers))
+        response = ResponseRecord(reply.status, mask_secrets(reply.headers))
         self.exchange = Exchange(
             datetime.now(UTC).isoformat(timespec="milliseconds"), request, response, reply.note
         )
 
-    def sent(self, data: bytes) -> None:
+    def on_sent(self, data: bytes) -> None:
         response = self.exchange.response
         self._size += len(data)
         if self._size > MAX_TEXT:
             response.cut = True
         if not response.cut:
             elapsed = round((time.monotonic() - self._start) * 1000, 1)
-            response.chunks.append(Sent(elapsed, self._decoder.decode(data)))
+            response.chunks.append(RecordedChunk(elapsed, self._decoder.decode(data)))
 
 
 class Recorder:
-    """Appends exchanges to a file that only its owner can read; each is flushed at once. Raises OSError."""
+    """Appends exchanges to a file that only its owner can read, and flushes each. Raises ``OSError``."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

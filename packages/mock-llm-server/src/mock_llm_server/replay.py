@@ -1,4 +1,4 @@
-"""A recording made into a scenario file whose answers are the recorded ones."""
+"""Converts a recording to a scenario file that repeats its answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from mock_llm_server import templates
-from mock_llm_server.conversation import ChatRequest, Conversation, conversation
+from mock_llm_server.conversation import ChatRequest, Conversation, read_conversation
 from mock_llm_server.recording import Exchange, ResponseRecord
 from mock_llm_server.scenarios import (
     OWN_HEADERS,
@@ -26,15 +26,15 @@ from mock_llm_server.scenarios import (
     Usage,
 )
 
-_NOT_RECORDED = Step(fault=StatusFault(status=404, body="The recording does not hold this step."))
+_NOT_RECORDED = Step(fault=StatusFault(status=404, body="The recording does not contain this step."))
 
 
 class RecordingError(ValueError):
-    """A recording that cannot be read; the message names file and line."""
+    """An unreadable recording. The message names the file and the line."""
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """A recorded answer: to the letter, and, where it was whole and sound, as a response."""
+class RecordedAnswer(msgspec.Struct, frozen=True):
+    """A recorded answer: verbatim, and as a response if it was complete and valid."""
 
     raw: StatusFault
     response: Response | None
@@ -43,50 +43,52 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """Requests with the same key were answered by the same scenario."""
+    """Requests with the same key belong to one scenario."""
 
     user: str
     turn: int
     model: str
 
 
-class Recorded(msgspec.Struct):
-    """A script, and what of the recording is not in it, in words."""
+class Replay(msgspec.Struct):
+    """A script. ``skipped`` describes the exchanges that it does not contain."""
 
     script: Script
-    left_out: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
 
 
 def read(path: Path) -> Iterator[Exchange]:
-    """The exchanges of a recording. Raises RecordingError and OSError."""
+    """Read the exchanges of a recording. Raises ``RecordingError`` and ``OSError``."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 yield msgspec.json.decode(line, type=Exchange)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise RecordingError(
-                    f"{path}:{number}: this line is no recorded exchange: {error}"
+                    f"{path}:{number}: this line is not a recorded exchange: {error}"
                 ) from error
 
 
-def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Recorded:
-    """A script that gives the recorded answers again.
+def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Replay:
+    """Build a script that repeats the recorded answers.
 
-    Where one request was answered several times, the answers come in the recorded order, and the last of
-    them from then on. With ``timing`` the answers take about as long as they did.
+    If one request was answered several times, the answers come in the recorded order, and then the last one always. With
+    ``timing``, the answers keep their pace.
     """
-    recorded = Recorded(Script(scenarios=[]))
-    groups: dict[_Key, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    recorded = Replay(Script(scenarios=[]))
+    groups: dict[_Key, dict[int, list[RecordedAnswer]]] = defaultdict(lambda: defaultdict(list))
     for number, exchange in enumerate(exchanges, 1):
-        talk = _conversation(exchange)
-        if talk is None:
+        conversation = _conversation(exchange)
+        if conversation is None:
             continue
         try:
             answer = _answer(exchange)
         except ValueError as error:
-            recorded.left_out.append(f"exchange {number}: {error}")
+            recorded.skipped.append(f"exchange {number}: {error}")
             continue
-        groups[_Key(talk.user, talk.turn, talk.model)][len(talk.tool_results)].append(answer)
+        groups[_Key(conversation.user, conversation.turn, conversation.model)][
+            len(conversation.tool_results)
+        ].append(answer)
     models = {key.model for key in groups}
     turns: dict[str, set[int]] = defaultdict(set)
     for key in groups:
@@ -95,7 +97,7 @@ def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Recor
         _scenario(
             key,
             f"recorded {number}",
-            list(_steps(answers, f"recorded {number}", recorded.left_out, timing=timing)),
+            list(_steps(answers, f"recorded {number}", recorded.skipped, timing=timing)),
             Match(
                 model=key.model if len(models) > 1 else None,
                 turn=key.turn if len(turns[key.user]) > 1 else None,
@@ -103,11 +105,11 @@ def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Recor
         )
         for number, (key, answers) in enumerate(groups.items(), 1)
     ]
-    # The longest first: a text can be part of a longer one, and must not answer in its place.
+    # The longest trigger first: a shorter one may be part of it.
     scenarios.sort(key=lambda scenario: -len(scenario.trigger or ""))
     recorded.script = Script(
         scenarios=[scenario for scenario in scenarios if scenario.steps],
-        default_response=Response(content="The recording does not hold an answer to this message."),
+        default_response=Response(content="The recording does not contain an answer to this message."),
         models=sorted(models),
         description="Made from a recording.",
     )
@@ -115,11 +117,11 @@ def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Recor
 
 
 def _conversation(exchange: Exchange) -> Conversation | None:
-    """What was asked; None for everything that is no chat completion."""
+    """The conversation of an exchange; None if it is not a chat completion."""
     if not exchange.request.path.endswith("/chat/completions"):
         return None
     try:
-        return conversation(msgspec.convert(exchange.request.body, type=ChatRequest))
+        return read_conversation(msgspec.convert(exchange.request.body, type=ChatRequest))
     except msgspec.ValidationError:
         return None
 
@@ -131,14 +133,14 @@ def _scenario(key: _Key, name: str, steps: list[Step], match: Match) -> Scenario
 
 
 def _steps(
-    answers: dict[int, list[Answer]], name: str, left_out: list[str], *, timing: bool
+    answers: dict[int, list[RecordedAnswer]], name: str, skipped: list[str], *, timing: bool
 ) -> Iterator[Step]:
-    """The steps of a scenario, from the recorded answers by the number of tool results before them."""
+    """The steps of a scenario. ``answers`` maps the number of earlier tool results to the recorded answers."""
     results = 0
     for count in sorted(answers):
         if count < results:
-            left_out.append(
-                f"{name}: the answer after {count} tool results, which came before all calls had one"
+            skipped.append(
+                f"{name}: the answer after {count} tool results, because other calls had no result yet"
             )
             continue
         for _ in range(results, count):
@@ -148,7 +150,7 @@ def _steps(
         results = count + max(1, len(step.response.tool_calls) if step.response else 0)
 
 
-def _step(answers: list[Answer], *, timing: bool) -> Step:
+def _step(answers: list[RecordedAnswer], *, timing: bool) -> Step:
     last = answers[-1]
     if all(answer.response == last.response for answer in answers) and last.response:
         answers = [last]
@@ -165,14 +167,14 @@ def _step(answers: list[Answer], *, timing: bool) -> Step:
     )
 
 
-def _answer(exchange: Exchange) -> Answer:
-    """Raises ValueError where the answer cannot be given again."""
+def _answer(exchange: Exchange) -> RecordedAnswer:
+    """Raises ``ValueError`` if the answer cannot be repeated."""
     response = exchange.response
     if response.cut:
-        raise ValueError("the answer was too long to be recorded")
+        raise ValueError("the answer was too long to record")
     whole = _response(response)
     if whole is None and response.ending == "client left":
-        raise ValueError("the client left before the answer was complete")
+        raise ValueError("the client disconnected before the answer was complete")
     headers = {
         name: value
         for name, value in response.headers.items()
@@ -183,13 +185,13 @@ def _answer(exchange: Exchange) -> Answer:
     times = [chunk.ms for chunk in response.chunks]
     gap = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0
     first = times[0] if times else 0
-    return Answer(raw, whole, round(first, 1), round(max(gap, 0), 1))
+    return RecordedAnswer(raw, whole, round(first, 1), round(max(gap, 0), 1))
 
 
 def _response(response: ResponseRecord) -> Response | None:
-    """The answer as a response; None if it was an error, or not whole, or holds what no response can.
+    """The answer as a response; None if it was an error, was incomplete, or has fields that a response cannot express.
 
-    A client may well leave at the last event, before the body has its proper end.
+    A client may disconnect after the last event, before the body ends.
     """
     if response.status != 200 or response.ending == "reset":
         return None
@@ -204,7 +206,7 @@ def _response(response: ResponseRecord) -> Response | None:
     return None
 
 
-# What is read of an answer. Fields that no response can hold are not looked at.
+# The fields of an answer that are used.
 
 
 class _FunctionPart(msgspec.Struct):
@@ -242,7 +244,7 @@ def _from_completion(completion: _Completion) -> Response | None:
     choice = completion.choices[0]
     message = choice.message
     calls = [_call(part.id, part.function) for part in message.tool_calls or []]
-    return _made(message, calls, choice.finish_reason, completion.usage)
+    return _build_response(message, calls, choice.finish_reason, completion.usage)
 
 
 def _from_stream(text: str) -> Response | None:
@@ -267,7 +269,7 @@ def _from_stream(text: str) -> Response | None:
     if finish_reason is None:
         return None
     calls = [_call(part.id, part.function) for _, part in sorted(parts.items())]
-    return _made(whole, calls, finish_reason, usage)
+    return _build_response(whole, calls, finish_reason, usage)
 
 
 def _joined(text: str | None, more: str | None) -> str | None:
@@ -280,10 +282,10 @@ def _call(call_id: str | None, function: _FunctionPart) -> ToolCall:
     )
 
 
-def _made(
+def _build_response(
     message: _Delta, calls: list[ToolCall], finish_reason: str | None, usage: dict[str, Any] | None
 ) -> Response:
-    """Raises msgspec.ValidationError for values that no response can hold."""
+    """Raises ``msgspec.ValidationError`` for values that a response cannot express."""
     fields: dict[str, Any] = {
         "content": message.content,
         "reasoning_content": message.reasoning_content,

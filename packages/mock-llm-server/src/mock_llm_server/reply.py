@@ -1,4 +1,4 @@
-"""A reply as the connection sends it: status, headers, and a body in timed pieces."""
+"""A reply: status, headers, and a body in timed pieces."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ DONE = b"data: [DONE]\n\n"
 class Piece(msgspec.Struct, frozen=True):
     data: bytes
     wait: float = 0
-    """Seconds before it is sent; infinite: never, the connection stays silent until the client leaves."""
+    """Seconds before it is sent; infinite keeps the connection silent until the client disconnects."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Without a ``content-length`` among the headers the body is sent chunked."""
+    """Without the header ``content-length``, the body is sent chunked."""
 
     status: int
     headers: dict[str, str]
     pieces: list[Piece]
     more: AsyncGenerator[Piece] | None = None
-    """The rest of the body, where it is not known beforehand."""
+    """The rest of the body, if it is not known beforehand."""
     wait: float = 0
     """Seconds before the first byte."""
     reset: bool = False
-    """End with a TCP reset; where there is no piece, before the first byte."""
+    """End with a TCP reset; without pieces, before the first byte."""
     note: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What a record says about where the reply came from."""
+    """The source of the reply, for recordings."""
 
 
 def event(value: Any) -> bytes:
@@ -63,14 +63,14 @@ def _error_type(status: int) -> str:
 
 
 def plain(answer: Answer, *, delay: float, token_delay: float) -> Reply:
-    """The whole answer at once, after the time that streaming it would have taken. Delays are in seconds."""
+    """The answer as one JSON document, sent after the time that streaming it takes. Delays are in seconds."""
     words = sum(len(tokens(text)) for text in [answer.content or "", *answer.reasoning.values()])
     reply = json_reply(200, completion(answer))
     return msgspec.structs.replace(reply, wait=delay + token_delay * words)
 
 
 def stream(answer: Answer, *, include_usage: bool, delay: float, token_delay: float) -> Reply:
-    """The answer as server-sent events, one piece for each. Delays are in seconds."""
+    """The answer as server-sent events, one per piece. Delays are in seconds."""
     events = [event(chunk) for chunk in chunks(answer, include_usage=include_usage)]
     pieces = [Piece(events[0]), *(Piece(data, token_delay) for data in events[1:]), Piece(DONE)]
     headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}

@@ -1,4 +1,4 @@
-"""The scenario file: its shape, and loading it with errors that name file, line and reason."""
+"""The format of scenario files, and loading them. Errors name the file, the line and the reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, field
 
 from mock_llm_server import templates
-from mock_llm_server.locate import explain, line_of
+from mock_llm_server.json_location import explain, line_of
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400_000)]
@@ -23,7 +23,7 @@ OWN_HEADERS = {"content-length", "transfer-encoding", "connection"}
 
 
 class ScenarioError(ValueError):
-    """A scenario file that cannot be used: ``file``, ``line`` (from 1; None where no line is meant), ``reason``."""
+    """An unusable scenario file. ``line`` counts from 1; None if the error belongs to no line."""
 
     def __init__(self, file: str, line: int | None, reason: str) -> None:
         super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
@@ -33,22 +33,22 @@ class ScenarioError(ValueError):
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Base of everything in a scenario file: a field that is not known is an error, not a surprise."""
+    """Base of all parts of a scenario file. An unknown field is an error."""
 
 
-# -- what is answered -----------------------------------------------------------------------------
+# -- responses -----------------------------------------------------------------------------------
 
 
 class Function(Spec, frozen=True):
     name: str
     arguments: str | dict[str, Any] = "{}"
-    """JSON text, sent to the letter, or an object."""
+    """JSON text, sent verbatim, or an object."""
 
 
 class ToolCall(Spec, frozen=True):
     function: Function
     id: str | None = None
-    """Sent as it is; without one, each answer gets a fresh id."""
+    """Without an id, each answer gets a fresh one."""
     type: Literal["function"] = "function"
 
 
@@ -74,11 +74,11 @@ class Response(Spec, frozen=True):
 
 class BaseFault(Spec, frozen=True, tag_field="kind"):
     times: Annotated[int, Meta(ge=1)] | None = None
-    """Happens this often after the start of the server, then no more; None: always."""
+    """How often it occurs after the server starts; None: always."""
 
 
 class StatusFault(BaseFault, frozen=True, tag="status"):
-    """Another status, headers and body. A list of strings is sent piece by piece."""
+    """Another status, headers and body. The strings of a list are sent one by one."""
 
     status: Annotated[int, Meta(ge=200, le=599)] = 500
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -91,32 +91,32 @@ class StatusFault(BaseFault, frozen=True, tag="status"):
             raise ValueError(f"status {self.status} has no body; choose another")
         for name, value in self.headers.items():
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-                raise ValueError(f"{name!r}: {value!r} is no valid HTTP header")
+                raise ValueError(f"{name!r}: {value!r} is not a valid HTTP header")
             if name.lower() in OWN_HEADERS:
-                raise ValueError(f"the header {name} is set by the server; leave it out")
+                raise ValueError(f"the server sets the header {name}; remove it")
 
 
 class ResetFault(BaseFault, frozen=True, tag="reset"):
-    """TCP reset after so many events; 0: before the first byte of the answer."""
+    """A TCP reset after ``after_chunks`` events; 0: before the first byte of the answer."""
 
     after_chunks: Count = 2
 
 
 class StallFault(BaseFault, frozen=True, tag="stall"):
-    """Silence after so many events (0: before the first byte), for some seconds or until the client leaves."""
+    """Silence after ``after_chunks`` events (0: before the first byte), for ``seconds`` or until the client disconnects."""
 
     after_chunks: Count = 2
     seconds: Annotated[float, Meta(ge=0, le=86_400)] | None = None
 
 
 class TruncatedJsonFault(BaseFault, frozen=True, tag="truncated_json"):
-    """A proper end of the body in the middle of an event's JSON, after so many whole events."""
+    """A proper end of the body inside an event's JSON, after ``after_chunks`` events."""
 
     after_chunks: Count = 2
 
 
 class EndEarlyFault(BaseFault, frozen=True, tag="end_early"):
-    """A proper end of the body after so many events: no finish_reason, no [DONE]."""
+    """A proper end of the body after ``after_chunks`` events, without finish_reason and [DONE]."""
 
     after_chunks: Count = 2
 
@@ -126,7 +126,7 @@ class MissingDoneFault(BaseFault, frozen=True, tag="missing_done"):
 
 
 class MalformedArgumentsFault(BaseFault, frozen=True, tag="malformed_arguments"):
-    """Each tool call has this text for arguments; without one, its own, cut in half."""
+    """Tool calls with ``arguments`` that are not JSON; None: their own, cut in half."""
 
     arguments: str | None = None
 
@@ -136,11 +136,11 @@ class WrongContentTypeFault(BaseFault, frozen=True, tag="wrong_content_type"):
 
     def __post_init__(self) -> None:
         if not _HEADER_VALUE.fullmatch(self.content_type):
-            raise ValueError(f"{self.content_type!r} is no valid header value")
+            raise ValueError(f"{self.content_type!r} is not a valid header value")
 
 
 class StreamErrorFault(BaseFault, frozen=True, tag="stream_error"):
-    """An error object under status 200: in the stream after so many events, or as the whole plain body."""
+    """An error object under status 200: in the stream after ``after_chunks`` events, or as the whole plain body."""
 
     after_chunks: Count = 2
     message: str = "The server had an error while processing your request."
@@ -149,10 +149,10 @@ class StreamErrorFault(BaseFault, frozen=True, tag="stream_error"):
 
 
 class EndlessBodyFault(BaseFault, frozen=True, tag="endless_body"):
-    """A body that never ends, sent as fast as the client reads.
+    """An endless body, sent as fast as the client reads it.
 
-    ``junk`` is one line without an end, ``content`` the first delta again and again, ``comments`` is
-    ``: ping``. A plain (not streamed) body is junk whichever is chosen.
+    ``junk`` is one line without an end, ``content`` repeats the first delta, ``comments`` repeats ``: ping``. A body that is
+    not streamed is always junk.
     """
 
     of: Literal["junk", "content", "comments"] = "junk"
@@ -172,11 +172,11 @@ Fault: TypeAlias = (
 )
 
 
-# -- when ------------------------------------------------------------------------------------------
+# -- steps and scenarios ---------------------------------------------------------------------------
 
 
 class Step(Spec, frozen=True):
-    """One answer. Several faults happen one after the other, each as often as its ``times`` says."""
+    """One answer. Several faults occur in order, each ``times`` times."""
 
     response: Response | None = None
     delay_ms: Milliseconds = 0
@@ -185,19 +185,19 @@ class Step(Spec, frozen=True):
     """Before each further piece of text."""
     fault: Fault | list[Fault] | None = None
     literal: bool = False
-    """Templates in this step are left as they stand."""
+    """Do not fill templates in this step."""
 
     def __post_init__(self) -> None:
         faults = self.faults
         if any(fault.times is None for fault in faults[:-1]):
-            raise ValueError('only the last of several faults may be without "times"')
+            raise ValueError('only the last of several faults may omit "times"')
         calls = self.response.tool_calls if self.response else []
         if not calls and any(isinstance(fault, MalformedArgumentsFault) for fault in faults):
             raise ValueError('the fault "malformed_arguments" needs a response with tool_calls')
         only_faults = bool(faults) and faults[-1].times is None
         own_body = all(isinstance(fault, StatusFault) for fault in faults)
         if self.response is None and not (only_faults and own_body):
-            raise ValueError('"response" is missing: only a step that always fails with a status needs none')
+            raise ValueError('"response" is missing; only a step that always fails with a status may omit it')
 
     @property
     def faults(self) -> list[Fault]:
@@ -207,18 +207,18 @@ class Step(Spec, frozen=True):
 
 
 class Match(Spec, frozen=True):
-    """Further conditions. All that are given must hold."""
+    """Further conditions, all of which must hold."""
 
     model: str | None = None
-    """The requested model, exactly."""
+    """The exact name of the requested model."""
     system: str | None = None
     """A substring of the system prompt."""
     turn: Annotated[int, Meta(ge=1)] | None = None
-    """How many user messages the conversation has."""
+    """The number of user messages in the conversation."""
 
 
 class Scenario(Spec, frozen=True):
-    """What to answer to a user message that contains ``trigger`` and matches ``trigger_regex``."""
+    """The answers to a user message that contains ``trigger`` and matches ``trigger_regex``."""
 
     name: str
     steps: Annotated[list[Step], Meta(min_length=1)]
@@ -226,7 +226,7 @@ class Scenario(Spec, frozen=True):
     trigger_regex: str | None = None
     match: Match = Match()
     loop: bool = False
-    """After the last step comes the first one again, not the default response."""
+    """The first step follows the last one, instead of the default response."""
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -237,11 +237,11 @@ class Scenario(Spec, frozen=True):
         try:
             re.compile(self.trigger_regex or "")
         except re.error as error:
-            raise ValueError(f"trigger_regex is no valid regular expression: {error}") from error
+            raise ValueError(f"trigger_regex is not a valid regular expression: {error}") from error
 
     @property
     def groups(self) -> list[str]:
-        """What templates may name: the groups of trigger_regex by number, then by name."""
+        """The groups of trigger_regex that templates can name: by number, then by name."""
         pattern = re.compile(self.trigger_regex or "")
         return [*map(str, range(1, pattern.groups + 1)), *pattern.groupindex]
 
@@ -250,12 +250,12 @@ _SORRY = "This is a mock server. It answers only what its scenarios describe."
 
 
 class Script(Spec, frozen=True):
-    """A whole scenario file. The first scenario that matches a conversation answers it."""
+    """A scenario file. The first scenario that matches a conversation answers it."""
 
     scenarios: list[Scenario]
     default_response: Response = Response(content=_SORRY)
     models: list[str] = field(default_factory=list[str])
-    """Listed by GET /models, besides ``mock-model``. Any model may be asked for."""
+    """Listed by GET /models, besides ``mock-model``. Requests may use any name."""
     description: str = ""
 
 
@@ -265,7 +265,7 @@ BUNDLED = Path(__file__).with_name("scenarios.json")
 
 
 def load(path: Path | None = None) -> Script:
-    """The scenarios in a file, or the bundled ones. Raises ScenarioError."""
+    """Load a scenario file, or the bundled one. Raises ``ScenarioError``."""
     path = BUNDLED if path is None else path
     try:
         data = path.read_bytes()
@@ -280,7 +280,7 @@ def load(path: Path | None = None) -> Script:
 
 
 def parse(text: str, name: str = "<scenarios>") -> Script:
-    """The scenarios in a JSON text; ``name`` stands for the file in errors. Raises ScenarioError."""
+    """Parse scenarios from JSON; ``name`` is the file's name in errors. Raises ``ScenarioError``."""
     try:
         script = msgspec.json.decode(text, type=Script)
     except RecursionError as error:

@@ -1,4 +1,4 @@
-"""The server: routes, the answer to a chat completion, and two ways to run it inside a test."""
+"""The server: its routes, and two ways to run it in a test."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import anyio
 import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
-from mock_llm_server import faults
-from mock_llm_server.completion import answer, filled
-from mock_llm_server.conversation import ChatRequest, Place, conversation, find, history_problem
+from mock_llm_server.completion import build_answer, fill_response
+from mock_llm_server.conversation import ChatRequest, StepMatch, find_step, history_problem, read_conversation
+from mock_llm_server.faults import apply_fault, due_fault, malform_arguments
 from mock_llm_server.http1 import BadRequest, Connection, Request
-from mock_llm_server.recording import Recorder, Take, request_record
+from mock_llm_server.recording import ExchangeRecorder, Recorder, request_record
 from mock_llm_server.reply import Reply, error_reply, json_reply, plain, stream
 from mock_llm_server.scenarios import Response, Script, load, parse
 from mock_llm_server.templates import TemplateError
@@ -25,16 +25,15 @@ from mock_llm_server.upstream import Upstream
 
 _MODEL = "mock-model"
 _CHAT = "/chat/completions"
-_GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+_DISCONNECTED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class MockServer:
     """A running server.
 
-    ``url`` is its address without a path, e.g. ``http://127.0.0.1:43210``; both ``url`` and ``url + "/v1"``
-    serve as the base URL of a client. ``requests`` are the requests so far, oldest first:
-    ``{"method", "path", "headers", "body"}`` with secrets masked and the body decoded, and for chat
-    completions ``{"scenario", "step"}`` that answered (None for the default response).
+    ``url`` is its address without a path, such as ``http://127.0.0.1:43210``; both ``url`` and ``url + "/v1"`` are valid base
+    URLs. ``requests`` are the latest requests, oldest first: ``{"method", "path", "headers", "body"}`` with masked secrets
+    and decoded body, and for chat completions the ``{"scenario", "step"}`` of the answer (None for the default response).
     """
 
     def __init__(
@@ -54,14 +53,14 @@ class MockServer:
         self._recorder = recorder
         self._upstream = upstream
         self._keep = keep
-        # How often each step was asked for, by identity: the script outlives the server.
-        self._asked: Counter[int] = Counter()
+        # Requests of each step, by its identity: the script outlives the server.
+        self._requests_of_step: Counter[int] = Counter()
 
     async def handle(self, stream: SocketStream) -> None:
-        """Serve one connection until either side ends it."""
+        """Serve one connection until either side closes it."""
         connection = Connection(stream)
         async with stream:
-            with suppress(*_GONE):
+            with suppress(*_DISCONNECTED):
                 try:
                     while (request := await connection.receive()) is not None:
                         await self._exchange(connection, request)
@@ -74,7 +73,7 @@ class MockServer:
 
     async def _exchange(self, connection: Connection, request: Request) -> None:
         if self._upstream and _route(request.path) in {_CHAT, "/models"}:
-            async with self._upstream.ask(request) as reply:
+            async with self._upstream.forward(request) as reply:
                 await self._send(connection, request, reply)
         else:
             await self._send(connection, request, self.reply(request))
@@ -86,19 +85,19 @@ class MockServer:
         if not self._recorder:
             await connection.reply(reply, lambda _: None)
             return
-        take = Take(request_record(request), reply)
+        recording = ExchangeRecorder(request_record(request), reply)
         try:
-            take.exchange.response.ending = await connection.reply(reply, take.sent)
+            recording.exchange.response.ending = await connection.reply(reply, recording.on_sent)
         finally:
-            self._recorder.write(take.exchange)
+            self._recorder.write(recording.exchange)
 
     def reply(self, request: Request) -> Reply:
-        """The reply to a request, its faults included."""
+        """The reply to a request, with its faults."""
         route = unquote(_route(request.path))
         allowed = "POST" if route == _CHAT else "GET, HEAD"
         known = route in {_CHAT, "/models", "/health"} or route.startswith("/models/")
         if known and request.method not in allowed.split(", "):
-            message = f"{request.path} does not take {request.method}, only {allowed}."
+            message = f"{request.path} does not allow {request.method}; use {allowed}."
             return error_reply(405, message, code="method_not_allowed", headers={"allow": allowed})
         if route == _CHAT:
             return self._chat(request.body)
@@ -110,8 +109,12 @@ class MockServer:
             if route == f"/models/{model['id']}":
                 return json_reply(200, model)
         if known:
-            return error_reply(404, f"{request.path} names no model of this server.", code="model_not_found")
-        return error_reply(404, f"There is nothing at {request.path}; try /v1{_CHAT}.", code="unknown_url")
+            return error_reply(
+                404,
+                f"This server has no model {unquote(request.path.rpartition('/')[2])}.",
+                code="model_not_found",
+            )
+        return error_reply(404, f"Not found: {request.path}. Try /v1{_CHAT}.", code="unknown_url")
 
     def _models(self) -> list[dict[str, Any]]:
         names = dict.fromkeys([_MODEL, *self._script.models])
@@ -123,37 +126,37 @@ class MockServer:
         try:
             request = msgspec.json.decode(body, type=ChatRequest)
         except (msgspec.DecodeError, RecursionError) as error:
-            return error_reply(400, f"The body is no chat completion request: {error}.")
+            return error_reply(400, f"The body is not a chat completion request: {error}.")
         if not request.messages:
             return error_reply(400, "The list of messages is empty.", param="messages")
         if self._strict and (problem := history_problem(request.messages)):
             return error_reply(400, problem[1], param=problem[0])
-        place = find(self._script, conversation(request))
-        scenario = place.scenario.name if place.scenario else None
+        match = find_step(self._script, read_conversation(request))
+        scenario = match.scenario.name if match.scenario else None
         try:
-            reply = self._answer(request, place)
+            reply = self._answer(request, match)
         except TemplateError as error:
-            message = f"Scenario {scenario!r}, step {place.index + 1}: {error}."
+            message = f"Scenario {scenario!r}, step {match.index + 1}: {error}."
             reply = error_reply(400, message, code="template_not_filled")
-        return msgspec.structs.replace(reply, note={"scenario": scenario, "step": place.index})
+        return msgspec.structs.replace(reply, note={"scenario": scenario, "step": match.index})
 
-    def _answer(self, request: ChatRequest, place: Place) -> Reply:
-        step = place.step
+    def _answer(self, request: ChatRequest, match: StepMatch) -> Reply:
+        step = match.step
         response = step.response or Response()
         if not step.literal:
-            response = filled(response, place.values)
+            response = fill_response(response, match.values)
         fault = None
-        if place.scenario:
-            fault = faults.due(step, self._asked[id(step)])
-            self._asked[id(step)] += 1
-        made = answer(request, faults.spoil(fault, response))
+        if match.scenario:
+            fault = due_fault(step, self._requests_of_step[id(step)])
+            self._requests_of_step[id(step)] += 1
+        answer = build_answer(request, malform_arguments(fault, response))
         delay, token_delay = step.delay_ms / 1000, step.token_delay_ms / 1000
         if request.stream:
             usage = request.include_usage
-            reply = stream(made, include_usage=usage, delay=delay, token_delay=token_delay)
+            reply = stream(answer, include_usage=usage, delay=delay, token_delay=token_delay)
         else:
-            reply = plain(made, delay=delay, token_delay=token_delay)
-        return faults.apply(fault, reply, streamed=bool(request.stream))
+            reply = plain(answer, delay=delay, token_delay=token_delay)
+        return apply_fault(fault, reply, streamed=bool(request.stream))
 
 
 def _route(path: str) -> str:
@@ -184,14 +187,14 @@ async def serve(
 ) -> AsyncGenerator[MockServer]:
     """Run a server in the current event loop.
 
-    :param scenarios: a Script, the same as JSON-like dictionaries, or a file; None: the bundled ones.
-    :param port: 0 takes a free one.
+    :param scenarios: a Script, its JSON as dictionaries, or a file; None: the bundled scenarios.
+    :param port: 0 selects a free one.
     :param record: append each exchange to this file.
     :param strict: refuse histories in which tool calls and results do not pair up, as strict endpoints do.
-    :param keep: so many of the last requests stay in ``MockServer.requests``.
+    :param keep: how many of the latest requests ``MockServer.requests`` keeps.
     :param upstream: forward chat completions to a real endpoint instead of answering from the scenarios.
 
-    Raises ScenarioError, and OSError if the address is taken or the recording cannot be opened.
+    Raises ``ScenarioError``, and ``OSError`` if the address is in use or the recording cannot be opened.
     """
     script = _script(scenarios)
     recorder = Recorder(record) if record else None
@@ -205,11 +208,11 @@ async def serve(
                 tasks.start_soon(listener.serve, server.handle)
                 try:
                     yield server
-                except Exception as error:  # noqa: BLE001 (raised again below, outside of the group)
+                except Exception as error:  # noqa: BLE001 — raised again below, outside of the group
                     failure = error
                 tasks.cancel_scope.cancel()
             if failure:
-                # What fails in the caller's block must reach the caller as it is, not in an exception group.
+                # The caller gets the error of its own block, not an exception group.
                 raise failure
     finally:
         if recorder:
@@ -226,7 +229,7 @@ def running(
     strict: bool = False,
     keep: int = 1000,
 ) -> Generator[MockServer]:
-    """``serve`` for synchronous tests: the server runs in a thread of its own."""
+    """``serve`` for synchronous tests: runs the server in a thread."""
     from anyio.from_thread import start_blocking_portal
 
     context = serve(scenarios, host=host, port=port, record=record, strict=strict, keep=keep)

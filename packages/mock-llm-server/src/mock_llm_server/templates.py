@@ -1,10 +1,10 @@
-r"""Text captured from the conversation, put into a scripted answer.
+r"""Templates, which insert text of the conversation into a scripted answer.
 
     {{ user }}                            the last user message
-    {{ tool_result | exit code (\d+) }}    what a regular expression finds there: its first group, or all of it
+    {{ tool_result | exit code (\d+) }}    the match of a regular expression in it: the first group, or all
     {{ 1 }}  {{ name }}                   a group of the scenario's trigger_regex
 
-Braces around anything that is not a single word are left as they stand.
+Braces around anything but a single word are not templates.
 """
 
 from __future__ import annotations
@@ -17,55 +17,52 @@ import msgspec
 
 SOURCES = ("user", "tool_result", "system", "model")
 
-_PLACE = re.compile(r"\{\{\s*(\w+)\s*(?:\|\s*(.+?))?\s*\}\}")
+_TEMPLATE = re.compile(r"\{\{\s*(\w+)\s*(?:\|\s*(.+?))?\s*\}\}")
 
 
 class TemplateError(ValueError):
-    """A template that cannot be filled from this conversation."""
+    """The conversation has no value for a template."""
 
 
 def has_template(text: str) -> bool:
-    return _PLACE.search(text) is not None
+    return _TEMPLATE.search(text) is not None
 
 
 def problem(text: str, groups: Collection[str]) -> str | None:
-    """What is wrong with the templates in ``text``, or None.
-
-    :param groups: the names and numbers of the groups that the scenario's trigger_regex captures.
-    """
-    for place in _PLACE.finditer(text):
-        name, pattern = place[1], cast("str | None", place[2])
+    """The error of the templates in ``text``, or None. ``groups`` are the names and numbers of the trigger_regex's groups."""
+    for template in _TEMPLATE.finditer(text):
+        name, pattern = template[1], cast("str | None", template[2])
         if name not in SOURCES and name not in groups:
             known = ", ".join([*SOURCES, *groups])
-            return f'{place[0]} names nothing known here ({known}); set "literal": true to keep such braces'
+            return f'{template[0]} is not a known value ({known}); set "literal": true to send such braces'
         try:
             re.compile(pattern or "")
         except re.error as error:
-            return f"{place[0]} holds no valid regular expression: {error}"
+            return f"{template[0]} is not a valid regular expression: {error}"
     return None
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """``text`` with each template replaced. Raises TemplateError where a template finds nothing."""
+    """Fill the templates of a text. Raises ``TemplateError``."""
 
-    def found(place: re.Match[str]) -> str:
-        name, pattern = place[1], cast("str | None", place[2])
+    def replace(template: re.Match[str]) -> str:
+        name, pattern = template[1], cast("str | None", template[2])
         value = values.get(name)
         if value is None:
-            raise TemplateError(f"{place[0]}: this conversation has no {name}")
+            raise TemplateError(f"{template[0]}: this conversation has no {name}")
         if pattern is None:
             return value
         match = re.search(pattern, value)
         if match is None:
-            raise TemplateError(f"{place[0]}: the expression matches nothing in the {name}")
+            raise TemplateError(f"{template[0]}: the expression does not match the {name}")
         return (match[1] if match.re.groups else match[0]) or ""
 
-    return _PLACE.sub(found, text)
+    return _TEMPLATE.sub(replace, text)
 
 
 def fill_arguments(arguments: str | dict[str, Any], values: Mapping[str, str]) -> str:
-    """Tool call arguments as JSON text. Captured text is quoted as JSON where the arguments are JSON;
-    arguments that are deliberately something else take it as it is.
+    """Fill the templates of tool call arguments, and return JSON text. Captured text is quoted as JSON, unless the arguments are
+    deliberately not JSON.
     """
     if isinstance(arguments, str):
         if not has_template(arguments):

@@ -1,4 +1,4 @@
-"""Forwarding to a real endpoint, so that a real conversation can be recorded and replayed."""
+"""Forwards requests to a real endpoint, to record its answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 
-from mock_llm_server.http1 import BodyBroke, Request
+from mock_llm_server.http1 import BodyInterrupted, Request
 from mock_llm_server.reply import Piece, Reply, error_reply
 
 _DROPPED = {"transfer-encoding", "connection", "keep-alive"}
-_BROKEN = (
+_CONNECTION_ERRORS = (
     anyio.EndOfStream,
     anyio.BrokenResourceError,
     anyio.ClosedResourceError,
@@ -25,15 +25,14 @@ _BROKEN = (
 
 
 class Upstream:
-    """An endpoint at ``url`` (with its path, e.g. ``https://host/v1``).
-
-    With a ``key`` requests carry it instead of what the client sent. Raises ValueError for any other URL.
+    """An endpoint at ``url``, with its path: ``https://host/v1``. ``key`` replaces the client's key. Raises ``ValueError`` unless
+    the URL is one of http or https.
     """
 
     def __init__(self, url: str, key: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"{url} is no http or https URL")
+            raise ValueError(f"{url} is not an http or https URL")
         self._tls = parts.scheme == "https"
         self._host = parts.hostname
         self._port = parts.port or (443 if self._tls else 80)
@@ -42,8 +41,8 @@ class Upstream:
         self._key = key
 
     @asynccontextmanager
-    async def ask(self, request: Request) -> AsyncGenerator[Reply]:
-        """The endpoint's reply, its body still arriving; an error reply with status 502 if there is none."""
+    async def forward(self, request: Request) -> AsyncGenerator[Reply]:
+        """The endpoint's reply, whose body is still arriving; without one, an error reply with status 502."""
         http = h11.Connection(h11.CLIENT)
         try:
             stream = await self._connect()
@@ -53,11 +52,11 @@ class Upstream:
         async with stream:
             try:
                 await self._send(http, stream, request)
-                head = await _next(http, stream)
+                head = await _next_event(http, stream)
                 while isinstance(head, h11.InformationalResponse):
-                    head = await _next(http, stream)
-            except _BROKEN as error:
-                yield error_reply(502, f"The upstream {self._netloc} gave no HTTP reply: {error}.")
+                    head = await _next_event(http, stream)
+            except _CONNECTION_ERRORS as error:
+                yield error_reply(502, f"The upstream {self._netloc} sent no HTTP reply: {error}.")
                 return
             if not isinstance(head, h11.Response):
                 yield error_reply(502, f"The upstream {self._netloc} closed the connection without a reply.")
@@ -93,7 +92,7 @@ class Upstream:
                 await stream.send(data)
 
 
-async def _next(http: h11.Connection, stream: ByteStream) -> h11.Event:
+async def _next_event(http: h11.Connection, stream: ByteStream) -> h11.Event:
     while True:
         event = http.next_event()
         if isinstance(event, h11.Event):
@@ -106,7 +105,7 @@ async def _next(http: h11.Connection, stream: ByteStream) -> h11.Event:
 
 async def _body(http: h11.Connection, stream: ByteStream) -> AsyncGenerator[Piece]:
     try:
-        while isinstance(part := await _next(http, stream), h11.Data):
+        while isinstance(part := await _next_event(http, stream), h11.Data):
             yield Piece(bytes(part.data))
-    except _BROKEN as error:
-        raise BodyBroke from error
+    except _CONNECTION_ERRORS as error:
+        raise BodyInterrupted from error

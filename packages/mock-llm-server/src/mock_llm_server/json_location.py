@@ -1,4 +1,4 @@
-"""Where in a JSON text a problem stands: msgspec names a path or a byte, a person needs a line."""
+"""The line of an error in a JSON text, from the path or byte that msgspec reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTE = re.compile(r" \(byte (\d+)\)")
 
 
 def explain(error: msgspec.DecodeError, text: str) -> tuple[int, str]:
-    """The line (from 1) of a decoding error in ``text``, and its reason in words."""
+    """The line (from 1) and the reason of a decoding error in ``text``."""
     message = str(error)
     if not isinstance(error, msgspec.ValidationError):
         byte = _BYTE.search(message)
@@ -31,8 +31,8 @@ def explain(error: msgspec.DecodeError, text: str) -> tuple[int, str]:
 
 
 def line_of(text: str, path: str) -> int:
-    """The line (from 1) of the value at ``path``, e.g. ``$.scenarios[0].name``, in a well-formed JSON text;
-    where the path leads nowhere, the line of the last value on the way.
+    """The line (from 1) of the value at ``path``, such as ``$.scenarios[0].name``, in valid JSON. If the path does not exist, the
+    line of its last existing value.
     """
     at = _skip_space(text, 0)
     for step in _STEP.finditer(path):
