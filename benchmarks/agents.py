@@ -2,11 +2,10 @@
 
     python benchmarks/agents.py [--agents 200] [--steps 100]
 
-Each agent works, on the job engine with its journal on the disk, a session and a log, for so many steps of
-``bash {"command": "true k"}``; after each a model is asked for a verdict. The floor asks the same number of requests of
-the same server and starts as many shells, as many conversations at once: no journal, no session, nothing kept.
-``CPU`` are the seconds that they and their shells worked; ``RSS`` is the peak of the process that runs the agents, in MiB. ``busy``:
-how many cores the rest of the machine used.
+Each agent runs on the job engine, with a journal on the disk, a session and a log, for ``--steps`` steps of ``bash
+{"command": "true k"}``; after each, a model gives a verdict. The floor makes the same requests to the same server and
+starts as many shells, with as many conversations at once, but stores nothing. ``CPU``: seconds of the agents and their
+shells. ``RSS``: peak MiB of the process of the agents. ``busy``: how many cores the rest of the machine used.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 
 
 async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
-    """Run them through the workbench, as the page would."""
+    """Run the agents through the workbench, as the page does."""
     import anyio
 
     from newel.app.web_server import open_workbench
@@ -59,7 +58,7 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
 
 
 async def floor(base_url: str, count: int, steps: int) -> None:
-    """As many conversations, with httpx2 and a shell for each step."""
+    """The same conversations with httpx2 and a shell for each step."""
     import httpx2
 
     began = time.monotonic()
@@ -92,13 +91,13 @@ async def floor(base_url: str, count: int, steps: int) -> None:
 
 
 def busy_seconds() -> float:
-    """What all cores together have worked since the machine started."""
+    """CPU seconds of all cores since the machine started."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
     return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(what: str, count: int, steps: int) -> tuple[float, float, float, float]:
-    """Seconds, seconds of work, peak MiB and busy cores of one of the two, in a process of its own."""
+    """Seconds, CPU seconds, peak MiB and busy cores of one variant, in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
         server = subprocess.Popen(
             [sys.executable, str(HERE / "model_server.py"), str(Path(folder, "log")), str(steps)],
@@ -134,18 +133,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.what:
-        run = agents(given.url, given.agents, given.steps, given.folder)
-        asyncio.run(run if given.what == "agents" else floor(given.url, given.agents, given.steps))
+    options = parser.parse_args()
+    if options.what:
+        run = agents(options.url, options.agents, options.steps, options.folder)
+        asyncio.run(run if options.what == "agents" else floor(options.url, options.agents, options.steps))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"cost {peak} {sum(os.times()[:4])}", file=sys.stderr)
         return
     print(f"{'':10}{'agents':>8}{'steps':>7}{'seconds':>9}{'CPU':>7}{'RSS MiB':>9}{'busy':>6}")
     for what in ("floor", "agents"):
-        seconds, cpu, peak, busy = measure(what, given.agents, given.steps)
+        seconds, cpu, peak, busy = measure(what, options.agents, options.steps)
         print(
-            f"{what:10}{given.agents:>8}{given.steps:>7}{seconds:>9.1f}{cpu:>7.1f}{peak:>9.0f}{busy:>6.2f}",
+            f"{what:10}{options.agents:>8}{options.steps:>7}{seconds:>9.1f}{cpu:>7.1f}{peak:>9.0f}{busy:>6.2f}",
             flush=True,
         )
 

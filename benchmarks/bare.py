@@ -1,4 +1,4 @@
-"""A bare page with the page's editor on it, for benchmarks: no hunks, and a server of files."""
+"""A bare page with the page's editor, for benchmarks: no hunks, and a server of files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @contextmanager
 def bare_page(folder: Path, files: dict[str, str]) -> Generator[str]:
-    """The address of a page with ``openBare(name)``, which opens one of ``files`` in an editor. ``folder`` is where it is put."""
+    """The URL of a page with ``openBare(name)``, which opens one of ``files`` in an editor; it is written to
+    ``folder``.
+    """
     for name, text in {"index.html": HTML, **files}.items():
         (folder / name).write_text(text)
     (folder / "app.css").write_bytes((Path(web).parent / "static" / "app.css").read_bytes())

@@ -1,12 +1,12 @@
-"""What it costs to see which lines of a text differ: 20,000 lines with 500 changed places.
+"""The cost of comparing texts: 20,000 lines with 500 changed places.
 
     python -m benchmarks.diff [--lines 20000] [--places 500] [--runs 25] [--difflib]
 
-``code``: seven lines of ten stand once in the text, as in a program. ``records``: none does, all are drawn from 2,000.
-``log``: all are drawn from 20. Each place is changed in one of four ways: lines put in, taken away, changed, or moved by a
-few lines. ``first``: milliseconds of the first comparison of a new process. ``median`` and ``p95``: of the ``--runs`` after
-it. ``difflib`` is the standard library's, with ``autojunk`` off, as the lines of a program are no junk: it may take minutes
-for ``records`` and ``log``, and is measured once. Do not believe a row while anything else is running.
+``code``: seven of ten lines are unique, as in a program. ``records``: no line is, all come from 2,000 different ones.
+``log``: all come from 20. Each place is changed in one of four ways: lines inserted, deleted, changed, or moved by a
+few lines. ``first``: milliseconds of the first comparison in a new process. ``median`` and ``p95``: of the ``--runs``
+after it. ``difflib`` is the standard library's, without ``autojunk``, as lines of programs are no junk: it may take
+minutes for ``records`` and ``log``, and runs once. Do not trust a row that was measured on a busy machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ console.log(JSON.stringify({ took, spans }));
 
 
 def texts(kind: str, lines: int, places: int) -> tuple[list[str], list[str]]:
-    """A text and what has become of it, with lines that are no objects of the first, as if read from the disk."""
+    """A text and its changed version, which shares no string objects with the first, as if read from the disk."""
     rng = random.Random(1986)  # noqa: S311 - these are texts, not secrets
     common = {"code": ["\n", "    }\n", "        return\n", "    else:\n"]}.get(
         kind, [f"2026-11-22 INFO record {i} was written\n" for i in range(2_000 if kind == "records" else 20)]
@@ -77,7 +77,7 @@ def in_python(a: list[str], b: list[str], runs: int) -> list[float]:
 
 
 def in_node(a: list[str], b: list[str], runs: int) -> list[float]:
-    """The same in a new process of node; its spans have to be the same, too."""
+    """The same in a new process of Node.js, which must find the same spans."""
     module = (ROOT / "web" / "src" / "patience.js").as_uri()
     done = subprocess.run(
         [NODE, "--input-type=module", "--eval", NODE_SCRIPT, module],
@@ -111,13 +111,13 @@ def main() -> None:
     parser.add_argument("--places", type=int, default=500)
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--difflib", action="store_true", help="measure difflib, too: seconds to minutes")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'text':>8}{'':>9}{'spans':>7}{'first ms':>12}{'median':>10}{'p95':>10}")
     for kind in ("code", "records", "log"):
-        a, b = texts(kind, given.lines, given.places)
+        a, b = texts(kind, options.lines, options.places)
         spans = len(diff(a, b))
-        took = {"python": in_python(a, b, given.runs), "node": in_node(a, b, given.runs)}
-        if given.difflib:
+        took = {"python": in_python(a, b, options.runs), "node": in_node(a, b, options.runs)}
+        if options.difflib:
             took["difflib"] = by_difflib(a, b)
         for what, each in took.items():
             print(row(kind, what, spans, each), flush=True)

@@ -1,4 +1,4 @@
-"""The least that a step can cost: ask, run ``true`` in a shell, tell the result. No agent at all.
+"""The least that a step can cost: ask, run ``true`` in a shell, send the result. Not an agent.
 
 python benchmarks/floor.py httpx2|sockets BASE_URL
 """
@@ -16,7 +16,7 @@ Ask = Callable[[bytes], Awaitable[bytes]]
 
 
 async def steps(ask: Ask) -> None:
-    """Go on until the model calls no tool; the body grows by one call and one result a step."""
+    """Continue until the model calls no tool; the body grows by a call and a result per step."""
     messages = [json.dumps({"role": "user", "content": "Run the steps."})]
     while True:
         answer = await ask(f'{{"model":"m","stream":true,"messages":[{",".join(messages)}]}}'.encode())

@@ -1,12 +1,12 @@
-"""What it costs to journal a step of a run, beside what the disk itself costs.
+"""The cost of journaling a step of a run, beside that of the disk.
 
     python benchmarks/journal.py [--writers 1 200] [--steps 2000] [--runs 5] [--folder DIR]
 
-A step is one event of 500 bytes, acknowledged when it is on the disk. ``step``: milliseconds of wall clock for each
-step, all writers together: 200 writers at 0.05 ms make 20,000 steps a second. ``waits``: how long one writer waits
-for one acknowledgement, the median and the slowest of a hundred. ``floor``: write and fdatasync of the same bytes,
-one after the other. Each figure is the median of the runs. ``busy``: how many cores everything else on the machine
-used meanwhile; do not believe a row with more than 0.1.
+A step is one event of 500 bytes, acknowledged once it is on the disk. ``step``: wall clock milliseconds per step, of
+all writers together: 200 writers at 0.05 ms make 20,000 steps a second. ``waits``: the time of one writer until the
+acknowledgement, median and slowest of a hundred. ``floor``: write and fdatasync of the same bytes, one after the other.
+Each figure is the median of the runs. ``busy``: how many cores the rest of the machine used; do not trust a row with
+more than 0.1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def floor(folder: str, steps: int) -> float:
-    """Milliseconds to put one event behind a file and on the disk."""
+    """Milliseconds to append one event to a file and flush it to the disk."""
     sync = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
     with Path(folder, "floor").open("wb", buffering=0) as file:
         began = time.perf_counter()
@@ -49,7 +49,7 @@ def floor(folder: str, steps: int) -> float:
 
 
 async def journal(folder: str, writers: int, steps: int) -> Row:
-    """Journal ``steps`` events altogether."""
+    """Journal ``steps`` events in total."""
     each = max(1, steps // writers)
     waits: list[float] = []
 
@@ -86,15 +86,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--folder", help="where to write; the disk there is what is measured")
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"{'writers':>8}{'step ms':>10}{'waits ms':>10}{'1 in 100':>10}{'floor ms':>10}{'busy':>7}")
-    for writers in given.writers:
+    for writers in options.writers:
         rows: list[Row] = []
         floors: list[float] = []
-        for _ in range(given.runs):
-            with tempfile.TemporaryDirectory(prefix="newel-bench-", dir=given.folder) as folder:
-                floors.append(floor(folder, min(given.steps, 2000)))
-                rows.append(anyio.run(journal, folder, writers, given.steps))
+        for _ in range(options.runs):
+            with tempfile.TemporaryDirectory(prefix="newel-bench-", dir=options.folder) as folder:
+                floors.append(floor(folder, min(options.steps, 2000)))
+                rows.append(anyio.run(journal, folder, writers, options.steps))
         middle = Row(*(statistics.median(column) for column in zip(*rows, strict=True)))
         print(
             f"{writers:>8}{middle.step:>10.3f}{middle.median:>10.2f}{middle.slowest:>10.2f}"

@@ -1,12 +1,11 @@
-"""What a change of the review costs: one file of 20,000 lines with 500 hunks, in a ledger on the disk.
+"""The cost of changes to a review: one file of 20,000 lines with 500 hunks, in a ledger on the disk.
 
     python -m benchmarks.ledger [--lines 20000] [--places 500] [--runs 40] [--folder DIR] [--profile ACTION]
 
-Milliseconds until an action is on the disk, the median and the slowest of twenty: ``accept`` and ``reject`` a hunk, ``edit``
-a line as the user does, ``undo`` and ``redo`` that, ``save`` a hunk that was accepted before (in the ledger; the file itself
-is not written), ``rebase`` on one line that another program changed, ``get`` the review as it stands. ``floor`` is the
-change in memory, with its entry for the journal and without the disk. With ``--profile`` the functions in which one action
-spends its time.
+Milliseconds until an action is on the disk, median and slowest of twenty: ``accept`` and ``reject`` a hunk, ``edit`` a
+line as the user does, ``undo`` and ``redo`` that, ``save`` an accepted hunk (in the ledger; the file itself is not
+written), ``rebase`` after another program changed a line, ``get`` the current review. ``floor``: the change in memory
+with its journal entry, without the disk. ``--profile`` lists the functions in which an action spends its time.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PATH: Final = "src/long.py"
 Change = Callable[[FileReview], FileReview]
 
 
-def begun(lines: int, places: int) -> FileReview:
+def proposed_review(lines: int, places: int) -> FileReview:
     """A review with everything proposed and nothing decided."""
     a, b = ((make_head(), *text) for text in texts("code", lines, places))
     hunks = [
@@ -54,46 +53,46 @@ def begun(lines: int, places: int) -> FileReview:
     return FileReview(path=PATH, base=a, hunks=tuple(hunks))
 
 
-def pending(review: FileReview) -> str:
-    """A hunk in the middle that is not decided yet."""
+def undecided_hunk(review: FileReview) -> str:
+    """An undecided hunk in the middle."""
     waiting = [hunk.id for hunk in review.hunks if hunk.state == "pending" and not hunk.has_user_layer]
     return waiting[len(waiting) // 2]
 
 
-def written(review: FileReview, number: int) -> FileReview:
-    """The user writes into a hunk in the middle of the file."""
+def user_edit(review: FileReview, number: int) -> FileReview:
+    """The user edits a hunk in the middle of the file."""
     there = list(placed(review))[len(review.hunks) // 2]
     layer = Layer(origin="user", lines=(f"what the user writes, {number}\n",))
     return edit(review, there.start, there.start + 1, layer, lambda: f"u_{number}")
 
 
 def changes(numbers: count[int]) -> dict[str, tuple[Kind, Change]]:
-    """What is measured, but for undo and redo: how the journal calls it, and what it makes of a review."""
+    """The measured changes, except undo and redo: the journal's name of each, and its function of a review."""
 
     def outside(review: FileReview) -> FileReview:
         return rebased(review, (*review.base, f"from another program, {next(numbers)}\n"))
 
     def save_one(review: FileReview) -> FileReview:
-        return saved(review, [pending(review)])
+        return saved(review, [undecided_hunk(review)])
 
     return {
-        "accept": ("accept", lambda review: accept(review, pending(review))),
-        "reject": ("reject", lambda review: reject(review, pending(review))),
-        "edit": ("user_edit", lambda review: written(review, next(numbers))),
+        "accept": ("accept", lambda review: accept(review, undecided_hunk(review))),
+        "reject": ("reject", lambda review: reject(review, undecided_hunk(review))),
+        "edit": ("user_edit", lambda review: user_edit(review, next(numbers))),
         "save": ("save", save_one),
         "rebase": ("rebase", outside),
     }
 
 
 def on_disk(ledger: Ledger, runs: int) -> dict[str, list[float]]:
-    """Milliseconds of each action, by its name; the review is the one that the actions before have left."""
+    """Milliseconds of each action, by name; each starts with the review that the earlier ones left."""
     took: dict[str, list[float]] = {}
     for name, (kind, change) in changes(count()).items():
-        took[name] = [timed(partial(ledger.change, PATH, kind, change)) for _ in range(runs)]
+        took[name] = [time_ms(partial(ledger.change, PATH, kind, change)) for _ in range(runs)]
         if name == "edit":
-            took["undo"] = [timed(partial(ledger.undo, PATH)) for _ in range(runs)]
-            took["redo"] = [timed(partial(ledger.redo, PATH)) for _ in range(runs)]
-    took["get"] = [timed(partial(ledger.get, PATH)) for _ in range(runs)]
+            took["undo"] = [time_ms(partial(ledger.undo, PATH)) for _ in range(runs)]
+            took["redo"] = [time_ms(partial(ledger.redo, PATH)) for _ in range(runs)]
+    took["get"] = [time_ms(partial(ledger.get, PATH)) for _ in range(runs)]
     return took
 
 
@@ -110,13 +109,13 @@ def in_memory(review: FileReview, runs: int) -> dict[str, list[float]]:
     return took
 
 
-def timed(action: Callable[[], object]) -> float:
+def time_ms(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return (time.perf_counter() - start) * 1000
 
 
-def profiled(ledger: Ledger, name: str, runs: int) -> None:
+def profile(ledger: Ledger, name: str, runs: int) -> None:
     kind, change = changes(count())[name]
     with cProfile.Profile() as profile:
         for _ in range(runs):
@@ -137,21 +136,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--folder", help="where to write; the disk there is what is measured")
     parser.add_argument("--profile", choices=list(changes(count())), help="one action, function by function")
-    given = parser.parse_args()
-    review = begun(given.lines, given.places)
+    options = parser.parse_args()
+    review = proposed_review(options.lines, options.places)
     with (
-        tempfile.TemporaryDirectory(prefix="newel-bench-", dir=given.folder) as folder,
+        tempfile.TemporaryDirectory(prefix="newel-bench-", dir=options.folder) as folder,
         Ledger.open(Path(folder, "review")) as ledger,
     ):
         file = msgspec.structs.replace(review, hunks=())
         ledger.change(PATH, "rebase", lambda _: file)
-        first = timed(lambda: ledger.change(PATH, "propose", lambda _: review))
-        if given.profile:
-            profiled(ledger, given.profile, given.runs)
+        first = time_ms(lambda: ledger.change(PATH, "propose", lambda _: review))
+        if options.profile:
+            profile(ledger, options.profile, options.runs)
             return
-        took = on_disk(ledger, given.runs)
+        took = on_disk(ledger, options.runs)
         size = sum(file.stat().st_size for file in Path(folder, "review").iterdir())
-    floors = in_memory(review, given.runs)
+    floors = in_memory(review, options.runs)
     print(f"{'action':>8}{'median ms':>12}{'p95':>8}{'floor':>8}")
     print(f"{'propose':>8}{first:>12.1f}")
     for name, each in took.items():

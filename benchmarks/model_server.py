@@ -1,12 +1,12 @@
-"""A scripted model for measuring: fast, and it notes when each request was whole and each answer sent.
+"""A scripted model for benchmarks: fast, and it logs when each request was complete and each answer sent.
 
     python benchmarks/model_server.py LOG STEPS
 
-The k-th request of a conversation (counted by its tool results) is answered, streaming, with the call
-``bash {"command": "true k"}``, the one after STEPS with the text ``done``; a request that offers the tool
-``verdict`` with one, satisfied after STEPS. It listens on a free port of
-127.0.0.1, prints the port, and writes one line ``step<TAB>received_ns<TAB>sent_ns<TAB>bytes`` a request, in
-nanoseconds of the monotonic clock. Standard library only: it must cost as little as possible.
+It answers the k-th request of a conversation (counted by tool results) with a streamed call ``bash {"command": "true
+k"}``, and the one after STEPS with the text ``done``; a request that offers the tool ``verdict`` gets a call of it,
+satisfied after STEPS. It listens on a free port of 127.0.0.1, prints the port, and writes one line
+``step<TAB>received_ns<TAB>sent_ns<TAB>bytes`` per request, in nanoseconds of the monotonic clock. It uses the standard
+library only, to cost as little as possible.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def answer(step: int, steps: int, *, judged: bool) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """Just enough HTTP/1.1: requests with a Content-Length, one at a time."""
+    """The minimum of HTTP/1.1: requests with a Content-Length, one at a time."""
 
     def __init__(self, log: IO[str], steps: int) -> None:
         self.log = log

@@ -1,15 +1,15 @@
-"""What the workbench's page costs: its first paint, the way of a token to the screen, the drawing of long answers.
+"""The cost of the workbench's page: its first paint, the way of a token to the screen, drawing long answers.
 
     python -m benchmarks.page [--runs N]
 
-A real server, a scripted model and a real browser without a screen, all on this machine. Floors beside the figures: a
-bare page on the same socket that appends the pieces as text nodes, each line in a block of its own, and nothing else: as
-they come, five times a second as the workbench does it with a flood, or never (what reading the socket costs).
+A real server, a scripted model and a real headless browser, all on this machine. Floors beside the figures: a bare page
+on the same socket that appends the pieces as text nodes, each line in a block of its own, and nothing else: as they
+arrive, five times a second as the workbench does under load, or never (the cost of reading the socket).
 
-first paint   from navigation to the first contentful paint, and until the page can be used; nothing cached
-token         from the event's time stamp (the server has it) to the change of the DOM; 20 ms between tokens
-60 KB         time of the main thread's tasks in all (script, style, layout, paint, and what they wait for) for 60 KB in
-              tokens of four characters, of it on a processor, and by kind
+first paint   from navigation to the first contentful paint, and until the page is usable; nothing cached
+token         from the event's timestamp (the server has it) to the change of the DOM; 20 ms between tokens
+60 KB         total time of the main thread's tasks (script, style, layout, paint, and their waits) for 60 KB in
+              tokens of four characters, the CPU time of it, and by kind
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ Asks = Callable[[str], None]
 
 
 def bare(bench: Workbench, script: str = "", *, rest: int | None = 0) -> tuple[Page, Asks]:
-    """A page with nothing on it, and what asks the model there and waits for the whole answer; it draws what came each
-    ``rest`` ms, or never.
+    """An empty page with a function that asks the model and waits for the whole answer; it draws every ``rest`` ms, or
+    never.
     """
     page = bench.page()
     page.context.add_init_script(script)
@@ -164,8 +164,8 @@ def latency(bench: Workbench) -> None:
         page.context.close()
 
 
-def busy(page: Page, act: Callable[[], None]) -> str:
-    """What something takes of the main thread."""
+def main_thread_time(page: Page, act: Callable[[], None]) -> str:
+    """The main thread's time for an action."""
     clock, processor = (cast("Any", page.context.new_cdp_session(page)) for _ in range(2))
     clock.send("Performance.enable")
     processor.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -188,7 +188,7 @@ def busy(page: Page, act: Callable[[], None]) -> str:
     return f"{tasks:8.0f} ms, {ran:.0f} on a processor  ({words})  in {time.monotonic() - began:.1f} s"
 
 
-def drawing(bench: Workbench) -> None:
+def draw_long_answers(bench: Workbench) -> None:
     ways: list[tuple[str, Callable[[Workbench], tuple[Page, Asks]], set[str]]] = [
         ("60 KB", workbench, set(TEXTS)),
         ("  floor: bare page", bare, FLOOR),
@@ -199,7 +199,7 @@ def drawing(bench: Workbench) -> None:
         for text, name in ((f"{name}, {pace}", name) for name in TEXTS for pace in ("at once", "1 ms")):
             if name in names:
                 page, ask = made(bench)
-                print(f"{f'{label}, {text}':44} {busy(page, partial(ask, text))}", flush=True)
+                print(f"{f'{label}, {text}':44} {main_thread_time(page, partial(ask, text))}", flush=True)
                 page.context.close()
 
 
@@ -220,7 +220,7 @@ def measure(browser: Browser, runs: int) -> None:
     ):
         first_paint(bench, runs)
         latency(bench)
-        drawing(bench)
+        draw_long_answers(bench)
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""What a ledger weighs after many runs, and what it costs to have it forget the old ones.
+"""The size of a ledger after many runs, and the cost of deleting the old ones.
 
     ./run python benchmarks/purge.py [--runs 1000] [--files 5] [--lines 300] [--folder DIR]
 
-Each run changes some lines of some files, of 50 in all, as recording does: the content before and after, a checkpoint, an
-entry for each file. Then all but the latest 200 runs are forgotten, as if a year had gone by. ``waited``: the longest that a
-change from another thread of the process had to wait meanwhile.
+Each run changes some lines of some of 50 files, as recording does: content before and after, a checkpoint, an entry per
+file. Then all but the latest 200 runs are deleted, as if a year had passed. ``waited``: the longest wait of a change
+from another thread of the process meanwhile.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=5)
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--folder", help="where to write; the disk there is what is measured")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="newel-bench-", dir=given.folder) as name:
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="newel-bench-", dir=options.folder) as name:
         folder = Path(name, "review")
         with Ledger.open(folder) as ledger:
-            history(ledger, given.runs, given.files, given.lines)
+            history(ledger, options.runs, options.files, options.lines)
         with Ledger.open(folder) as ledger:
-            print(f"{given.runs} runs of {given.files} files: {size(folder):.1f} MiB")
+            print(f"{options.runs} runs of {options.files} files: {size(folder):.1f} MiB")
             work = partial(purge, ledger, Keep(), now=datetime.now(UTC) + timedelta(days=365))
             thread = threading.Thread(target=work)
             began = time.perf_counter()

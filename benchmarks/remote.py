@@ -1,12 +1,12 @@
-"""What work on a host costs, on loopback: only processes and encryption, no way between.
+"""The cost of work on a host, over loopback: processes and encryption only, no network latency.
 
-``./run python -m benchmarks.remote [--runs 40]`` needs OpenSSH's server. Each figure stands beside the least that the same
-work can cost with the system's ``ssh``; all are medians, in milliseconds.
+``./run python -m benchmarks.remote [--runs 40]`` needs OpenSSH's server. Each figure has a floor: the cheapest way of
+the same work with the system's ``ssh``. All are medians in milliseconds.
 
-- read, edit, search: as the tools do it, with all that they ask of the host. The floor is one channel of the same
-  connection on which a program does that: ``cat``, ``cat`` and ``cat >``, ``rg``.
+- read, edit, search: through the tools, with all their requests to the host. The floor is one channel of the same
+  connection on which a program does the same: ``cat``, ``cat`` and ``cat >``, ``rg``.
 - bash: a command through the tool; the floor is ``true`` on a channel.
-- first: from nothing to the end of the first command; the floor is ``ssh host true``.
+- first: from the start to the end of the first command; the floor is ``ssh host true``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ async def timed(name: str, runs: int, work: Callable[[], Awaitable[object]]) -> 
     print(f"{name:44} median {statistics.median(took):7.1f}  fastest {took[0]:7.1f}", flush=True)
 
 
-async def on_channel(workspace: SshWorkspace, command: str, given: bytes = b"") -> None:
+async def on_channel(workspace: SshWorkspace, command: str, stdin: bytes = b"") -> None:
     client = await workspace.connection.client()
-    done = await anyio.run_process([*client.argv, command], input=given, env=client.environ, check=False)
+    done = await anyio.run_process([*client.argv, command], input=stdin, env=client.environ, check=False)
     assert done.returncode == 0, done.stderr
 
 
-async def measured(server: Sshd, workspace: SshWorkspace, project: Path, runs: int) -> None:
+async def measure(server: Sshd, workspace: SshWorkspace, project: Path, runs: int) -> None:
     tools: dict[str, Any] = {tool.spec.name: tool for tool in coding_tools(workspace)}
     content = (LINE * 200)[:10_000].encode()
     path = project / "file.txt"
@@ -119,7 +119,7 @@ async def main(runs: int) -> None:
         await timed("first command, with the login and the end", few, first)
         await timed("  floor: ssh host true", few, lambda: anyio.to_thread.run_sync(plain))
         async with open_host(target, config=config) as workspace:
-            await measured(server, workspace, project, runs)
+            await measure(server, workspace, project, runs)
 
 
 if __name__ == "__main__":

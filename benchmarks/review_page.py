@@ -1,20 +1,19 @@
-"""What the page of review costs: a long file with many hunks, many hunks over many files, a project of many files.
+"""The cost of the review page: a long file with many hunks, many hunks in many files, a project of many files.
 
     python -m benchmarks.review_page [--parts file,list,tree,heap] [--runs 15] [--keys 240] [--rounds 120]
 
-A real server and a real browser without a screen, on this machine; what waits for review is put into the ledger beforehand.
-Milliseconds up to the end of the frame that shows it. "busy" is how long the page's main thread had a processor for it and
-all that it set off; where other programs disturb the machine that is disturbed less. A floor is a bare page with the same
-editor and the same text (``bare_editor.js``): no hunks, nothing is sent, and a server of files.
+A real server and a real headless browser on this machine; the pending hunks are put into the ledger beforehand.
+Milliseconds until the end of the frame that shows the result. "busy": CPU time of the page's main thread for the action
+and its consequences, which other programs disturb less. A floor is a bare page with the same editor and text
+(``bare_editor.js``): no hunks, no requests, and a server of files.
 
-file   20,000 lines with 500 hunks: from the change of the address until hunks are painted, where the editor's code is to be
-       loaded and where it is there; a key, from its event until it is painted, in words of 12 keys 80 ms apart with pauses,
-       in which what was typed is sent; accept, from the click until it is seen, in the editor and in the list beside; the
-       answers of the server.
-list   10,200 hunks in 300 files: the list beside, everything that waits, and a decision in both.
-tree   100,000 files: from the navigation until the tree stands there, until a folder is unfolded, and what the page has to
-       fetch for it.
-heap   what the page's JavaScript holds, garbage collected, while files are opened and closed, typed in, decided, and jobs run.
+file   20,000 lines with 500 hunks: from the change of the URL until hunks are painted, with and without loading the editor's
+       code; a key, from its event until it is painted, in words of 12 keys 80 ms apart, with pauses in which the typed text
+       is sent; accept, from the click until the editor and the list show it; the server's answers.
+list   10,200 hunks in 300 files: the list beside the editor, all pending changes, and a decision in both.
+tree   100,000 files: from the navigation until the tree is shown, until a folder is unfolded, and the transferred data.
+heap   the page's JavaScript heap after garbage collection, while files are opened and closed, edited and decided, and jobs
+       run.
 """
 
 from __future__ import annotations
@@ -26,7 +25,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.bare import bare_page
-from benchmarks.timed import HELP, Figures, ask, heap, plain, proposed, reviewed, spent, wide
+from benchmarks.timed import (
+    HELP,
+    Figures,
+    ask,
+    cpu_ms,
+    file_with_hunks,
+    heap,
+    open_bare_page,
+    open_wide,
+    store_reviews,
+)
 from playwright.sync_api import Browser, Page, expect
 
 from newel.review.model.file_review import buffer
@@ -42,7 +51,7 @@ NEXT: Final = ".inline-hunk:has(.hunk-accept:enabled)"
 JOB: Final = "Put the notes in order"
 
 
-class Given(NamedTuple):
+class Sizes(NamedTuple):
     runs: int
     keys: int
     rounds: int
@@ -100,21 +109,21 @@ def in_file(path: str, selector: str) -> str:
 
 
 def show(page: Page, path: str) -> float:
-    """Go to a file's address."""
+    """Open a file's URL."""
     return page.evaluate(SHOWN, [f"#/file/{path}", in_file(path, ".inline-hunk")])
 
 
-def opening(bench: Workbench, runs: int) -> None:
+def open_file(bench: Workbench, runs: int) -> None:
     first, again = (
         Figures("first paint, the editor is loaded with it"),
         Figures("first paint, the editor is there"),
     )
     for _ in range(runs):
-        page = wide(bench)
+        page = open_wide(bench)
         page.wait_for_timeout(300)
         first.add(page, partial(show, page, LONG), rest=700)
         page.context.close()
-        page = wide(bench)
+        page = open_wide(bench)
         show(page, SHORT)
         page.wait_for_timeout(300)
         again.add(page, partial(show, page, LONG), rest=700)
@@ -123,16 +132,16 @@ def opening(bench: Workbench, runs: int) -> None:
     again.tell()
 
 
-def typing(page: Page, name: str, keys: int) -> None:
+def type_words(page: Page, name: str, keys: int) -> None:
     page.evaluate("keys.length = 0")
     page.locator(".cm-line:visible").nth(12).click()
-    before = spent(page)
+    before = cpu_ms(page)
     for _ in range(keys // len(WORD)):
         page.keyboard.type(WORD, delay=80)
         page.wait_for_timeout(600)
     figures = Figures(name)
     figures.took = page.evaluate("keys")
-    figures.ran = [(spent(page) - before) / len(figures.took)]
+    figures.ran = [(cpu_ms(page) - before) / len(figures.took)]
     figures.tell()
 
 
@@ -142,17 +151,17 @@ def bare(bench: Workbench, text: str, runs: int, keys: int) -> None:
     with bare_page(folder, {"long.txt": text}) as address:
         first = Figures("  floor: first paint")
         for number in range(runs):
-            page = plain(bench, address)
+            page = open_bare_page(bench, address)
             page.wait_for_timeout(300)
             first.add(page, partial(page.evaluate, BARE, "long.txt"), rest=700)
             if number == runs - 1:
                 first.tell()
-                typing(page, "  floor: a key", keys)
+                type_words(page, "  floor: a key", keys)
             page.context.close()
 
 
-def deciding(page: Page, runs: int) -> None:
-    """Accept in the editor, and take that back."""
+def decide_in_editor(page: Page, runs: int) -> None:
+    """Accept in the editor, and undo that."""
     accept, back = Figures("accept, in the editor"), Figures("undo of that, by its button")
     for _ in range(runs):
         hunk = page.evaluate(f"document.querySelector(`{in_file(LONG, NEXT)}`).dataset.hunk")
@@ -163,8 +172,8 @@ def deciding(page: Page, runs: int) -> None:
     back.tell()
 
 
-def deciding_in_list(page: Page, path: str, runs: int) -> None:
-    """Accept in the sidebar, where the file is unfolded."""
+def decide_in_list(page: Page, path: str, runs: int) -> None:
+    """Accept in the sidebar, in an unfolded file."""
     page.locator(".listed-file", has_text=path).locator(".file-head").click()
     expect(page.locator(".listed-hunk").first).to_be_visible()
     page.wait_for_timeout(1_000)
@@ -179,8 +188,8 @@ def deciding_in_list(page: Page, path: str, runs: int) -> None:
     accept.tell()
 
 
-def answers(page: Page, runs: int) -> None:
-    """The server's part, as the page has it."""
+def server_times(page: Page, runs: int) -> None:
+    """The server's part, measured from the page."""
     read, edit, decide = (
         Figures(f"  the server's answer: {name}") for name in ("the file", "an edit", "a decision")
     )
@@ -199,38 +208,38 @@ def answers(page: Page, runs: int) -> None:
         each.tell()
 
 
-def file(bench: Workbench, given: Given) -> None:
-    long = proposed(LONG, LINES, HUNKS)
-    reviewed(bench, [proposed(SHORT, 100, 3), long])
-    opening(bench, given.runs)
-    bare(bench, "".join(buffer(long)[1:]), given.runs, given.keys)
-    page = wide(bench)
+def measure_file(bench: Workbench, sizes: Sizes) -> None:
+    long = file_with_hunks(LONG, LINES, HUNKS)
+    store_reviews(bench, [file_with_hunks(SHORT, 100, 3), long])
+    open_file(bench, sizes.runs)
+    bare(bench, "".join(buffer(long)[1:]), sizes.runs, sizes.keys)
+    page = open_wide(bench)
     show(page, LONG)
     page.wait_for_timeout(1_000)
-    typing(page, "a key", given.keys)
-    deciding(page, given.runs)
+    type_words(page, "a key", sizes.keys)
+    decide_in_editor(page, sizes.runs)
     page.context.close()
-    page = wide(bench, "review")
+    page = open_wide(bench, "review")
     show(page, LONG)
     page.wait_for_timeout(1_000)
-    deciding_in_list(page, LONG, given.runs)
-    typing(page, "a key, its hunks in the list beside", given.keys)
-    answers(page, given.runs)
+    decide_in_list(page, LONG, sizes.runs)
+    type_words(page, "a key, its hunks in the list beside", sizes.keys)
+    server_times(page, sizes.runs)
 
 
 # -- many hunks in many files -------------------------------------------------------------------------
 
 
-def listed(bench: Workbench, given: Given) -> None:
-    reviewed(bench, (proposed(f"src/module{number:03}.py", 400, EACH) for number in range(FILES)))
+def measure_list(bench: Workbench, sizes: Sizes) -> None:
+    store_reviews(bench, (file_with_hunks(f"src/module{number:03}.py", 400, EACH) for number in range(FILES)))
     beside, waiting, answer = (
         Figures("the list beside"),
         Figures("everything that waits"),
         Figures("  the server's answer: what waits"),
     )
     page = None
-    for _ in range(given.runs):
-        page = wide(bench)
+    for _ in range(sizes.runs):
+        page = open_wide(bench)
         page.wait_for_timeout(500)
         answer.took.append(ask(page, "GET", "pending")[0])
         waiting.add(page, partial(page.evaluate, SHOWN, ["#/pending", ".pending-hunk"]), rest=700)
@@ -241,19 +250,19 @@ def listed(bench: Workbench, given: Given) -> None:
         each.tell()
     assert page is not None
     accept, scroll = Figures("accept, in everything that waits"), Figures("scrolling there, by ten sights")
-    for _ in range(given.runs):
+    for _ in range(sizes.runs):
         accept.add(page, partial(page.evaluate, ACCEPTED), rest=700)
         scroll.add(page, partial(page.evaluate, SCROLLED), rest=700)
     accept.tell()
     scroll.tell()
-    deciding_in_list(page, "module000.py", given.runs)
+    decide_in_list(page, "module000.py", sizes.runs)
     print(f"{'heap':44} {heap(page):6.1f} MiB", flush=True)
 
 
 # -- many files ---------------------------------------------------------------------------------------
 
 
-def tree(bench: Workbench, given: Given) -> None:
+def measure_tree(bench: Workbench, sizes: Sizes) -> None:
     root = bench.newel.project
     for folder in range(FOLDERS):
         (root / f"package{folder:03}").mkdir()
@@ -271,7 +280,7 @@ def tree(bench: Workbench, given: Given) -> None:
     context.add_init_script("localStorage.setItem('newel:columns', '[\"files\"]')")
     page = bench.page(context)
     print(f"{'the tree, the first time':44} {page.evaluate('treeSeen'):6.0f}", flush=True)
-    for number in range(given.runs):
+    for number in range(sizes.runs):
         page.reload()
         shown.took.append(page.evaluate("treeSeen"))
         page.wait_for_timeout(300)
@@ -287,17 +296,17 @@ def tree(bench: Workbench, given: Given) -> None:
         print(f"{name:44} {ask(page, 'GET', 'find?query=package7module3')[0]:6.0f}", flush=True)
 
 
-# -- an hour ------------------------------------------------------------------------------------------
+# -- heap ------------------------------------------------------------------------------------------
 
 
-def hour(bench: Workbench, given: Given) -> None:
-    """A round is what a person does in half a minute."""
+def measure_heap(bench: Workbench, sizes: Sizes) -> None:
+    """A round is half a minute of a user's work."""
     paths = [f"src/module{number:03}.py" for number in range(12)]
-    reviewed(bench, (proposed(path, 2_000, 50) for path in paths))
+    store_reviews(bench, (file_with_hunks(path, 2_000, 50) for path in paths))
     (bench.newel.project / "notes.md").write_text(NOTES)
-    page = wide(bench, "files", "review")
+    page = open_wide(bench, "files", "review")
     held: list[float] = []
-    for number in range(given.rounds):
+    for number in range(sizes.rounds):
         path = paths[number % len(paths)]
         show(page, path)
         page.locator(".cm-line:visible").nth(3 + number % 9).click()
@@ -323,18 +332,18 @@ def hour(bench: Workbench, given: Given) -> None:
     print(f"{'heap after every ten rounds':44} {words} MiB", flush=True)
 
 
-# -- all of it ----------------------------------------------------------------------------------------
+# -- main ------------------------------------------------------------------------------------------
 
-PARTS: Final = {"file": file, "list": listed, "tree": tree, "heap": hour}
+PARTS: Final = {"file": measure_file, "list": measure_list, "tree": measure_tree, "heap": measure_heap}
 
 
-def measure(browser: Browser, part: str, given: Given) -> None:
+def measure(browser: Browser, part: str, options: Sizes) -> None:
     script = proposing((JOB, [replacing("notes.md", 1, "# NOTES\n")]))
     with (
         tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
         opened(Path(folder), browser, script) as bench,
     ):
-        PARTS[part](bench, given)
+        PARTS[part](bench, options)
 
 
 def main() -> None:
@@ -345,10 +354,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15, help="of each thing (15)")
     parser.add_argument("--keys", type=int, default=240, help="that are typed (240)")
     parser.add_argument("--rounds", type=int, default=120, help="of what stands for an hour (120)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with launched() as browser:
-        for part in given.parts.split(","):
-            measure(browser, part, Given(given.runs, given.keys, given.rounds))
+        for part in options.parts.split(","):
+            measure(browser, part, Sizes(options.runs, options.keys, options.rounds))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What it costs to know which files a command changed: first look, steady state, later session, memory.
+"""The cost of finding the files that a command changed: first snapshot, steady state, later session, memory.
 
     ./run python benchmarks/snapshots.py [--files 10000 100000] [--scan]
 
-A project of small files is made in a temporary folder, as a git repository. ``first``: the first ``take``, with all contents
-copied into a ledger. ``later``: the same in the next process, which finds the index. ``step``: ``take``, a ``true``, ``changes``,
-above the ``true`` alone; the median and the worst of the rounds. ``100 changed``: the same step with a command that
-writes to a hundred files. ``memory``: what is resident after all that, above what was before. ``--scan``: without word from the system.
+The project is a git repository of small files in a temporary folder. ``first``: the first ``take``, which copies all
+contents into a ledger. ``later``: the same in the next process, which finds the index. ``step``: ``take``, a ``true``
+and ``changes``, minus the ``true`` alone; median and worst of the rounds. ``100 changed``: the same with a command that
+writes a hundred files. ``memory``: resident memory after all that, minus that before. ``--scan``: without inotify.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOUCH = "for n in $(seq 0 99); do echo >> d0/s$((n % 50))/file_$((n / 50)).py; d
 
 
 def make(root: Path, files: int) -> None:
-    """Twenty files of about 2 KB a directory, a thousand a directory above."""
+    """Twenty files of about 2 KB per directory, a thousand per parent directory."""
     root.mkdir()
     for number in range(files):
         folder = root / f"d{number // 1000}/s{number // 20 % 50}"
@@ -45,7 +45,7 @@ def resident() -> float:
 
 
 async def timed(workspace: LocalWorkspace, snapshots: SnapshotManager | None, command: str = "true") -> float:
-    """Milliseconds of a command, with its files known before and after or not."""
+    """Milliseconds of a command, with or without snapshots around it."""
     began = time.perf_counter()
     if snapshots is not None:
         await snapshots.take()
@@ -59,7 +59,7 @@ async def measure(files: int, *, scan: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
         root, home = Path(folder, "project"), Path(folder, "home")
         make(root, files)
-        await anyio.sleep(2.5)  # what was written a moment ago is read again
+        await anyio.sleep(2.5)  # a file that was just written is read again
         workspace = LocalWorkspace(str(root))
         with Ledger.open(home) as ledger:
             before = resident()

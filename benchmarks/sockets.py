@@ -1,11 +1,11 @@
-"""What pages that are only open cost the server: memory of 1,000 idle WebSockets, and how soon all of them hear of a change.
+"""The cost of idle pages for the server: memory of 1,000 open WebSockets, and the time until all get a change.
 
     python benchmarks/sockets.py [-n 1000] [--watch]
 
-A server in a process of its own, with the engine, the board and all that a workbench has but the model; ``--watch``
-has each socket watch a tab, too. ``memory``: resident, in MiB. ``hear``: milliseconds from a request that changes the
-tabs until the last socket has heard of it. ``stop``: median and 95th percentile of 100 runs of a model
-that never ends, from the page's word until it hears that it was taken, and until it hears that the run is over.
+The server runs in a process of its own, with the engine, the tabs and everything else of a workbench except the model;
+with ``--watch`` each socket also watches a tab. ``memory``: resident, in MiB. ``hear``: milliseconds from a request
+that changes the tabs until the last socket gets the change. ``stop``: median and 95th percentile of 100 runs of an
+endless model, from the page's request until its acknowledgement, and until the run has ended.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def resident(pid: int) -> float:
 
 
 def measure(count: int, *, watch: bool) -> Row:
-    """Open that many sockets, then change something."""
+    """Open the sockets, then change something."""
     with (
         tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
         subprocess.Popen(
@@ -115,13 +115,13 @@ async def ask(socket: websockets.ClientConnection, kind: str, **fields: object) 
 
 
 async def stop(socket: websockets.ClientConnection) -> tuple[float, float]:
-    """Have the model begin to speak, then stop it: milliseconds until that was taken, and until it was done."""
+    """Let the model begin to answer, then stop it: milliseconds until the acknowledgement, and until the end."""
     tab = (await ask(socket, "openChat"))["tab"]
     await ask(socket, "watch", tab=tab)
     await ask(socket, "send", tab=tab, messageId=tab, text="Speak")
     while (await hear(socket, "event"))["event"]["type"] != "message_update":
         pass
-    await anyio.sleep(0.1)  # a person has read it by then
+    await anyio.sleep(0.1)  # the time to read it
     began = time.monotonic()
     await ask(socket, "stop", tab=tab, now=True)
     taken = time.monotonic()

@@ -1,12 +1,12 @@
-"""What a run costs beside the model: start, steps, growth, memory, with the floor beside it.
+"""The cost of a run beside the model: start, steps, growth, memory, with the floor beside it.
 
     just bench                        100 steps and 1,000 steps, the floors included
     python benchmarks/steps.py -n 100 --runs 3 [--command '.venv/bin/newel …']
 
-Each figure is the median of the runs. ``start``: from exec to the first request. ``step``: from an answer's last
-byte to the next request's last byte: agent and tool, without the server. ``growth``: the last ten steps against
-the first ten. ``memory``: the process tree's peak, sampled. ``busy``: how many cores the rest of the machine
-used meanwhile; do not believe a row with more than 0.1.
+Each figure is the median of the runs. ``start``: from exec to the first request. ``step``: from an answer's last byte
+to the next request's last byte: agent and tool, without the server. ``growth``: the last ten steps relative to the
+first ten. ``memory``: the process tree's peak, sampled. ``busy``: how many cores the rest of the machine used; do not
+trust a row with more than 0.1.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def tree(pid: int) -> list[int]:
-    """A process and all below it."""
+    """A process and its descendants."""
     found = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():
@@ -47,7 +47,7 @@ def tree(pid: int) -> list[int]:
 
 
 def resident(pid: int) -> float:
-    """MiB of a process tree. A child is counted from 0.1 s on: before its exec it shows its parent's pages."""
+    """MiB of a process tree. A child counts from 0.1 s on: before its exec it shows its parent's pages."""
     total = 0
     uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
     try:
@@ -56,27 +56,27 @@ def resident(pid: int) -> float:
             if each == pid or uptime - int(fields[19]) / os.sysconf("SC_CLK_TCK") > 0.1:
                 total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
-        pass  # it ended while we looked
+        pass  # it has ended meanwhile
     return total / 2**20
 
 
 def busy_seconds() -> float:
-    """What all cores together have worked since the machine started."""
+    """CPU seconds of all cores since the machine started."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]]
     return (fields[0] + fields[1] + fields[2] + fields[5] + fields[6]) / os.sysconf("SC_CLK_TCK")
 
 
 def children_seconds() -> float:
-    """What the processes that we started and saw end have worked."""
+    """CPU seconds of the ended child processes."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def measure(command: list[str], steps: int) -> Row:
-    """Run a command against the scripted model, in a home and a folder of its own."""
+    """Run a command against the scripted model, in a fresh home and folder."""
     with tempfile.TemporaryDirectory(prefix="newel-bench-") as folder:
         log, project = Path(folder, "log"), Path(folder, "project")
-        project.mkdir()  # the log lies beside it: what changes in a project is recorded
+        project.mkdir()  # outside of the project, where changes are recorded
         started, busy_before, own_before = time.monotonic(), busy_seconds(), children_seconds()
         server = subprocess.Popen(
             [sys.executable, str(HERE / "model_server.py"), str(log), str(steps)],
@@ -127,18 +127,18 @@ def main() -> None:
     parser.add_argument("-n", type=int, nargs="+", default=[100, 1000])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--command", help="measure this in place of newel")
-    given = parser.parse_args()
+    options = parser.parse_args()
     floor = [sys.executable, str(HERE / "floor.py")]
     commands = {
-        "newel": shlex.split(given.command) if given.command else NEWEL,
+        "newel": shlex.split(options.command) if options.command else NEWEL,
         "floor: httpx2 + sh": [*floor, "httpx2", "{base_url}"],
         "floor: sockets + sh": [*floor, "sockets", "{base_url}"],
     }
     print(f"{'':22}{'steps':>6}{'start ms':>10}{'step ms':>9}{'growth':>8}{'MiB':>7}{'busy':>6}")
-    for steps in given.n:
+    for steps in options.n:
         for name, command in commands.items():
-            measure(command, 1 if steps < 2 else 2)  # warm: caches and first-run set-up are not measured
-            rows = [measure(command, steps) for _ in range(given.runs)]
+            measure(command, 1 if steps < 2 else 2)  # warm-up: caches and first-run set-up are not measured
+            rows = [measure(command, steps) for _ in range(options.runs)]
             middle = Row(*(statistics.median(column) for column in zip(*rows, strict=True)))
             print(
                 f"{name:22}{steps:>6}{middle.start:>10.0f}{middle.step:>9.2f}{middle.growth:>8.2f}"

@@ -1,4 +1,4 @@
-"""A page of the workbench on which something is timed, and a project with much to review."""
+"""A page of the workbench for timings, and a project with many changes under review."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 import msgspec
-from benchmarks.ledger import begun
+from benchmarks.ledger import proposed_review
 from playwright.sync_api import Page
 
 from newel.review.model.file_lines import content_of
@@ -44,7 +44,7 @@ ASKED: Final = """async ([method, path, body]) => {
 
 
 class Figures:
-    """Milliseconds of the same thing done many times, with those for which the page's main thread had a processor."""
+    """Milliseconds of repeated measurements, and the CPU milliseconds of the page's main thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,11 +52,11 @@ class Figures:
         self.ran: list[float] = []
 
     def add(self, page: Page, act: Callable[[], float], *, rest: int = 200) -> None:
-        """Do it, and wait ``rest`` milliseconds for what it sets off."""
-        before = spent(page)
+        """Measure an action, and wait ``rest`` milliseconds for its consequences."""
+        before = cpu_ms(page)
         self.took.append(act())
         page.wait_for_timeout(rest)
-        self.ran.append(spent(page) - before)
+        self.ran.append(cpu_ms(page) - before)
 
     def tell(self) -> None:
         values = sorted(self.took)
@@ -66,13 +66,13 @@ class Figures:
         print(f"{self.name:44} {', '.join(words)}, n {len(values)}", flush=True)
 
 
-def spent(page: Page) -> float:
-    """Milliseconds for which the main thread had a processor until now."""
+def cpu_ms(page: Page) -> float:
+    """The CPU milliseconds of the main thread so far."""
     return 1_000 * _metric(_session(page, "threadTicks"), "TaskDuration")
 
 
 def heap(page: Page) -> float:
-    """Mebibytes that the page's JavaScript holds."""
+    """The MiB of the page's JavaScript heap."""
     session = _session(page, "timeTicks")
     for _ in range(2):
         session.send("HeapProfiler.collectGarbage")
@@ -81,7 +81,7 @@ def heap(page: Page) -> float:
 
 @cache
 def _session(page: Page, clock: str) -> Any:
-    """It counts from its beginning on."""
+    """It counts from its start."""
     session = cast("Any", page.context.new_cdp_session(page))
     session.send("Performance.enable", {"timeDomain": clock})
     return session
@@ -92,10 +92,10 @@ def _metric(session: Any, name: str) -> float:
     return next(each["value"] for each in metrics if each["name"] == name)
 
 
-def reviewed(bench: Workbench, reviews: Iterable[FileReview]) -> None:
-    """Put files into the project, and their reviews into its ledger."""
+def store_reviews(bench: Workbench, reviews: Iterable[FileReview]) -> None:
+    """Write files to the project, and their reviews to its ledger."""
     page = bench.page()
-    ask(page, "GET", "pending")  # once this is answered the ledger is open
+    ask(page, "GET", "pending")  # the answer means that the ledger is open
     page.context.close()
     (found,) = (bench.newel.home / ".newel" / "review").rglob(FILE)
     with Ledger.open(found.parent) as ledger, ledger.batch():
@@ -111,15 +111,15 @@ def reviewed(bench: Workbench, reviews: Iterable[FileReview]) -> None:
             ledger.change(review.path, "propose", lambda _, made=review: made, run="r_1")
 
 
-def proposed(path: str, lines: int, hunks: int) -> FileReview:
-    """A file of code with so many hunks, all over it."""
-    review = begun(lines, hunks)
+def file_with_hunks(path: str, lines: int, hunks: int) -> FileReview:
+    """A source file with this number of hunks."""
+    review = proposed_review(lines, hunks)
     chosen = (review.hunks[number * len(review.hunks) // hunks] for number in range(hunks))
     named = (msgspec.structs.replace(hunk, id=f"{hunk.id}_{path}") for hunk in chosen)
     return FileReview(path=path, base=review.base, hunks=tuple(named), rev=1)
 
 
-def wide(bench: Workbench, *columns: str) -> Page:
+def open_wide(bench: Workbench, *columns: str) -> Page:
     """A page with these columns open."""
     context = bench.context(width=1400, height=900)
     context.add_init_script(HELP)
@@ -127,7 +127,7 @@ def wide(bench: Workbench, *columns: str) -> Page:
     return bench.page(context)
 
 
-def plain(bench: Workbench, address: str) -> Page:
+def open_bare_page(bench: Workbench, address: str) -> Page:
     """A page that is not the workbench's."""
     context = bench.context(width=1400, height=900)
     context.add_init_script(HELP)
@@ -137,6 +137,6 @@ def plain(bench: Workbench, address: str) -> Page:
 
 
 def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[float, Any]:
-    """A request of the page: how long it took, and the answer."""
+    """Make a request from the page; returns its duration and the answer."""
     took, text = page.evaluate(ASKED, [method, f"/api/agent/{path}", body])
     return took, json.loads(text)

@@ -47,7 +47,7 @@ def read(path: Path) -> Module:
 
 
 def count_lines(text: str, tree: ast.Module) -> tuple[int, int]:
-    """Lines with code, docstrings left out, and lines with comments."""
+    """Count the lines with code, without docstrings, and the lines with comments."""
     documentation: set[int] = set()
     for node in ast.walk(tree):
         if (
@@ -67,7 +67,7 @@ def count_lines(text: str, tree: ast.Module) -> tuple[int, int]:
 
 
 def imports(module: Module, names: set[str]) -> Iterator[str]:
-    """The modules of the source that a module imports, at its top or late."""
+    """The modules of the source that a module imports, at its top or in a function."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in names)
@@ -94,7 +94,7 @@ def import_cycle(modules: Iterable[Module]) -> list[str]:
 
 
 def functions(modules: Iterable[Module]) -> list[tuple[int, str]]:
-    """Lengths in lines, with names."""
+    """The functions' lengths in lines, with their names."""
     return [
         ((node.end_lineno or node.lineno) - node.lineno + 1, f"{module.name}.{node.name}")
         for module in modules
@@ -104,7 +104,7 @@ def functions(modules: Iterable[Module]) -> list[tuple[int, str]]:
 
 
 def repeated(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Names with more than one place, and their places."""
+    """The names that occur more than once, and where."""
     places: defaultdict[str, list[str]] = defaultdict(list)
     for name, place in pairs:
         places[name].append(place)

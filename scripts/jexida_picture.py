@@ -1,4 +1,4 @@
-"""Draw docs/jexida.svg: a session of ``jexida`` on a real host, as it looks in a terminal of 92 columns.
+"""Draw docs/jexida.svg: a session of ``jexida`` on a real host, in a terminal of 92 columns.
 
     python -m scripts.jexida_picture
 

@@ -1,10 +1,10 @@
-"""Write tests/fixtures/line_diffs.json: texts, and the spans in which they differ, for the differs in both languages.
+"""Write tests/fixtures/line_diffs.json: texts and their differences, for the differs in Python and JavaScript.
 
-python scripts/line_diff_fixtures.py            write it
-python scripts/line_diff_fixtures.py --check    exit 1 if it is not what would be written
+    python scripts/line_diff_fixtures.py            write it
+    python scripts/line_diff_fixtures.py --check    exit 1 if the file is out of date
 
-The file is ``{"cases": [{"name", "a", "b", "spans"}, …]}``. ``a`` and ``b`` are lists of lines, in which ``[line, count]``
-stands for the same line several times over; a span is ``[a0, a1, b0, b1]`` as ``newel.diff.patience`` has it.
+The file is ``{"cases": [{"name", "a", "b", "spans"}, …]}``. ``a`` and ``b`` are lists of lines, in which ``[line,
+count]`` is a line that occurs ``count`` times in a row; a span is ``[a0, a1, b0, b1]`` as in ``newel.diff.patience``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FUNCTIONS = [
 
 
 def main() -> int:
-    """Write or check; returns the exit code."""
+    """Write or check the file; returns the exit code."""
     text = document()
     if "--check" not in sys.argv[1:]:
         TARGET.parent.mkdir(exist_ok=True)
@@ -49,16 +49,16 @@ def main() -> int:
 
 
 def document() -> str:
-    """The whole file, with one case a line."""
+    """The content of the file, with one case per line."""
     cases = [
-        json.dumps({"name": name, "a": packed(a), "b": packed(b), "spans": diff(a, b)})
-        for name, a, b in (*chosen(), *at_the_limits(), *drawn())
+        json.dumps({"name": name, "a": compress_runs(a), "b": compress_runs(b), "spans": diff(a, b)})
+        for name, a, b in (*edge_cases(), *limit_cases(), *random_cases())
     ]
     return '{"cases": [\n' + ",\n".join(cases) + "\n]}\n"
 
 
-def packed(lines: Lines) -> list[str | tuple[str, int]]:
-    """Lines as the file has them: what stands there more than three times in a row once, with its count."""
+def compress_runs(lines: Lines) -> list[str | tuple[str, int]]:
+    """Replace more than three equal lines in a row by the line and its count."""
     short: list[str | tuple[str, int]] = []
     for line, group in groupby(lines):
         count = len(list(group))
@@ -66,8 +66,8 @@ def packed(lines: Lines) -> list[str | tuple[str, int]]:
     return short
 
 
-def chosen() -> Iterator[Case]:
-    """Texts of the kinds that go wrong."""
+def edge_cases() -> Iterator[Case]:
+    """Known edge cases."""
     text = ["# Notes\n", "\n", "first\n", "second\n", "\n", "third\n"]
     one, two, three, four = FUNCTIONS
     yield "both empty", [], []
@@ -113,20 +113,20 @@ def chosen() -> Iterator[Case]:
     yield "ties in the shortest script", list("xyxyzz"), list("yxzzyx")
 
 
-def at_the_limits() -> Iterator[Case]:
-    """As much as is compared, and one more."""
+def limit_cases() -> Iterator[Case]:
+    """Cases at the limits of the comparison, and just beyond."""
     for name, more in (("as many lines as are given up for a match", 0), ("one line more than that", 1)):
         a = [*["p\n"] * (MAX_EDITS // 2), *["x\n"] * 2, *["p\n"] * 9]
         b = [*["q\n"] * (MAX_EDITS // 2 + more), *["x\n"] * 2, *["q\n"] * 9]
         yield name, a, b
         yield f"{name}, between anchors", ["top\n", *a, "end\n", "z\n"], ["top\n", *b, "end\n", "y\n"]
     for name, words, size in (("records", 150, 400), ("a log", 6, 900), ("two words", 2, 900)):
-        rng = drawing(size)
-        a = [f"w{drawn_below(rng, words)}\n" for _ in range(size)]
-        yield f"{name}, in several pieces", a, edited(rng, a, words, size // 6)
-    rng = drawing(1986)
-    a = [f"w{drawn_below(rng, 150)}\n" for _ in range(600)]
-    yield "nothing to do with each other", a, [f"w{drawn_below(rng, 150)}\n" for _ in range(600)]
+        rng = seeded_random(size)
+        a = [f"w{random_below(rng, words)}\n" for _ in range(size)]
+        yield f"{name}, in several pieces", a, random_edits(rng, a, words, size // 6)
+    rng = seeded_random(1986)
+    a = [f"w{random_below(rng, 150)}\n" for _ in range(600)]
+    yield "nothing to do with each other", a, [f"w{random_below(rng, 150)}\n" for _ in range(600)]
     yield (
         "much on one side alone",
         [*["p\n"] * 5, "x\n", "x\n"],
@@ -134,18 +134,18 @@ def at_the_limits() -> Iterator[Case]:
     )
     a = ["q\n", "x\n", *["q\n"] * 190, "x\n", *["q\n"] * 300]
     yield "much on the old side alone", a, ["p\n", "x\n", "x\n", "p\n"]
-    for levels in (2 * MAX_DEPTH, 2 * MAX_DEPTH + 6):  # each depth takes two levels off
-        a, b = nested(levels, ["x\n"] * MAX_EDITS), nested(levels, ["y\n"] * MAX_EDITS)
+    for levels in (2 * MAX_DEPTH, 2 * MAX_DEPTH + 6):  # each depth adds two levels
+        a, b = nested_anchors(levels, ["x\n"] * MAX_EDITS), nested_anchors(levels, ["y\n"] * MAX_EDITS)
         yield f"anchors between anchors, {levels} levels", a, b
-    rng = drawing(3_000)
+    rng = seeded_random(3_000)
     a, b = ["same\n"] * 3_000, ["same\n"] * 3_000
     for _ in range(40):
-        a[drawn_below(rng, len(a))] = "old\n"
-        b[drawn_below(rng, len(b))] = "new\n"
+        a[random_below(rng, len(a))] = "old\n"
+        b[random_below(rng, len(b))] = "new\n"
     yield "3,000 equal lines with changes", a, b
-    a, b = different(40)
+    a, b = costly_texts(40)
     yield "fewer steps than are taken", a, b
-    long = ["same\n"] * 200_000  # matches cost steps, too
+    long = ["same\n"] * 200_000  # matches count as steps, too
     yield (
         "more steps than are taken",
         [*a, *["old\n"] * 2, *long, *["old\n"] * 2],
@@ -153,8 +153,8 @@ def at_the_limits() -> Iterator[Case]:
     )
 
 
-def different(gaps: int) -> tuple[Lines, Lines]:
-    """What costs the most to compare: gaps in which every line differs, and none is an anchor."""
+def costly_texts(gaps: int) -> tuple[Lines, Lines]:
+    """The most expensive texts to compare: gaps in which every line differs and none is an anchor."""
     a, b = list[str](), list[str]()
     for gap in range(gaps):
         a += [*["r\n"] * 2, *["s\n"] * 2, f"{gap}\n", *["old\n"] * 101, f"{gap}.5\n"]
@@ -162,45 +162,49 @@ def different(gaps: int) -> tuple[Lines, Lines]:
     return a, b
 
 
-def nested(levels: int, odd: Lines) -> Lines:
-    """Lines of which each stands once only when the gap between the ones before it is looked at."""
+def nested_anchors(levels: int, odd: Lines) -> Lines:
+    """Lines that become unique only within the gap between the lines around them."""
     lines: Lines = []
     for level in range(levels):
         lines += [f"u{level}\n", f"u{level - 1}\n", *odd]
     return lines
 
 
-def drawn(count: int = 360) -> Iterator[Case]:
-    """Texts by chance, of few words and of many, and what edits by chance make of them."""
-    rng = drawing(1986)
+def random_cases(count: int = 360) -> Iterator[Case]:
+    """Random texts, of few and of many words, and random edits of them."""
+    rng = seeded_random(1986)
     for number in range(count):
         words = (1, 2, 3, 5, 12, 60)[number % 6]
-        a = texts(rng, words, 40)
-        b = texts(rng, words, 40) if number % 4 == 0 else edited(rng, a, words, 1 + drawn_below(rng, 6))
+        a = random_lines(rng, words, 40)
+        b = (
+            random_lines(rng, words, 40)
+            if number % 4 == 0
+            else random_edits(rng, a, words, 1 + random_below(rng, 6))
+        )
         yield f"drawn {number}", a, b
 
 
-def edited(rng: random.Random, lines: Sequence[str], words: int, edits: int) -> Lines:
+def random_edits(rng: random.Random, lines: Sequence[str], words: int, edits: int) -> Lines:
     new = list(lines)
     for _ in range(edits):
-        at = drawn_below(rng, len(new) + 1)
-        new[at : at + drawn_below(rng, 4)] = texts(rng, words, 4)
-    if drawn_below(rng, 5) == 0:
-        at = drawn_below(rng, len(new) + 1)
+        at = random_below(rng, len(new) + 1)
+        new[at : at + random_below(rng, 4)] = random_lines(rng, words, 4)
+    if random_below(rng, 5) == 0:
+        at = random_below(rng, len(new) + 1)
         new = [*new[at:], *new[:at]]
     return new
 
 
-def texts(rng: random.Random, words: int, most: int) -> Lines:
-    return [f"w{drawn_below(rng, words)}\n" for _ in range(drawn_below(rng, most))]
+def random_lines(rng: random.Random, words: int, most: int) -> Lines:
+    return [f"w{random_below(rng, words)}\n" for _ in range(random_below(rng, most))]
 
 
-def drawing(seed: int) -> random.Random:
+def seeded_random(seed: int) -> random.Random:
     return random.Random(seed)  # noqa: S311 - these are texts, not secrets
 
 
-def drawn_below(rng: random.Random, end: int) -> int:
-    """A number from 0 on, less than ``end``: of Python's generators this alone gives the same in each version."""
+def random_below(rng: random.Random, end: int) -> int:
+    """A random number in ``range(end)``. Of Python's random functions, only ``random()`` is the same in each version."""
     return int(rng.random() * end)
 
 

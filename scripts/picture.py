@@ -1,7 +1,7 @@
-"""Draw docs/demo.svg: ``newel demo`` as it really looks in a terminal of 92 columns.
+"""Draw docs/demo.svg: ``newel demo`` in a terminal of 92 columns.
 
-The run happens inside tmux, which understands every control sequence; its screen, colours included, is then drawn by
-rich as SVG. Needs tmux.
+The demo runs in tmux, which interprets every control sequence; rich then draws the screen with its colours as SVG.
+Needs tmux.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def tmux(*words: str) -> str:
 
 
 def screen() -> list[str]:
-    """The finished run's screen, one line of text with colour codes each."""
+    """The screen of the finished run, one line of text with colour codes per row."""
     command = f"clear; {ROOT / '.venv/bin/newel'} demo; echo FINISHED; sleep 30"
     tmux(
         "new-session",
@@ -79,7 +79,7 @@ def screen() -> list[str]:
 
 
 def draw(name: str, title: str, command: str, lines: list[str]) -> None:
-    """Write docs/NAME.svg: a screen after a command, its lines with colour codes."""
+    """Write docs/NAME.svg: the screen after a command, as lines with colour codes."""
     console = Console(
         record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
@@ -87,7 +87,7 @@ def draw(name: str, title: str, command: str, lines: list[str]) -> None:
     for line in AnsiDecoder().decode("\n".join(lines)):
         console.print(line)
     svg = console.export_svg(title=title, theme=THEME, unique_id=name)
-    # The page must not fetch a font from elsewhere.
+    # The page must not load a font from elsewhere.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     (ROOT / f"docs/{name}.svg").write_text(svg)
     print(f"docs/{name}.svg is drawn")

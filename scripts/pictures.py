@@ -1,8 +1,8 @@
-"""Take the pictures of the workbench in the docs: real runs of a scripted model, in a real browser.
+"""Take the screenshots of the workbench for the docs: real runs of a scripted model, in a real browser.
 
     python -m scripts.pictures
 
-Writes docs/workbench.png and those beside it, each with a palette of its own so that it stays small.
+Writes docs/workbench.png and the others, each with a palette of its own to keep it small.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def write_sources(bench: Workbench, tests: str = "") -> None:
 
 def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-") as folder:
-        # Tool servers are not looked for in Newel's own environment, so a link stands elsewhere.
+        # MCP servers are not searched in Newel's own environment: link it elsewhere.
         programs = Path(folder) / "bin"
         programs.mkdir()
         (programs / "mcp-server-time").symlink_to(BIN / "mcp-server-time")

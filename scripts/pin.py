@@ -1,12 +1,12 @@
-"""Write the versions of a fresh resolution into ``[tool.uv]`` of pyproject.toml, as ``constraint-dependencies`` and, of what
-builds the packages, as ``build-constraint-dependencies``; and as lower bounds into the dependencies and build requirements
-of the packages. Caps (``<5``) are chosen by hand, and stay.
+"""Pin the versions of a fresh resolution in pyproject.toml: as ``constraint-dependencies`` and
+``build-constraint-dependencies`` of ``[tool.uv]``, and as lower bounds of the packages' dependencies and build
+requirements. Upper bounds (``<5``) are written by hand and stay.
 
-    ./run python scripts/pin.py            resolve anew and write
-    ./run python scripts/pin.py --check    exit 1 if a package in use has no pin, or a dependency another lower bound
+    ./run python scripts/pin.py            resolve and write
+    ./run python scripts/pin.py --check    exit 1 if a used package has no pin, or a dependency another lower bound
 
-``uv.lock`` names the registry it was resolved from and so stays out of the repository; these pins give every
-checkout the same versions from whichever registry it has.
+``uv.lock`` names the registry of its resolution, so it is not in the repository; these pins give every checkout the
+same versions from any registry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PIN = re.compile(r'^    "([^"]+==[^"]+)",$', re.MULTILINE)
 
 
 def resolve(text: str) -> list[str]:
-    """Every package that the workspace needs, with its version, for all platforms and Pythons."""
+    """The versions of all packages that the workspace needs, on all platforms and Pythons."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         (copy / "pyproject.toml").write_text(text)
@@ -57,7 +57,7 @@ def resolve(text: str) -> list[str]:
 
 
 def resolve_build(known: list[str]) -> list[str]:
-    """Every package that building the packages needs, in the versions that are ``known``, else in the newest."""
+    """The versions of all packages that building the workspace needs: the ``known`` ones, else the newest."""
     needed = {
         re.sub(r">=[^,]*,?", "", each)
         for project in PROJECTS
@@ -94,8 +94,8 @@ def block(name: str, pins: list[str]) -> str:
     return f"{name} = [\n" + "".join(f'    "{pin}",\n' for pin in pins) + "]\n"
 
 
-def bounded(text: str, pins: list[str]) -> str:
-    """A pyproject.toml whose dependencies have the pinned versions as lower bounds."""
+def with_lower_bounds(text: str, pins: list[str]) -> str:
+    """A pyproject.toml with the pinned versions as lower bounds of its dependencies."""
     versions = dict(pin.split(" ")[0].split("==") for pin in reversed(pins))
 
     def bound(found: re.Match[str]) -> str:
@@ -128,7 +128,7 @@ def main() -> int:
         print(f"{len(pins)} versions pinned in {PYPROJECT.name}, and {len(build_pins)} to build with")
     for path in PROJECTS:
         before = path.read_text()
-        after = bounded(before, [*pins, *build_pins])
+        after = with_lower_bounds(before, [*pins, *build_pins])
         if is_check and after != before:
             print(f"{path.relative_to(ROOT)}: lower bounds are not the pinned versions. Run scripts/pin.py.")
             wrong = 1

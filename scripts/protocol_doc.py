@@ -1,7 +1,7 @@
-"""Write docs/protocol.md: the messages on the workbench's socket, from the types that read and write them.
+"""Write docs/protocol.md: the messages of the workbench's socket, from the types that encode and decode them.
 
 python scripts/protocol_doc.py            write it
-python scripts/protocol_doc.py --check    exit 1 if it is not what would be written
+python scripts/protocol_doc.py --check    exit 1 if the file is out of date
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ This is version {version} of the protocol. Of the fields below, those without a 
 
 
 def main() -> int:
-    """Write or check; returns the exit code."""
+    """Write or check the file; returns the exit code."""
     text = document()
     if "--check" not in sys.argv[1:]:
         TARGET.write_text(text)
@@ -159,7 +159,7 @@ def main() -> int:
 
 
 def document() -> str:
-    """The whole page."""
+    """The content of the file."""
     asked, answered = p.SocketRequest.__subclasses__(), p.FromServer.__subclasses__()
     parts = [HEAD.format(intro=prose(p), version=p.VERSION), "## From the page\n"]
     parts += map(section, asked)
@@ -170,12 +170,12 @@ def document() -> str:
     )
     parts.append(code(FLEETING))
     parts.append("## What they are made of\n")
-    parts += [section(kind) for kind in reachable(asked + answered) if kind not in asked + answered]
+    parts += [section(kind) for kind in referenced_structs(asked + answered) if kind not in asked + answered]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def reachable(kinds: Sequence[type]) -> list[type]:
-    """The structs that these are made of, in the order in which they are met."""
+def referenced_structs(kinds: Sequence[type]) -> list[type]:
+    """The structs that some structs refer to, in the order of their first reference."""
     found: dict[type, None] = {}
 
     def walk(value: Any) -> None:
@@ -200,7 +200,7 @@ def reachable(kinds: Sequence[type]) -> list[type]:
 
 
 def section(kind: type[msgspec.Struct]) -> str:
-    """One struct: what it says, its fields, its JSON Schema, and an example if it is a whole message."""
+    """The section of one struct: description, fields, JSON Schema, and an example if it is a message."""
     config = kind.__struct_config__
     schema = schema_of(kind)
     lines = [f"### `{config.tag or kind.__name__}`\n"]
@@ -215,7 +215,7 @@ def section(kind: type[msgspec.Struct]) -> str:
 
 
 def schema_of(kind: type) -> dict[str, Any]:
-    """The kind's own schema; others are named in it."""
+    """The schema of the type itself, with references to others."""
     return schemas_of([kind], "#/{name}")[kind.__name__]
 
 
@@ -228,23 +228,23 @@ def table(kind: type[msgspec.Struct], schema: dict[str, Any]) -> list[str]:
         default = (
             "" if name in required else f"`{json.dumps(field['default'])}`" if "default" in field else "made"
         )
-        lines.append(f"| `{name}` | {words(field)} | {default} | {notes.get(names.get(name, ''), '')} |")
+        lines.append(f"| `{name}` | {type_text(field)} | {default} | {notes.get(names.get(name, ''), '')} |")
     return [*lines, ""]
 
 
-def words(schema: dict[str, Any]) -> str:
-    """A type in words."""
+def type_text(schema: dict[str, Any]) -> str:
+    """A type, for readers."""
     match schema:
         case {"$ref": reference}:
             return f"`{reference.removeprefix('#/')}`"
         case {"enum": values}:
             return ", ".join(f"`{json.dumps(value)}`" for value in values)
         case {"anyOf": kinds}:
-            return " or ".join(words(kind) for kind in kinds)
+            return " or ".join(type_text(kind) for kind in kinds)
         case {"type": "array", "items": items}:
-            return f"list of {words(items)}{bounds(schema, 'minItems', 'maxItems', 'entries')}"
+            return f"list of {type_text(items)}{bounds(schema, 'minItems', 'maxItems', 'entries')}"
         case {"type": "object", "additionalProperties": values} if values:
-            return f"object of {words(values)}"
+            return f"object of {type_text(values)}"
         case {"type": "string"}:
             return f"string{bounds(schema, 'minLength', 'maxLength', 'characters')}"
         case {"type": str(kind)}:
@@ -268,7 +268,7 @@ def bounds(schema: dict[str, Any], low: str, high: str, unit: str) -> str:
 
 
 def field_notes(kind: type) -> dict[str, str]:
-    """What stands below fields in the source, by the field's name in Python."""
+    """The docstrings below fields in the source, by the field's name in Python."""
     notes: dict[str, str] = {}
     for each in reversed(kind.__mro__):
         if each.__module__.startswith("newel."):

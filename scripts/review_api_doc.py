@@ -1,7 +1,7 @@
-"""Write the structures of docs/review-api.md, from the types that read and write them.
+"""Write the types of docs/review-api.md, from those that encode and decode them.
 
 python scripts/review_api_doc.py            write them
-python scripts/review_api_doc.py --check    exit 1 if they are not what would be written
+python scripts/review_api_doc.py --check    exit 1 if the file is out of date
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import msgspec
-from protocol_doc import prose, reachable, schema_of, table
+from protocol_doc import prose, referenced_structs, schema_of, table
 
 from newel.tools.review import ProposedEdit
 from newel.web.api.review import KINDS
@@ -21,7 +21,7 @@ MARK = "<!-- Written by scripts/review_api_doc.py from the types: change these, 
 
 
 def main() -> int:
-    """Write or check; returns the exit code."""
+    """Write or check the file; returns the exit code."""
     found = TARGET.read_text()
     text = document(found)
     if "--check" not in sys.argv[1:]:
@@ -33,8 +33,8 @@ def main() -> int:
 
 
 def document(found: str) -> str:
-    """The page, with its last part written anew."""
-    kinds = sorted(reachable((*KINDS, ProposedEdit)), key=lambda kind: kind.__name__)
+    """The content of the file, with its last part regenerated."""
+    kinds = sorted(referenced_structs((*KINDS, ProposedEdit)), key=lambda kind: kind.__name__)
     return f"{found.partition(MARK)[0]}{MARK}\n" + "\n".join(map(section, kinds)).rstrip() + "\n"
 
 

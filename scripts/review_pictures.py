@@ -1,8 +1,8 @@
-"""Take the pictures of a review in docs/workbench-review.md: real runs of a scripted model, in a real browser.
+"""Take the screenshots of a review for docs/workbench-review.md: real runs of a scripted model, in a real browser.
 
     python -m scripts.review_pictures
 
-Writes docs/review-*.png. The project and what the model says stand in review_shop.py.
+Writes docs/review-*.png. The project and the model's answers are in review_shop.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def open_columns(page: Page) -> None:
 
 
 def ask(page: Page) -> None:
-    """Lines are selected and put beside the instruction, and the agent asks something."""
+    """Select lines, add them to the instruction, and let the agent ask a question."""
     page.get_by_role("treeitem", name="cli.py").click()
     text_of(page, CLI).get_by_text("for order in", exact=False).click()
     page.keyboard.press("Home")
@@ -55,7 +55,7 @@ def propose(page: Page) -> None:
 
 
 def decide(page: Page) -> None:
-    """One hunk is accepted, one rejected and looked at, and a line is written into the third."""
+    """Accept a hunk, reject and inspect another, and type a line into the third."""
     page.get_by_role("button", name="Accept hunk 1").click()
     text = text_of(page, CLI)
     text.locator(".cm-line", has_text="orders {what}").click()
@@ -68,7 +68,7 @@ def decide(page: Page) -> None:
 
 
 def conflict(bench: Workbench, page: Page) -> None:
-    """Somebody else changes the line that a hunk is about."""
+    """Another program changes a hunk's line."""
     path = bench.newel.project / CLI
     path.write_text(path.read_text().replace("orders imported", "orders are in the shop"))
     page.keyboard.press("Control+s")
@@ -84,7 +84,7 @@ def go_back(page: Page) -> None:
 
 
 def show(page: Page, name: str) -> None:
-    """A picture of the file from the beginning of its lines."""
+    """Take a screenshot of the file, scrolled to the start of its lines."""
     page.locator(".cm-scroller").evaluate("(element) => { element.scrollLeft = 0 }")
     save(page, name)
 
@@ -111,7 +111,7 @@ def take_review(bench: Workbench) -> None:
 
 
 def take_landing(bench: Workbench) -> None:
-    """A chat and an agent that work with ``--approve review``."""
+    """Show a chat and an agent that run with ``--approve review``."""
     page = bench.page(scheme="dark")
     open_agent(page, "Give each public function a docstring.")
     page.get_by_role("button", name="Start", exact=True).click()
@@ -121,7 +121,7 @@ def take_landing(bench: Workbench) -> None:
     expect(page.get_by_text("in the README as well.")).to_be_visible()
     expect(files(page)).to_have_count(3)
     expect(file(page, CLI)).to_be_visible()
-    file(page, "README.md").locator(".file-head").click()  # folded: what follows is of both
+    file(page, "README.md").locator(".file-head").click()  # folded: the next picture shows both
     save(page, "review-landing")
 
 

@@ -1,4 +1,4 @@
-"""The project of the pictures in docs/workbench-review.md, and what the model says about it."""
+"""The project of the screenshots in docs/workbench-review.md, and the answers of its model."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ With `--dry-run` the orders are counted and nothing is written.
 
 
 def _edit(path: str, start: int, end: int | None, text: str) -> dict[str, Any]:
-    """``end`` None inserts before line ``start``."""
+    """An edit of lines; with ``end`` None it inserts before line ``start``."""
     lines = {"operation": "insert"} if end is None else {"operation": "replace", "end_line": end}
     return {"file_path": path, "start_line": start, "new_text": text, **lines}
 

@@ -1,8 +1,8 @@
-"""Install Newel in every way that the README names, each into a place of its own, and do the main job there.
+"""Install Newel in every way that the README names, each into a temporary place, and run its main job.
 
     ./run python scripts/try_installing.py [WAY …]
 
-The index is the one that pip and uv are configured for. What is installed from git is the last commit.
+Uses the package index that pip and uv are configured for. Installations from git use the last commit.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ def run(*words: str | Path, cwd: Path, **environ: str) -> str:
     return done.stdout
 
 
-def by_pip(folder: Path, what: str | Path) -> Path:
+def install_with_pip(folder: Path, what: str | Path) -> Path:
     run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
     run(folder / "venv/bin/pip", "install", "--quiet", what, cwd=folder)
     return folder / "venv/bin"
 
 
 def wheel(folder: Path) -> Path:
-    """A wheel alone, without any other of the checkout's packages beside it."""
+    """Install one wheel, without the other packages of the checkout beside it."""
     run("uv", "build", "--quiet", "--package", "newel", "--out-dir", folder / "dist", cwd=ROOT)
     (built,) = (folder / "dist").glob("*.whl")
-    return by_pip(folder, built)
+    return install_with_pip(folder, built)
 
 
 def checkout(folder: Path) -> Path:
-    return by_pip(folder, ROOT)
+    return install_with_pip(folder, ROOT)
 
 
 def git(folder: Path) -> Path:
-    return by_pip(folder, f"git+{ROOT.as_uri()}")
+    return install_with_pip(folder, f"git+{ROOT.as_uri()}")
 
 
 def pipx(folder: Path) -> Path:
@@ -76,18 +76,18 @@ def pipx(folder: Path) -> Path:
     return folder / "bin"
 
 
-def by_uv(folder: Path, what: str | Path) -> Path:
+def install_with_uv(folder: Path, what: str | Path) -> Path:
     places = {"UV_TOOL_DIR": str(folder / "tools"), "UV_TOOL_BIN_DIR": str(folder / "bin")}
     run("uv", "tool", "install", "--quiet", "--python", sys.executable, what, cwd=folder, **places)
     return folder / "bin"
 
 
 def uv_checkout(folder: Path) -> Path:
-    return by_uv(folder, ROOT)
+    return install_with_uv(folder, ROOT)
 
 
 def uv_git(folder: Path) -> Path:
-    return by_uv(folder, f"git+{ROOT.as_uri()}")
+    return install_with_uv(folder, f"git+{ROOT.as_uri()}")
 
 
 WAYS: Mapping[str, Callable[[Path], Path]] = {
@@ -101,7 +101,7 @@ WAYS: Mapping[str, Callable[[Path], Path]] = {
 
 
 def check(bin_: Path, folder: Path) -> None:
-    """What was installed works, and brings Newel's commands and no other."""
+    """Check that the installation works, and installs Newel's commands and no others."""
     brought = {path.name for path in bin_.iterdir()} & {*COMMANDS, "go"}
     if brought != COMMANDS:
         sys.exit(f"{bin_} has {sorted(brought)}, not {sorted(COMMANDS)}")
