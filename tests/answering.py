@@ -1,4 +1,4 @@
-"""When a question that interrupts takes keys for its answer, as seen from its terminal."""
+"""Waits until an interrupting question accepts keys, as seen from its terminal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TAKEN: Final = "Enter answers"
 
 
 def until_taken(tty: int, look: Callable[[], str]) -> None:
-    """Wait until keys count: a key that comes earlier is no answer. ``look`` waits a moment and returns what is in view.
+    """Wait until keys are accepted: earlier ones are ignored. ``look`` waits a moment and returns the screen's text.
 
-    Where keys are handled one by one, the state line tells. Where lines are read, the terminal is in line mode but for
-    the pause; a pause that is over already has not been seen, so this does not wait for one for ever.
+    If keys are handled one by one, the state line shows it. If lines are read, the terminal leaves line mode only for
+    the pause; a pause that is already over cannot be seen, so this does not wait for one forever.
     """
     begun = time.monotonic()
     is_paused = False

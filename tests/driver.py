@@ -1,4 +1,4 @@
-"""A program that drives ``newel --json``, as an editor would."""
+"""A program that drives ``newel --json``, like an editor does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE: Final = 15.0
 
 
 class Driver:
-    """Another program that drives ``newel --json``."""
+    """Drives ``newel --json``."""
 
     def __init__(self, newel: Newel, *words: str) -> None:
         self.seen: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ class Driver:
         raise AssertionError(f"there was none of {kinds}")
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the process, whatever it is doing."""
         self.process.kill()
         self.process.communicate()
 

@@ -1,10 +1,10 @@
-"""Newel's commands as processes that have nothing left to import.
+"""Runs Newel's commands as forks of a process that has imported everything.
 
-To import Newel, FastAPI, MCP and what they need is most of the work of a command, and the tests run many hundreds. So a
-process beside the tests imports them once, and is forked for each command: a process of its own, with its own number,
-folder, environment and standard streams, that ends or is killed as any other. What happens before ``main`` in the console
-scripts is seen by the tests that start those (``tests.support.BIN``). Modules of the tests that are programs (``python -m``)
-are forked, too.
+Importing Newel, FastAPI, MCP and their dependencies is most of the work of a command, and the tests run hundreds. So
+one process imports them once and is forked for each command: a real process with its own pid, folder, environment and
+standard streams, which ends or is killed like any other. Tests that start the console scripts themselves
+(``tests.support.BIN``) cover what happens before ``main``. Programs among the tests' modules (``python -m``) are
+forked, too.
 
 ``python -m tests.forked NUMBER`` is the process that is forked; NUMBER is the descriptor of its socket.
 """
@@ -116,8 +116,8 @@ def start(
     stderr: int = PIPE,
     start_new_session: bool = False,
 ) -> Process:
-    """As ``subprocess.Popen`` with text streams; forked if the command is one of ours, and nothing else is asked of Python
-    at its start.
+    """Like ``subprocess.Popen`` with text streams. Forks if the command is one of ours and starts Python without
+    options.
     """
     asked = {name for name in env if name.startswith(("LC_", "PYTHON"))}
     ours = Path(command[0]).name in COMMANDS or list(command[:2]) == MODULE
@@ -136,7 +136,7 @@ def start(
 
 
 class Forked:
-    """A command that runs, with what tests need of ``subprocess.Popen``; its streams are text."""
+    """A running command, with the part of ``subprocess.Popen`` that the tests use; its streams are text."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Forked:
         *,
         start_new_session: bool,
     ) -> None:
-        """``standard`` are descriptors, or ``PIPE`` or ``DEVNULL``."""
+        """``standard`` are descriptors, ``PIPE`` or ``DEVNULL``."""
         self.args = list(command)
         self.returncode: int | None = None
         with contextlib.ExitStack() as theirs:
@@ -202,7 +202,7 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     def communicate(self, given: str = "", timeout: float | None = None) -> tuple[str, str]:
-        """Give it all of its input, read all that it says, and wait for its end."""
+        """Write all input, read all output, and wait for the end."""
         said = ["", ""]
 
         def read(number: int, stream: IO[str]) -> None:
@@ -245,7 +245,7 @@ Process = subprocess.Popen[str] | Forked
 
 
 def _stand(theirs: contextlib.ExitStack, number: int, wanted: int) -> tuple[IO[str] | None, int]:
-    """Our end of a standard stream, if it is a pipe, and theirs, which is to be closed as soon as they have it."""
+    """Our end of a standard stream if it is a pipe, and the child's, which is closed once the child has it."""
     if wanted not in {PIPE, DEVNULL}:
         return None, wanted
     if wanted == DEVNULL:
@@ -260,7 +260,7 @@ def _stand(theirs: contextlib.ExitStack, number: int, wanted: int) -> tuple[IO[s
 
 @functools.cache
 def _origin() -> socket.socket:
-    """The socket of the process that is forked, which ends when the tests close their side of it."""
+    """The socket of the process that is forked. That process ends when the tests close their end."""
     ours, theirs = socket.socketpair()
     with theirs:
         process = subprocess.Popen(
@@ -280,7 +280,7 @@ def _origin() -> socket.socket:
 
 
 def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """Fork for each order. Returns in the child, with its order and its standard streams; never returns otherwise."""
+    """Fork for each order. Returns only in the child, with its order and its standard streams."""
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
@@ -316,7 +316,7 @@ def _serve(orders: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _woken(_: int, __: FrameType | None) -> None:
-    """That there is a handler makes the signal be written to the descriptor."""
+    """A signal with a handler is written to the wakeup descriptor."""
 
 
 def _tell(descriptor: int, number: int) -> None:
@@ -325,7 +325,7 @@ def _tell(descriptor: int, number: int) -> None:
 
 
 def _become(order: dict[str, Any], standard: Sequence[int]) -> None:
-    """Take over what makes a process this command."""
+    """Set up this process as the command."""
     for number, descriptor in enumerate(standard):
         os.dup2(descriptor, number)
     os.closerange(3, 1024)
@@ -343,17 +343,17 @@ def _become(order: dict[str, Any], standard: Sequence[int]) -> None:
 
 
 def _stream(number: int, mode: str, errors: str, *, buffering: int = -1) -> IO[str]:
-    """As Python itself opens it at its start in UTF-8; it is open to the end."""
+    """A stream like those that Python opens at its start in UTF-8. It is not closed before the end."""
     return open(number, mode, buffering, encoding="utf-8", errors=errors, closefd=False)
 
 
 def main() -> None:
     ending: list[object] = []
-    atexit.register(_leave, ending)  # what is registered first is called last
+    atexit.register(_leave, ending)  # exit functions run in reverse order
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # what is there stays, so that children need not copy it to count it
+    gc.freeze()  # keeps collections in children from copying all pages
     _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
     try:
         _run()
@@ -373,9 +373,9 @@ def _run() -> None:
 
 
 def _leave(ending: list[object]) -> None:
-    """End the process, whose threads have ended, before Python takes apart what was imported: to do that is to copy it,
-    several times the work of a short command. An exception, a message as exit code and streams that are broken are
-    left to Python.
+    """End the process, whose threads have ended, without Python's teardown of modules: that would copy their pages,
+    several times the work of a short command. An exception, a message as exit code, and broken streams are left to
+    Python.
     """
     match ending:
         case [int(code)]:

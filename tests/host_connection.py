@@ -1,4 +1,4 @@
-"""Fixtures: one connection to a host for all tests of a module, which then share an event loop."""
+"""Fixtures: one connection to a host for all tests of a module, which share an event loop."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 async def connection(anyio_backend: str, sshd: Sshd) -> AsyncGenerator[SshConnection]:
-    """To a host that is this machine, as the user who runs the tests."""
+    """A connection to this machine, as the user who runs the tests."""
     async with connected(Target("own"), config=str(sshd.config)) as host:
         yield host

@@ -1,4 +1,4 @@
-"""The disks that copies are tried on: this machine's, and those of hosts that have this or that."""
+"""The disks on which copies are tested: this machine's, and those of hosts with various programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DISKS: Final = ("local", "dash", "busybox")
 
 
 class Disks:
-    """Opens mirrors on one disk. ``host`` is what is asked, None for this machine."""
+    """Opens mirrors on one disk. ``host`` is the host, None for this machine."""
 
     def __init__(self, home: Path, tasks: anyio.abc.TaskGroup, host: ShellHost | None) -> None:
         self.copies = home / ".newel" / "copies"

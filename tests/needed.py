@@ -1,4 +1,4 @@
-"""What tests need and a machine may lack: their skips, and the line that says what to install."""
+"""Requirements of tests that a machine may lack: their skips, and the line that says what to install."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 
 
 def needed(name: str, package: str = "", *, more: str = "") -> str:
-    """A program's path. Where it is missing the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set; ``more`` are
-    folders to look in besides those of PATH.
+    """A program's path. Without it, the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set; ``more`` are
+    folders to search besides those of PATH.
     """
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{more}")
     return found or lacking(f"needs {name}: `apt-get install {package or name}`")
 
 
 def lacking(words: str) -> NoReturn:
-    """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set. CommandFormatter while a
+    """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set. Called while a
     module is imported, it does the same to all tests of the module.
     """
     if os.environ.get("NEWEL_TESTS_NEED_ALL"):
@@ -29,7 +29,7 @@ def lacking(words: str) -> NoReturn:
 
 
 def summary(reasons: Iterable[str]) -> str:
-    """One line for the end of a run: how many tests were skipped because something is missing, and how to get it."""
+    """One line for the end of a run: how many tests were skipped for lack of something, and how to install it."""
     told = [reason for reason in reasons if "needs " in reason]
     packages = {each for reason in told for each in re.findall(r"`apt-get install ([^`]+)`", reason)}
     others = {reason.partition("needs ")[2] for reason in told if "apt-get install" not in reason}

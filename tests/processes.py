@@ -1,4 +1,4 @@
-"""Other processes, as tests see them."""
+"""Other processes, for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is more than a zombie."""
+    """Whether a process exists and is not a zombie."""
     if sys.platform == "linux":
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -21,6 +21,6 @@ def lives(pid: int) -> bool:
 
 
 def numbers(*files: Path) -> list[int]:
-    """The numbers of processes that a command has written into files; empty until all are there."""
+    """The pids that a command has written to files; empty until all are there."""
     texts = [file.read_text().strip() for file in files if file.exists()]
     return [int(text) for text in texts] if len(texts) == len(files) and all(texts) else []

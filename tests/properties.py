@@ -1,4 +1,4 @@
-"""How many examples the property tests try."""
+"""The number of examples of property tests."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ THOROUGH: Final = int(os.environ.get("NEWEL_TESTS_THOROUGH", "1"))
 
 
 def examples(number: int) -> int:
-    """``number`` on each run, and more for who has the time."""
+    """``number`` on each run, more if the environment asks for it."""
     return number * THOROUGH

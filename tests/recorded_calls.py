@@ -53,7 +53,7 @@ def main() -> None:
     recording = Recording(Path(file))
     signal.signal(signal.SIGUSR1, recording.start)
     signal.signal(signal.SIGUSR2, recording.stop)
-    threading.setprofile(recording)  # before any thread starts: it cannot be given to a running one
+    threading.setprofile(recording)  # before any thread starts: a running thread cannot get it
     sys.setprofile(recording)
     sys.argv = [command, *arguments]
     sys.exit(COMMANDS[command].load()())

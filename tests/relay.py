@@ -1,6 +1,7 @@
-"""``relay.py SOCKET WORDS…``: has a command run where the socket leads, and ends as it does; see ``relayed.py``.
+"""``relay.py SOCKET WORDS…``: have a command run by the process behind the socket, and end as it does; see
+``relayed.py``.
 
-The command gets this process's standard streams, and of its environment what MCP's conformance suite tells.
+The command gets this process's standard streams, and the variables of MCP's conformance suite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands that others start, as clients or servers of theirs, and that are forked all the same (``forked.py``)."""
+"""Commands that other programs start, as clients or servers of theirs, and that are forked like those of ``forked.py``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ RELAY: Final = Path(__file__).with_name("relay.py")
 
 @contextmanager
 def relayed(folder: Path, command: Sequence[str]) -> Generator[list[str]]:
-    """A command that anybody can start, often and at once, which is forked for each of them and works in ``folder``.
-    Further words go to it.
+    """A command that any program can start, often and at once; each is forked and runs in ``folder``, with these
+    further arguments.
     """
     path = folder / "relay"
     with socket.socket(socket.AF_UNIX) as door:
@@ -37,7 +37,7 @@ def _admit(door: socket.socket, folder: Path, command: Sequence[str]) -> None:
     while True:
         try:
             visitor, _ = door.accept()
-        except OSError:  # it is shut
+        except OSError:  # it is closed
             return
         threading.Thread(target=_run, args=(visitor, folder, command), daemon=True).start()
 
@@ -46,7 +46,7 @@ def _run(visitor: socket.socket, folder: Path, command: Sequence[str]) -> None:
     with visitor, visitor.makefile("rb") as reader:
         size, streams, _, _ = socket.recv_fds(visitor, 4, 3)
         if not size:
-            return  # it was killed before it asked
+            return  # it was killed before it sent its order
         order = json.loads(reader.read(int.from_bytes(size, "big")))
         environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8"} | order["environ"]
         stdin, stdout, stderr = streams
@@ -56,5 +56,5 @@ def _run(visitor: socket.socket, folder: Path, command: Sequence[str]) -> None:
         for each in streams:
             os.close(each)
         ended = process.wait()
-        with contextlib.suppress(BrokenPipeError):  # who started it killed it, and its input ended with that
+        with contextlib.suppress(BrokenPipeError):  # it was killed, and its input ended with that
             visitor.sendall(b"%d" % ended)

@@ -40,7 +40,7 @@ def calls(name: str, **arguments: Any) -> AssistantMessage:
 
 
 def replace(path: str, line: int, text: str, *, end: int | None = None, **more: Any) -> dict[str, Any]:
-    """A replacement of one line, or of those up to ``end``."""
+    """An edit that replaces one line, or those up to ``end``."""
     return {
         "file_path": path,
         "operation": "replace",
@@ -56,7 +56,9 @@ def proposes(*edits: dict[str, Any]) -> AssistantMessage:
 
 
 class Place:
-    """A desk with its worker; ``reopen`` ends both and starts them anew on what they kept, as a new process would."""
+    """The review services with their worker; ``reopen`` closes them and opens new ones on the stored state, as a new
+    process would.
+    """
 
     def __init__(self, folder: Path, provider: Provider, limits: ReviewLimits) -> None:
         self.root = folder / "project"
@@ -98,7 +100,7 @@ class Place:
                     tasks.cancel_scope.cancel()
 
     def new_traces(self, engine: Engine) -> Traces | None:
-        """What the jobs leave traces in."""
+        """Where the jobs write traces."""
         return None
 
     def write(self, **files: str) -> None:
@@ -109,21 +111,21 @@ class Place:
         return (self.root / name).read_bytes().decode()
 
     async def start(self, instruction: str = "Do it", session: str | None = None, **more: Any) -> JobView:
-        """A job that was begun, and where it came to."""
+        """Start a job, and wait until it pauses or ends."""
         if session is None:
             session = (await self.desk.sessions.create()).session_id
         request = RunRequest(session_id=session, instruction=instruction, **more)
         return await self.settled((await self.desk.jobs.run(request)).job_id)
 
     async def settled(self, job: str) -> JobView:
-        """The job once it has ended or waits for somebody."""
+        """The job, once it has ended or waits for the user."""
         with anyio.fail_after(20):
             while (view := await self.desk.jobs.get(job)).status not in SETTLED:  # noqa: ASYNC110 — clients poll, too
                 await anyio.sleep(0.005)
         return view
 
     async def released(self, job: str) -> None:
-        """Wait until the worker has released the job, which it does after the job's last event."""
+        """Wait until the worker has released the job, which happens after its last event."""
         assert await self.engine.wait_for_release(job, wait=20)
 
     async def types(self, job: str) -> list[str]:
@@ -132,14 +134,14 @@ class Place:
 
 @asynccontextmanager
 async def place(folder: Path, *script: Answer, limits: ReviewLimits | None = None) -> AsyncGenerator[Place]:
-    """A place whose model answers from ``script``, with its desk open."""
+    """The services with a model that answers from ``script``, opened."""
     made = Place(folder, ScriptedProvider(script), limits or ReviewLimits())
     async with made.open():
         yield made
 
 
 def hunks(view: JobView) -> Mapping[str, Any]:
-    """A bundle's hunks by file and the place among its hunks: ``a.md/0``."""
+    """A bundle's hunks by file and number in it: ``a.md/0``."""
     assert view.diff_bundle is not None
     return {
         f"{file.file_path}/{number}": hunk
@@ -149,5 +151,5 @@ def hunks(view: JobView) -> Mapping[str, Any]:
 
 
 def said_to(request: ModelRequest) -> str:
-    """All that a request holds, as one text."""
+    """The whole content of a request, as one text."""
     return "\n".join(str(message) for message in request.messages)

@@ -1,4 +1,4 @@
-"""The workbench as its user starts it: a command, its address, and who talks to it."""
+"""The workbench as a user starts it: a command, its address, and its clients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 10
 
 
 class Page:
-    """One reader on the socket, as the page is one."""
+    """A client of the socket, like a page."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -32,7 +32,7 @@ class Page:
         """As ``until_tabs`` saw them last."""
 
     def next(self, kind: str) -> dict[str, Any]:
-        """The next message of a kind."""
+        """The next message of a type."""
         deadline = time.monotonic() + SECONDS
         while True:
             message = json.loads(self.socket.recv(timeout=deadline - time.monotonic()))
@@ -42,7 +42,7 @@ class Page:
             self.seen.append(message)
 
     def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Ask for something; returns the reply."""
+        """Send a request; returns the reply."""
         self.number += 1
         self.socket.send(json.dumps({"type": kind, "id": str(self.number)} | fields))
         while (reply := self.next("reply"))["re"] != str(self.number):
@@ -55,13 +55,13 @@ class Page:
         return message
 
     def until_tabs(self, hold: Callable[[list[dict[str, Any]]], bool]) -> None:
-        """Wait until the list of tabs is as it should be."""
+        """Wait until a condition of the list of tabs holds."""
         while not hold(self.tabs):
             self.tabs = self.next("tabs")["tabs"]
 
 
 class Served:
-    """A server that runs. ``client`` has its token, as a program would."""
+    """A running server. ``client`` has its token."""
 
     def __init__(self, process: Process, line: str) -> None:
         self.process = process
@@ -72,7 +72,7 @@ class Served:
         self.client = httpx2.Client(base_url=self.url, headers=self.headers, timeout=10, trust_env=False)
 
     def chat(self, message: str) -> list[tuple[str, dict[str, Any]]]:
-        """Say something to the plain chat; the events of its answer."""
+        """Send a message to the plain chat; returns the events of its answer."""
         answer = self.client.post("/chat", json={"message": message})
         assert answer.status_code == 200, answer.text
         lines = [line for line in answer.text.split("\n") if line and not line.startswith(":")]
@@ -88,11 +88,11 @@ class Served:
             yield Page(socket)
 
     def tab(self, tab: str) -> dict[str, Any]:
-        """How a tab stands."""
+        """The state of a tab."""
         return next(each for each in self.client.get("/api/state").json()["tabs"] if each["id"] == tab)
 
     def ended(self) -> int:
-        """Wait for its end; the exit code. One that hangs says where each of its threads is."""
+        """Wait for the end; returns the exit code. A server that hangs prints where each thread is."""
         try:
             return self.process.wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -111,7 +111,7 @@ def begin(newel: Newel, command: str, *words: str, **environ: str) -> Process:
 
 @contextmanager
 def served(newel: Newel, command: str = "go", *words: str, **environ: str) -> Generator[Served]:
-    """A server on a free port, from the moment that it says where it is; it is killed in the end."""
+    """A server on a free port, from the moment that it prints its address; it is killed at the end."""
     with begin(newel, command, *words, "--port", "0", **environ) as process:
         try:
             assert process.stdout is not None
@@ -126,7 +126,7 @@ def served(newel: Newel, command: str = "go", *words: str, **environ: str) -> Ge
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Wait for what tells nobody: a file, a process, a request."""
+    """Wait for something without a notification: a file, a process, a request."""
     deadline = time.monotonic() + SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"waited in vain for {what}"

@@ -1,6 +1,6 @@
-"""A host that is this machine: a shell that stays open, as one over SSH does, without the SSH.
+"""This machine as a host: a shell that stays open like one over SSH, without SSH.
 
-What is built on ``Host`` is tried with it in shells and with programs that no server here would have.
+It tests code on top of ``Host`` with shells and programs that no available server has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOP: Final = 'LC_ALL=C; export LC_ALL; n="\n"; while IFS= read -r line && IFS=
 
 
 class ShellHost:
-    """A ``Host``. ``argv`` is a shell, ``path`` where its programs are. Starts when it is first asked; to be closed."""
+    """A ``Host``. ``argv`` is a shell, ``path`` the folder of its programs. It starts with the first request; close it."""
 
     def __init__(self, argv: Sequence[str] = ("sh",), *, path: str | None = None) -> None:
         self._argv = argv
@@ -42,7 +42,7 @@ class ShellHost:
             try:
                 return await anyio.to_thread.run_sync(_talk, process, script, stdin, abandon_on_cancel=True)
             except BaseException:
-                process.kill()  # it owes an answer, to a thread that still reads what it opened
+                process.kill()  # it owes an answer to a thread that still reads from the pipe
                 self._ended.append(process)
                 self._process = None
                 raise
@@ -95,7 +95,7 @@ def _write(descriptor: int, data: bytes) -> None:
 def link_busybox(folder: Path, *besides: str) -> None:
     """Fill a folder with busybox, its programs, and a few others."""
     subprocess.run(["busybox", "--install", "-s", str(folder)], check=True)
-    for name in ("busybox", *besides):  # not every busybox counts itself among its programs
+    for name in ("busybox", *besides):  # not every busybox lists itself among its programs
         if found := shutil.which(name):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(found)

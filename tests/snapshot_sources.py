@@ -1,4 +1,4 @@
-"""The places that snapshots are tried on: this machine, and hosts that have this or that."""
+"""The sources of snapshots in tests: this machine, and hosts with various programs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A real OpenSSH server on loopback, as tests need one: an own folder, own keys, nothing of the user's is touched.
+"""A real OpenSSH server on loopback, with a folder and keys of its own; nothing of the user's is touched.
 
-Two users can log in. ``host`` is an ordinary user: whoever runs the tests, or where that is root, one that is made for
-this (``useradd``, once). ``own`` is whoever runs the tests, so that the same work here and there meets the same rights.
-Both find ``Sshd.home`` as their home, and the programs of ``Sshd.bin`` before all others. Keys are exchanged in the quickest way that is
-safe: there are many logins.
+Two users can log in. ``host`` is an ordinary user: the one who runs the tests, or, if that is root, one that is created
+for this (``useradd``, once). ``own`` is the one who runs the tests, so that both sides have the same rights. Both have
+``Sshd.home`` as their home, and the programs of ``Sshd.bin`` first in PATH. There are many logins, so keys are
+exchanged in the fastest safe way.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Host own
 
 
 class Sshd:
-    """``config`` is what ``ssh -F`` is given; it knows the hosts ``host`` and ``own``. See ``served``."""
+    """``config`` is the file for ``ssh -F``, with the hosts ``host`` and ``own``. See ``served``."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
         self.program = needed("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
@@ -99,11 +99,11 @@ class Sshd:
         self._logins = ""
 
     def start(self) -> None:
-        """Listen, on the port of before if there was one."""
+        """Listen, on the earlier port if there was one."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(
                 mode=0o755, exist_ok=True
-            )  # a started system makes it, a container does not
+            )  # a booted system creates it, a container does not
         wanted = self.port
         until = time.monotonic() + SECONDS
         while True:
@@ -115,7 +115,9 @@ class Sshd:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self._listens():
                 break
-            assert time.monotonic() < until, self.log.read_text()  # else another took the port: try the next
+            assert time.monotonic() < until, (
+                self.log.read_text()
+            )  # another program took the port: try the next
         self.config.write_text(self._logins + self.client_config())
 
     @property
@@ -125,8 +127,8 @@ class Sshd:
     def client_config(
         self, *, port: int = 0, known: Path | None = None, key: str = "user_key", more: str = ""
     ) -> str:
-        """The text of an ssh_config: with another way to the server, other known hosts, another of the folder's keys, more
-        options of both hosts.
+        """The text of an ssh_config: with another route to the server, other known hosts, another of the folder's keys,
+        or more options of both hosts.
         """
         return _CLIENT.format(
             port=port or self.port,
@@ -139,8 +141,8 @@ class Sshd:
         )
 
     def login(self, name: str, command: str) -> str:
-        """Another host for ``config``: ``own`` with a key for which sh runs ``command`` instead of what is asked for, which
-        is in ``$SSH_ORIGINAL_COMMAND``.
+        """Another host for ``config``: ``own`` with a key for which sh runs ``command`` instead of the requested one,
+        which is in ``$SSH_ORIGINAL_COMMAND``.
         """
         key = self.folder / f"key-{name}"
         if not key.exists():
@@ -154,7 +156,7 @@ class Sshd:
         return name
 
     def project(self, name: str) -> Path:
-        """A new folder on the host that ``host``'s user owns."""
+        """Create a folder on the host that ``host``'s user owns."""
         folder = self.home / name
         folder.mkdir()
         self.give(folder)
@@ -167,16 +169,16 @@ class Sshd:
             os.chown(path, found.pw_uid, found.pw_gid)
 
     def ssh(self, *words: str, host: str = "host") -> subprocess.CompletedProcess[str]:
-        """Run a command on the host over a connection of its own."""
+        """Run a command on the host over a separate connection."""
         command = ["ssh", "-F", str(self.config), "-o", "BatchMode=yes", "--", host, shlex.join(words)]
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     def connections(self) -> list[int]:
-        """The processes that serve one connection each, now."""
+        """The server's processes, one per connection."""
         return [] if self._process is None else _children(self._process.pid)
 
     def drop(self) -> None:
-        """End all connections as a server that dies would; what they have started is left as it is."""
+        """End all connections like a server that dies; processes that they have started stay."""
         for connection in self.connections():
             for pid in (*_children(connection), connection):
                 if _is_sshd(pid):
@@ -184,7 +186,7 @@ class Sshd:
 
     @contextlib.contextmanager
     def frozen(self) -> Generator[None]:
-        """All connections silent, but not closed; new ones are neither answered nor refused."""
+        """Keep all connections silent but open; new ones are neither answered nor refused."""
         assert self._process is not None
         pids = [self._process.pid]
         pids += [pid for each in self.connections() for pid in (each, *_children(each)) if _is_sshd(pid)]
@@ -197,11 +199,11 @@ class Sshd:
                 _signal(pid, signal.SIGCONT)
 
     def stop(self) -> None:
-        """Listen no more, and end all connections."""
+        """Stop listening, and end all connections."""
         if self._process is not None:
             _signal(
                 self._process.pid, signal.SIGSTOP
-            )  # who was dropped must not be let in again before the end
+            )  # a dropped client must not get in again before the end
             self.drop()
             self._process.terminate()
             _signal(self._process.pid, signal.SIGCONT)
@@ -220,7 +222,7 @@ class Sshd:
 
 @contextlib.contextmanager
 def served(more: str = "") -> Generator[Sshd]:
-    """A server of one's own; ``more`` are lines for its configuration. A host beside the fixture's, or one to stop."""
+    """A separate server, beside the fixture's or to be stopped; ``more`` are lines of its configuration."""
     folder = Path(mkdtemp(prefix="newel-sshd-", dir="/tmp"))
     try:
         server = Sshd(folder, more)
@@ -241,7 +243,7 @@ def _ordinary_user() -> str:
         try:
             pwd.getpwnam(MADE_USER)
         except KeyError:
-            # `*`: no password fits, but the account is not locked, which sshd would refuse.
+            # `*`: no password matches, but the account is not locked, which sshd would refuse.
             _run("useradd", "-M", "-d", "/", "-s", "/bin/sh", "-p", "*", MADE_USER)
     return MADE_USER
 

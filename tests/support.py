@@ -1,4 +1,4 @@
-"""What tests of whole commands share."""
+"""Shared by tests of whole commands."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class Newel:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The bodies of the chat completions that were asked for."""
+        """The bodies of the requested chat completions."""
         return [each["body"] for each in self.server.requests if each["path"].endswith("/chat/completions")]
 
 
 def scenario(trigger: str, *steps: dict[str, Any]) -> dict[str, Any]:
-    """A scenario file with one scenario; a step is a response or a whole step."""
+    """A scenario file with one scenario; a step is a response or a complete step."""
     whole = [step if "response" in step or "fault" in step else {"response": step} for step in steps]
     return {"scenarios": [{"name": trigger, "trigger": trigger, "steps": whole}]}
 

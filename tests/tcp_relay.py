@@ -1,4 +1,4 @@
-"""A wire between two programs on loopback that a test can cut, or make swallow all that is sent."""
+"""A relay between two programs on loopback that a test can cut, or make drop all data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLOCK = 65_536
 
 
 class Relay:
-    """``port`` leads to the port that it was made for. Its methods may be called from any thread."""
+    """``port`` leads to the target port. Its methods may be called from any thread."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -29,7 +29,7 @@ class Relay:
         self._thread.start()
 
     def cut(self) -> None:
-        """Close all connections. New ones are served again."""
+        """Close all connections. New ones are relayed again."""
         with self._lock:
             for end in (each for pair in self._pairs for each in pair):
                 with contextlib.suppress(OSError):
@@ -37,19 +37,17 @@ class Relay:
 
     @contextmanager
     def swallowing(self, *, answers_only: bool = False) -> Generator[None]:
-        """Nothing comes through, on connections of before and on new ones, and nobody is told. ``answers_only``: what is
-        sent to the target comes through.
-        """
+        """Drop all data silently, on existing and new connections. With ``answers_only``, data for the target passes."""
         self._swallowed = (1,) if answers_only else (0, 1)
         try:
             yield
         finally:
-            self.cut()  # what was swallowed is missing for ever
+            self.cut()  # the connection lacks the dropped data
             self._swallowed = ()
 
     @contextmanager
     def holding(self) -> Generator[None]:
-        """Nothing comes through, and all of it does afterwards."""
+        """Hold all data back, and pass it on afterwards."""
         self._passes.clear()
         try:
             yield
@@ -60,7 +58,7 @@ class Relay:
         self._closed = True
         self.cut()
         with socket.create_connection(("127.0.0.1", self.port)):
-            pass  # wakes the one that waits for the next
+            pass  # wakes the thread that waits for data
         self._thread.join()
         self._listener.close()
 
@@ -74,7 +72,7 @@ class Relay:
             try:
                 there = socket.create_connection(("127.0.0.1", self._target))
             except OSError:
-                here.close()  # nobody listens
+                here.close()  # nothing listens there
                 continue
             for end in (here, there):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,7 +97,7 @@ class Relay:
                 self._pairs.remove(pair)
 
     def _forward(self, selector: selectors.BaseSelector, pair: tuple[socket.socket, socket.socket]) -> bool:
-        """False at the end of either."""
+        """Forward data once; False at the end of either side."""
         ready = {key.fd for key, _ in selector.select()}
         for side, (source, other) in enumerate((pair, pair[::-1])):
             if source.fileno() in ready:
@@ -114,7 +112,7 @@ class Relay:
 
 @contextmanager
 def relayed(target: int) -> Generator[Relay]:
-    """A wire to a port on loopback."""
+    """A relay to a port on loopback."""
     relay = Relay(target)
     try:
         yield relay

@@ -1,4 +1,4 @@
-"""A real terminal that a person could sit at: tmux, on a server of its own that reads nobody's configuration."""
+"""A real terminal: tmux, with a server of its own that reads no configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.needed import needed
 
 
 class Tmux:
-    """A command on a terminal in tmux; ``folder`` takes the server's socket."""
+    """A command on a terminal in tmux; ``folder`` gets the server's socket."""
 
     def __init__(
         self,
@@ -40,29 +40,29 @@ class Tmux:
 
     @property
     def text(self) -> str:
-        """The scroll-back and what is in view, without the space at the ends of lines."""
+        """The scroll-back and the visible lines, without trailing space."""
         lines = self._run("capture-pane", "-p", "-S", "-").split("\n")
         return "\n".join(line.rstrip() for line in lines).rstrip()
 
     @property
     def view(self) -> str:
-        """What is in view."""
+        """The visible lines."""
         return "\n".join(line.rstrip() for line in self._run("capture-pane", "-p").split("\n")).rstrip()
 
     @property
     def painted(self) -> list[str]:
-        """The lines in view, with their colour codes."""
+        """The visible lines, with their colour codes."""
         return self._run("capture-pane", "-p", "-e").rstrip().split("\n")
 
     @property
     def echoes(self) -> bool:
-        """Whether the terminal itself shows what is typed."""
+        """Whether the terminal itself echoes typed characters."""
         with self._tty() as tty:
             return bool(termios.tcgetattr(tty)[3] & termios.ECHO)
 
     @property
     def pid(self) -> int:
-        """The number of the command's process."""
+        """The pid of the command."""
         return int(self._run("display-message", "-p", "#{pane_pid}"))
 
     @property
@@ -70,14 +70,14 @@ class Tmux:
         return self._run("display-message", "-p", "#{pane_dead}").strip() == "1"
 
     def type(self, words: str, *keys: str) -> None:
-        """Type words as they are, and then press keys: ``Enter``, ``Tab``, ``Escape``, ``C-c``."""
+        """Type text verbatim, and then press keys: ``Enter``, ``Tab``, ``Escape``, ``C-c``."""
         if words:
             self._run("send-keys", "-l", "--", words)
         if keys:
             self._run("send-keys", *keys)
 
     def answer(self, words: str, *keys: str) -> None:
-        """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        """``type`` to an interrupting question: keys count only after a pause in typing."""
         with self._tty() as tty:
             until_taken(tty, self._look)
         self.type(words, *keys)
@@ -86,7 +86,7 @@ class Tmux:
         self._run("resize-window", "-x", str(columns), "-y", str(rows))
 
     def wait_for(self, words: str, *, times: int = 1) -> None:
-        """Until the words stand there as often."""
+        """Wait until the text occurs this often."""
         until = time.monotonic() + PATIENCE
         while (text := self.text).count(words) < times:
             assert time.monotonic() < until, f"{words!r} never came. The screen:\n{text}"

@@ -1,4 +1,4 @@
-"""An operation that a test tracks in two steps, so that others can come in between."""
+"""A tracked operation in two steps, so that a test can act in between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Begun(NamedTuple):
 
 
 async def begin(recorder: ChangeRecorder, run: TrackedRun, path: str | None) -> Begun:
-    """Raises what keeps the operation from being recorded."""
+    """Raises the reason why the operation cannot be recorded."""
     operation = TrackedOperation(run, path)
     tracking = recorder.track(operation)
     await tracking.__aenter__()
@@ -25,7 +25,7 @@ async def begin(recorder: ChangeRecorder, run: TrackedRun, path: str | None) -> 
 
 
 async def end(begun: Begun) -> list[str]:
-    """Returns the messages for the user. Raises as ``begin``."""
+    """Returns the messages for the user. Raises like ``begin``."""
     await begun.tracking.__aexit__(None, None, None)
     if begun.operation.error is not None:
         raise begun.operation.error

@@ -1,1 +1,1 @@
-"""Tests in a browser. They are a package so that they have one together: see ``conftest.browser``."""
+"""Browser tests. They are a package because they share one browser: see ``conftest.browser``."""

@@ -1,4 +1,4 @@
-"""A workbench in a real browser: the server's process, its model's server, and pages."""
+"""A workbench in a real browser: the server's process, its model server, and pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.nodejs import PAGE, packages
 from tests.support import BIN, Newel
 
 NAMES = (
-    "chromium-headless-shell",  # the same browser without windows, for a fifth less of the time
+    "chromium-headless-shell",  # the browser without windows takes a fifth less time
     "chromium",
     "chromium-browser",
     "google-chrome",
@@ -49,7 +49,7 @@ ENVIRON = {
 
 
 def chromium() -> str:
-    """The browser's program. Where there is none the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
+    """The path of the browser. Without one, the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
     found = os.environ.get("NEWEL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     return found or lacking(
         "needs Chromium: `apt-get install chromium`, or name a browser's program in NEWEL_CHROMIUM"
@@ -58,7 +58,7 @@ def chromium() -> str:
 
 @contextmanager
 def launched() -> Generator[Browser]:
-    """A browser. While it is open this thread has an event loop, and cannot run another."""
+    """Start a browser. While it is open, this thread has an event loop and cannot run another."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
         yield browser
@@ -66,8 +66,8 @@ def launched() -> Generator[Browser]:
 
 
 class Gate:
-    """Requests of a page wait at it until it is opened; then all go through. It stays to the end of the page: a request that
-    is on its way while a route is taken away may be lost.
+    """Holds requests of a page until it is opened, then lets all through. It stays until the page closes: removing a
+    route can lose a request in flight.
     """
 
     def __init__(self, page: Page, pattern: str) -> None:
@@ -88,8 +88,8 @@ class Gate:
 
 
 class Workbench:
-    """``start`` runs the server, ``page`` opens its page; what the pages complain of stands in ``complaints``, and the
-    hosts that they asked for anything in ``asked``.
+    """``start`` runs the server, ``page`` opens its page. ``complaints`` are the pages' errors and warnings, ``asked``
+    the hosts of their requests.
     """
 
     def __init__(self, newel: Newel, browser: Browser) -> None:
@@ -105,7 +105,7 @@ class Workbench:
         self._errors = (newel.home / "errors").open("w+")
 
     def start(self, *words: str) -> None:
-        """Run the server with further ``words``; after a ``kill`` again, on the same port and with the same token."""
+        """Run the server with further arguments; after a ``kill``, on the same port and with the same token."""
         self._words = words or self._words
         self.process = start(
             [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
@@ -121,7 +121,7 @@ class Workbench:
         self.port = int(line.split("/")[2].rpartition(":")[2])
 
     def kill(self) -> None:
-        """As ``kill -9``."""
+        """Kill the server with SIGKILL."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
@@ -134,7 +134,7 @@ class Workbench:
         self._errors.close()
 
     def context(self, *, width: int = 1280, height: int = 800, scheme: Any = "light") -> BrowserContext:
-        """A browser of its own, with its own storage."""
+        """A browser context with its own storage."""
         context = self._browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
         )
@@ -143,7 +143,7 @@ class Workbench:
         return context
 
     def page(self, context: BrowserContext | None = None, **options: Any) -> Page:
-        """The page, logged in."""
+        """Open the page, logged in."""
         page = _window(context or self.context(**options))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda message: self._note(message.type, message.text))
@@ -152,13 +152,13 @@ class Workbench:
         return page
 
     def _note(self, kind: str, text: str) -> None:
-        # While the server is down the browser itself writes that it cannot connect.
+        # While the server is down, the browser logs that it cannot connect.
         if kind in {"error", "warning"} and "net::ERR_" not in text and "WebSocket" not in text:
             self.complaints.append(text)
 
 
 def _window(context: BrowserContext) -> Page:
-    """A page in a window of its own: of the pages of one window only the foremost is drawn more than once a second."""
+    """A page in a window of its own: of the pages in one window, only the foremost is redrawn more than once a second."""
     if not context.pages:
         return context.new_page()
     with context.expect_page() as opening:
@@ -176,9 +176,9 @@ def opened(
     own: dict[str, Any] | None = None,
     environ: dict[str, str] | None = None,
 ) -> Generator[Workbench]:
-    """A workbench with its home and its project in ``folder``, whose model follows the given scenarios. Further words
-    go to ``newel web``; ``servers`` are MCP servers of the project, ``own`` those of the user.
-    ``environ`` is added to the server's environment.
+    """A workbench with its home and its project in ``folder``, whose model follows the scenarios. Further arguments go
+    to ``newel web``; ``servers`` are MCP servers of the project, ``own`` those of the user. ``environ`` is added to the
+    server's environment.
     """
     with running(scenarios, strict=True) as server:
         bench = Workbench(Newel(folder, server), browser)
@@ -211,14 +211,14 @@ def answers(page: Page) -> Locator:
 
 
 def open_agent(page: Page, contract: str) -> None:
-    """Opens an agent's tab with its contract written, not started."""
+    """Open an agent's tab with a contract that is not started."""
     page.get_by_role("button", name="New agent", exact=True).first.click()
     page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
 
 
 def flaws(page: Page) -> list[str]:
-    """What is wrong with a screen in any of its looks: light and dark, wide and as narrow as a telephone. The page comes
-    narrow, as ``NARROW`` opens it, and is left so.
+    """The flaws of a screen in all its looks: light and dark, wide and as narrow as a phone. Expects the page as
+    ``NARROW`` opens it, and leaves it so.
     """
     found: list[str] = []
     for scheme, width in LOOKS:
@@ -232,7 +232,7 @@ def flaws(page: Page) -> list[str]:
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds, as rule and element."""
+    """The rules that axe-core finds violated, with their elements."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
     found = page.evaluate("axe.run(document).then((result) => result.violations)")
@@ -245,7 +245,7 @@ def spills(page: Page) -> int:
 
 
 def write_servers(folder: Path, servers: dict[str, Any] | None) -> None:
-    """Names MCP servers in a folder's file."""
+    """Write MCP servers to a folder's file."""
     if servers is None:
         return
     folder.mkdir(exist_ok=True)

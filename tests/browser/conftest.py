@@ -1,4 +1,4 @@
-"""A workbench in a browser for each test."""
+"""Fixtures: a workbench in a browser for each test."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.browser.bench import Workbench, launched, opened
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """One for the tests of this folder, and no longer: other tests want to run event loops of their own. Each page has a
-    context of its own in it.
+    """One browser for the tests of this folder only: others run event loops of their own. Each page has its own
+    context.
     """
     with launched() as browser:
         yield browser
@@ -24,8 +24,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def workbench(tmp_path: Path, browser: Browser) -> Iterator[Callable[..., Workbench]]:
-    """Makes a workbench; the arguments are those of ``opened``. After the test no page may have complained, nor asked
-    anybody but the server.
+    """Makes a workbench; the arguments are those of ``opened``. After the test, no page may have logged errors or
+    contacted any host but the server.
     """
     with ExitStack() as stack:
         made: list[Workbench] = []

@@ -1,7 +1,8 @@
 """Playwright's assertions, checked more often.
 
-Playwright tries an assertion again after 20, 50, 100, 100 and then every 500 ms, but never after more than a fifth of its
-timeout. So a long timeout is given in slices: what a page shows after 300 ms is seen then, and not half a second later.
+Playwright retries an assertion after 20, 50, 100, 100 and then every 500 ms, but never after more than a fifth of its
+timeout. So this splits a long timeout into slices: what a page shows after 300 ms is seen then, not half a second
+later.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SLICE_MS: Final = 2_400
 
 
 class _Assertions:
-    """The methods of ``LocatorAssertions`` or ``PageAssertions``, whose timeouts are in ms as theirs are."""
+    """The methods of ``LocatorAssertions`` or ``PageAssertions``; timeouts are in milliseconds, as there."""
 
     def __init__(self, assertions: Any) -> None:
         self._assertions = assertions

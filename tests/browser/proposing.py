@@ -1,4 +1,4 @@
-"""Review jobs for the browser tests: a project with something proposed in it, begun over HTTP as any client would."""
+"""Review jobs for the browser tests: a project with proposed edits, started over HTTP like by any client."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ASK = """async ([method, path, body]) => {
 
 
 def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """One request of docs/review-api.md, which has to succeed; as the page itself makes them."""
+    """Make a request of docs/review-api.md from the page; it must succeed."""
     status, answer = page.evaluate(_ASK, [method, path, body])
     assert status == 200, answer
     return answer
 
 
 def replacing(path: str, line: int, text: str) -> dict[str, Any]:
-    """An edit that puts ``text`` in place of a line."""
+    """An edit that replaces a line by ``text``."""
     return {
         "file_path": path,
         "operation": "replace",
@@ -36,7 +36,7 @@ def replacing(path: str, line: int, text: str) -> dict[str, Any]:
 
 
 def adding(path: str, text: str) -> dict[str, Any]:
-    """An edit that makes a file."""
+    """An edit that creates a file."""
     return {
         "file_path": path,
         "operation": "insert",
@@ -46,7 +46,7 @@ def adding(path: str, text: str) -> dict[str, Any]:
 
 
 def proposing(*jobs: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """Scenarios of a model that answers each instruction with its edits, of files that it reads first."""
+    """Scenarios of a model that answers each instruction with its edits, after reading the files."""
     return scenarios(*(answering(words, *_steps(edits)) for words, edits in jobs))
 
 
@@ -57,7 +57,7 @@ def _steps(edits: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def propose(page: Page, instruction: str) -> dict[str, Any]:
-    """Run a job until what it proposes can be reviewed; returns the job."""
+    """Run a job until its proposal can be reviewed; returns the job."""
     session = ask(page, "POST", "sessions", {})["session_id"]
     job = ask(page, "POST", "run", {"session_id": session, "instruction": instruction})["job_id"]
     status, cursor = "queued", 0

@@ -1,4 +1,4 @@
-"""The story of docs/review_story.py as the browser tests tell it: its files, its model, and its steps on the page."""
+"""The story of docs/review_story.py for the browser tests: its files, its model, and its steps on the page."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PLAN: Final = "plan\r\n1. measure\r\n2. cut\r\n"
 
 
 def story() -> dict[str, Any]:
-    """What the model says."""
+    """The model's scenarios."""
     return json.loads(STORY.read_text())
 
 
 def write_files(bench: Workbench) -> None:
-    """The files as they are before the story."""
+    """Write the files as they are before the story."""
     (bench.newel.project / "notes.md").write_bytes(NOTES.encode())
     (bench.newel.project / "plan.md").write_bytes(PLAN.encode())
 
 
 def sidebar(page: Page) -> Locator:
-    """The review's column, opened if it is not."""
+    """The review's sidebar; opens it if it is closed."""
     button = page.get_by_role("banner").get_by_role("button", name="Review")
-    # A page that has just been loaded may open it itself.
+    # a page that was just loaded may open it itself
     if button.get_attribute("aria-expanded") == "false":
         button.click()
     return page.get_by_role("complementary", name="Review", exact=True)
@@ -44,13 +44,13 @@ def instruct(page: Page, instruction: str = INSTRUCTION) -> None:
 
 
 def send(page: Page) -> None:
-    """Gives the instruction that is written, by Enter, as soon as the page takes one."""
+    """Send the written instruction with Enter, once the page accepts one."""
     expect(sidebar(page).get_by_role("button", name="Propose")).to_be_enabled()
     sidebar(page).get_by_role("textbox", name="Instruction").press("Enter")
 
 
 def answer(page: Page, words: str = "Yes") -> None:
-    """Answers the agent's question by keys."""
+    """Answer the agent's question by keyboard."""
     expect(sidebar(page).get_by_role("form", name="The agent asks")).to_contain_text(QUESTION)
     box = sidebar(page).get_by_role("textbox", name="Your answer")
     box.focus()
@@ -59,7 +59,7 @@ def answer(page: Page, words: str = "Yes") -> None:
 
 
 def propose(page: Page) -> None:
-    """From the instruction to the proposal over three files."""
+    """From the instruction to the proposal in three files."""
     instruct(page)
     answer(page)
     expect(files(page)).to_have_count(3)

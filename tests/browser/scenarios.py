@@ -1,4 +1,4 @@
-"""What the model of the browser tests says."""
+"""The answers of the model in browser tests."""
 
 from __future__ import annotations
 

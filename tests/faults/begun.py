@@ -1,4 +1,4 @@
-"""How a program of the tests waits until it is traced: its imports are thousands of calls that no test wants to follow."""
+"""How a test's program waits for its tracer: no test wants to follow the thousands of calls of its imports."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ANY: Final = ctypes.c_ulong(-1)
 
 
 def wait() -> None:
-    """Say that all is imported, and wait for a line."""
-    # Where Linux lets only parents trace, a process may allow others to.
+    """Report that everything is imported, and wait for a line."""
+    # Where Linux lets only parents trace, a process can allow others to.
     ctypes.CDLL(None).prctl(_SET_TRACER, _ANY, 0, 0, 0)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

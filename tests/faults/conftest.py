@@ -1,4 +1,4 @@
-"""A Newel for what goes wrong around it."""
+"""Fixtures: a Newel whose surroundings fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support import Newel
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of this folder is slow: hundreds of processes are killed, and disks filled."""
+    """All tests of this folder are slow: they kill hundreds of processes and fill disks."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)

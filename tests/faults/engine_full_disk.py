@@ -1,8 +1,8 @@
-"""A process of its own that fills what it may write, then gets room again.
+"""A process that fills its disk and then gets room again.
 
-Arguments: the engine's folder. A run fills the disk; its end is due while there is no room, so the worker has to wait
-with it. Says on standard output: the error, how many events were acknowledged before it, what another change was told
-and how many events can be read meanwhile, and the number of the last event.
+Argument: the engine's folder. A run fills the disk and ends while it is full, so the worker has to wait. Prints the
+error, how many events were acknowledged before it, the error of another change, how many events can be read meanwhile,
+and the number of the last event.
 """
 
 from __future__ import annotations

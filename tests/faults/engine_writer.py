@@ -1,6 +1,6 @@
-"""A process of its own that works on jobs and says, line by line, what it has been promised.
+"""A process that works on jobs and prints each acknowledgement on a line.
 
-Arguments: the engine's folder, how many runs to write side by side. Lines: ``submit JOB`` and ``append JOB SEQ``.
+Arguments: the engine's folder, and how many runs to write at once. Lines: ``submit JOB`` and ``append JOB SEQ``.
 """
 
 from __future__ import annotations

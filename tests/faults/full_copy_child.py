@@ -1,5 +1,5 @@
-"""Copies a project to a disk that has no room for it, and then has: ``full_copy_child FOLDER DISK``. To be run where mounts are
-its own. Says what came of it.
+"""Copies a project to a full disk, and again when it has room: ``full_copy_child FOLDER DISK``. Needs a mount namespace
+of its own. Prints the outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Brings a review to a disk that is full, then has room again: ``full_disk_child FOLDER project|review|jobs``.
+"""Runs a review on a full disk, and again when it has room: ``full_disk_child FOLDER project|review|jobs``.
 
-To be run where mounts are its own: the named folder of the place is put on a disk of 1 MiB. Says what came of each request.
+Needs a mount namespace of its own: the named folder is on a disk of 1 MiB. Prints the outcome of each request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.faults.review_child import NEW, OLD, LeftAlone, apply, files, prepare
 
 
 def fill(disk: Path) -> Path:
-    """Write until there is no room for another byte."""
+    """Write until not one more byte fits."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (4096, 1):

@@ -1,4 +1,4 @@
-"""A program that does what a command does to links, folders and modes, recorded, or undoes it: ``FOLDER run|undo``."""
+"""Changes links, folders and modes like a recorded command, or undoes that: ``FOLDER run|undo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that does what an agent's run does to files, recorded: it says what a person would be told."""
+"""Changes files like a recorded run, and prints the messages for the user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prepare(folder: Path) -> None:
 
 
 async def work(folder: Path) -> None:
-    """Three commands and a write, as ``RecordingWorkspace`` has them recorded."""
+    """Three commands and a write, recorded by ``RecordingWorkspace``."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = 1
     project = folder / "project"
     workspace = LocalWorkspace(str(project))

@@ -1,6 +1,6 @@
-"""Brings a review to the disk in a process of its own: ``review_child FOLDER apply|rollback|scoped|undo``.
+"""Runs a review to its end: ``review_child FOLDER apply|rollback|scoped|undo``.
 
-Says ``done``, or the error in the product's own words.
+Prints ``done``, or the error's message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ALL_BACK = RollbackRequest(mode="hard_all")
 
 
 def files(project: Path) -> Files:
-    """What is there, with its permission bits."""
+    """The files and their permission bits."""
     paths = {name: project / name for name in OLD}
     return {
         name: (path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else None
@@ -54,7 +54,7 @@ def place(folder: Path) -> Place:
 
 
 class LeftAlone(NewelError):
-    """Not all of it was taken back."""
+    """Not everything was undone."""
 
 
 def check(conflicts: Sequence[object]) -> None:
@@ -63,7 +63,7 @@ def check(conflicts: Sequence[object]) -> None:
 
 
 async def prepare(folder: Path, *, applied: bool) -> None:
-    """A job that awaits review, or has been applied."""
+    """A job that awaits review, or was applied."""
     at = place(folder)
     for name, there in OLD.items():
         if there is not None:
@@ -125,12 +125,12 @@ async def main(folder: Path, what: str) -> None:
     said = "done"
     try:
         await do(folder, what)
-    except* NewelError as group:  # the task group that the desk's worker would run in makes it a group
+    except* NewelError as group:  # the task group of the worker makes it a group
         error: BaseException = group
         while isinstance(error, BaseExceptionGroup):
             (error,) = error.exceptions
         said = str(error)
-    os.writev(1, [said.encode()])  # no call that may be the one that fails
+    os.writev(1, [said.encode()])  # a call that cannot be the one that fails
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Saves or rolls back in a process of its own, which may be killed: ``saving_child.py FOLDER save|rollback``."""
+"""Saves or rolls back, and may be killed: ``saving_child.py FOLDER save|rollback``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program whose process dies, or whose system fails it, at a chosen one of the steps that it does to the disk."""
+"""Runs a program that dies, or gets an error from the system, at one of its system calls on files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ KILLED = "signal=SIGKILL"
 
 
 def may_trace() -> bool:
-    """Where strace is missing in a place that needs all, the tests fail; where the system forbids it, they are skipped."""
+    """Skip the tests if the system forbids tracing or has no strace; without strace they fail if
+    ``NEWEL_TESTS_NEED_ALL`` is set.
+    """
     if STRACE is None:
         return "NEWEL_TESTS_NEED_ALL" in os.environ
     return (
@@ -52,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """How a program ended: what it said, and whether the fault came to pass within the folder that it works on."""
+    """How a program ended, its output, and whether the fault occurred within its folder."""
 
     said: str
     complained: str
@@ -61,7 +63,7 @@ class Ran(NamedTuple):
 
     @contextlib.contextmanager
     def noted(self, fault: str) -> Generator[None]:
-        """What goes wrong within says where the fault was."""
+        """Errors raised within mention the fault."""
         try:
             yield
         except Exception as error:
@@ -72,7 +74,7 @@ class Ran(NamedTuple):
 def steps(
     folder: Path, module: str, *words: str, calls: str = CALLS, place: Path | None = None
 ) -> list[Step]:
-    """What a program does to files below a folder, in its order; it works on ``place`` if that is another one."""
+    """A program's system calls on files below a folder, in order; it works on ``place`` if that is another one."""
     place = place or folder
     trace = place.parent / "steps.trace"
     ran = traced(module, [str(place), *words], trace, [f"trace={calls}"])
@@ -93,14 +95,14 @@ def _found(trace: Path, folder: Path) -> dict[Step, str]:
 
 
 def some(found: Sequence[Step], most: int) -> list[Step]:
-    """So many of the steps, from the whole way; all of them if the environment says so."""
+    """A selection of steps, spread over all; all of them if the environment asks for that."""
     if ALL or len(found) <= most:
         return list(found)
     return [found[number * len(found) // most] for number in range(most)]
 
 
 def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str, calls: str = CALLS) -> Ran:
-    """Run a program with a fault at one of its steps; ``fault`` is in the words of strace."""
+    """Run a program with a fault at one of its steps; ``fault`` is an expression of strace."""
     trace = folder.parent / "fault.trace"
     inject = f"inject={step.call}:{fault}:when={step.number}"
     ended = traced(module, [str(folder), *words], trace, [f"trace={calls}", inject])
@@ -113,7 +115,7 @@ def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str, cal
 def traced(
     module: str, words: Sequence[str], trace: Path | str, expressions: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module that is a program, with these expressions of strace from where it has imported all (``begun.wait``)."""
+    """Run a module with these expressions of strace, from the end of its imports (``begun.wait``)."""
     assert STRACE is not None
     with start(
         [sys.executable, "-m", module, *words],

@@ -1,1 +1,1 @@
-"""Programs and servers that stand in for ones that tests cannot have, each with the facts that it copies."""
+"""Substitutes for programs and servers that tests cannot have, each with the facts that it imitates."""

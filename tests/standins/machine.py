@@ -1,8 +1,8 @@
-"""A machine of one's own: a network in which nothing listens but a model server, on the port that is wanted and as the user
-that is wanted, and a command that runs there.
+"""A private machine: a network in which only a model server listens, on the wanted port and as the wanted user, and a
+command that runs there.
 
-``python -m tests.standins.machine PORT UID REQUESTS COMMAND …``: what the server was asked for is written as JSON into the
-file REQUESTS when the command has ended, whose exit code is returned. Newel's own commands are forked, as by ``tests.forked``.
+``python -m tests.standins.machine PORT UID REQUESTS COMMAND …`` writes the server's requests as JSON to the file
+REQUESTS when the command ends, and returns its exit code. Newel's own commands are forked, as by ``tests.forked``.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def main() -> int:
     leave_network()
     loopback_up()
     waits, go = os.pipe()
-    child = os.fork()  # before the server makes threads, of which a fork would have none
+    child = os.fork()  # before the server starts threads, which a fork would not have
     if child == 0:
         os.close(go)
         os.read(waits, 1)
         os.close(waits)
         return run(command)
     os.close(waits)
-    # The other user may not be able to read the checkout: all that is read and imported is read and imported before.
+    # The other user may not be able to read the checkout: import and read everything before.
     scenarios = json.loads((files("mock_llm_server") / "scenarios.json").read_text())
     with running(scenarios):
         pass
-    os.seteuid(int(uid))  # a socket belongs to the user who makes it
+    os.seteuid(int(uid))  # a socket belongs to the user who creates it
     with running(scenarios, port=int(port)) as server:
         os.seteuid(0)
         os.close(go)

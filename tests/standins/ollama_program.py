@@ -1,4 +1,4 @@
-"""Puts the stand-in for the program ``ollama`` where a test needs it."""
+"""Installs the substitute for the program ``ollama``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SOURCE = Path(__file__).with_name("ollama")
 
 
 class OllamaProgram:
-    """The stand-in in ``folder``, which is to be on the PATH. See its own text for the settings."""
+    """The substitute in ``folder``, which must be on the PATH. Its text documents the settings."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
@@ -25,15 +25,15 @@ class OllamaProgram:
             each.chmod(mode)  # another user may run it
 
     def set(self, **settings: Any) -> None:
-        """Do from now on what these say."""
+        """Change the settings."""
         (self.folder / "ollama.json").write_text(json.dumps(settings))
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """The calls so far: ``argv``, and ``seen`` for what a model saw."""
+        """The calls so far: ``argv``, and in ``seen`` the prompt of the model."""
         return [json.loads(line) for line in self._calls.read_text().split("\n") if line]
 
     @property
     def prompts(self) -> list[str]:
-        """What models saw, one for each answer."""
+        """The prompts of the models, one per answer."""
         return [call["seen"] for call in self.calls if "seen" in call]

@@ -1,20 +1,20 @@
-"""A stand-in for Ollama's server: its own API over real HTTP, in the version that a test wants; no model runs.
+"""A substitute for Ollama's server: its API over real HTTP, in any version; no model runs.
 
-Copied from Ollama's ``docs/api.md``, ``api/types.go``, ``server/routes.go``, ``server/prompt.go`` and ``server/sched.go``
-at v0.33.0, and from the versions named:
+From Ollama's ``docs/api.md``, ``api/types.go``, ``server/routes.go``, ``server/prompt.go`` and ``server/sched.go`` at
+v0.33.0, and from the versions named:
 
-- ``POST /api/chat`` streams JSON objects, one a line, in chunks of HTTP, as ``application/x-ndjson``; the last has
-  ``done``, ``done_reason`` and the counts. Thoughts come as ``thinking``, calls whole as ``tool_calls``.
+- ``POST /api/chat`` streams JSON objects, one per line, in chunks of HTTP, as ``application/x-ndjson``; the last has
+  ``done``, ``done_reason`` and the counts. Thoughts arrive as ``thinking``, calls whole as ``tool_calls``.
 - A failure before the first line has a status and ``{"error": "…"}``; a later one is a line ``{"error": "…"}``.
-- 404 ``model 'x' not found``; 400 for tools, thinking or a level of it that the model has not, 401 for the cloud.
-- ``think`` is a boolean before v0.11.0; a string there cannot be decoded: 400.
-- A conversation longer than ``num_ctx`` (4096 if not asked for) loses its oldest messages, but for the system's and the
-  last, without a word; with ``truncate: false`` (since v0.12.6) it is refused with 400. Four bytes are a token here.
-- Another ``num_ctx`` than the loaded model's loads it again; ``/api/ps`` tells the loaded one (since v0.10.0).
-- ``capabilities`` stand in ``/api/show`` since v0.6.4.
+- 404 ``model 'x' not found``; 400 for tools, thinking or a level of it that the model does not support, 401 for the cloud.
+- ``think`` is a boolean before v0.11.0; a string cannot be decoded there: 400.
+- A conversation longer than ``num_ctx`` (default 4096) silently loses its oldest messages, except the system message and
+  the last one; with ``truncate: false`` (since v0.12.6) it is refused with 400. Four bytes are a token here.
+- Another ``num_ctx`` than the loaded model's loads it again; ``/api/ps`` shows the loaded one (since v0.10.0).
+- ``/api/show`` has ``capabilities`` since v0.6.4.
 - 403 for a ``Host`` that is not this machine.
 
-Not copied: models, sampling, ``/api/generate``, templates, the OpenAI routes.
+Not imitated: models, sampling, ``/api/generate``, templates, the OpenAI routes.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ LONGEST_HANG = 30.0
 
 
 class OllamaServer:
-    """Listens on loopback, or at the Unix socket ``path``, until ``close``. ``models`` are by their full names; ``script`` are steps, of which that
-    answers whose ``trigger`` stands last in the conversation as the model sees it::
+    """Listens on loopback, or at the Unix socket ``path``, until ``close``. ``models`` are named in full. The step of
+    ``script`` answers whose ``trigger`` occurs last in the conversation that the model sees::
 
         {"trigger": "…", "answer": "…", "constrained": "the answer to a format", "thinking": "…", "tool_calls": […],
          "done_reason": "length", "fault": "status" | "error" | "cut" | "hang" | "garbage", "error": "…", "status": 500,
-         "times": how often the fault happens}
+         "times": how often the fault occurs}
 
-    ``requests`` are the bodies of chats, ``seen`` the messages of each that the model saw, ``loads`` how often a model
-    was loaded; ``registry`` names the models that can be pulled. ``left`` is set when a client goes away before the end.
+    ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each, ``loads`` counts how often a
+    model was loaded; ``registry`` names the models that can be pulled. ``left`` is set when a client disconnects early.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class OllamaServer:
         self._thread.start()
 
     def close(self) -> None:
-        """As a server that is stopped: connections that are open break."""
+        """Stop the server; open connections break."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -103,7 +103,7 @@ class _UnixServer(ThreadingMixIn, UnixStreamServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else each answer waits for a timer
+    disable_nagle_algorithm = True  # without it, each answer waits for a timer
 
     @property
     def stand_in(self) -> OllamaServer:
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(shown)
 
     def _refused(self, sent: dict[str, Any], model: dict[str, Any]) -> str:
-        """The words of a refusal, empty if there is none."""
+        """The message of a refusal, empty for none."""
         able, think, numbers = model["capabilities"], sent.get("think"), self.stand_in.numbers
         if isinstance(think, str) and (0, 9) <= numbers < (0, 11):
             return "json: cannot unmarshal string into Go struct field ChatRequest.think of type bool"
@@ -239,7 +239,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.left.set()
 
     def _fail(self, step: dict[str, Any]) -> None:
-        """What a fault does in the middle of an answer."""
+        """Execute a fault in the middle of an answer."""
         match step["fault"]:
             case "error":
                 self._line({"error": step.get("error", "llama runner process has terminated")})
@@ -281,11 +281,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _UnixHandler(_Handler):
-    disable_nagle_algorithm = False  # there is none
+    disable_nagle_algorithm = False  # no such model
 
 
 def _fitting(messages: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """What of a conversation a model with a context of ``size`` tokens is shown."""
+    """The part of a conversation that a model with a context of ``size`` tokens gets."""
     while len(messages) > 1 and sum(map(_tokens, messages)) > size:
         oldest = next((each for each in messages[:-1] if each["role"] != "system"), messages[0])
         messages = [each for each in messages if each is not oldest]

@@ -1,4 +1,4 @@
-"""Runs programs on this machine, as ``ollama_run`` asks for them on a host."""
+"""Runs programs on this machine, through the port that ``ollama_run`` uses for hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from newel.providers.ollama.cli import ProgramEnded
 
 
 class LocalPrograms:
-    """Finds programs in ``folder`` before the usual ones. While ``lost``, the host cannot be reached."""
+    """Searches ``folder`` for programs first. While ``lost``, the host is unreachable."""
 
     def __init__(self, folder: Path) -> None:
         self.place = "user@box"
@@ -26,7 +26,7 @@ class LocalPrograms:
     ) -> ProgramEnded:
         if self.lost:
             raise WorkspaceError("The connection to user@box was lost.")
-        # A shell finds the program and says 127 where there is none, as on a host.
+        # As on a host, a shell searches the program, and exits with 127 if there is none.
         command = ["/bin/sh", "-c", 'exec "$@"', "sh", *argv]
         stderr = bytearray()
         async with await anyio.open_process(command, env={"PATH": self._path}) as process:
@@ -40,7 +40,7 @@ class LocalPrograms:
                     await _give(process.stdin, stdin)
                     async for piece in process.stdout:
                         await on_stdout(piece)
-            except BaseExceptionGroup as failed:  # what `on_stdout` raises leaves as itself
+            except BaseExceptionGroup as failed:  # errors of `on_stdout` are raised unchanged
                 process.kill()
                 raise failed.exceptions[0] from None
             finally:
@@ -49,7 +49,7 @@ class LocalPrograms:
 
 
 async def _give(stdin: anyio.abc.ByteSendStream, given: bytes) -> None:
-    with suppress(anyio.BrokenResourceError):  # it did not want all
+    with suppress(anyio.BrokenResourceError):  # it did not read all its input
         await stdin.send(given)
     await stdin.aclose()
 

@@ -1,7 +1,6 @@
-"""A process of its own that fills what it may write, then gets room again.
+"""A process that starts on a full disk and then gets room.
 
-Arguments: the sessions' folder. Begins without room, then writes messages until one fails, then has room
-again; says on standard output what happened.
+Argument: the sessions' folder. Writes messages until one fails, then gets room again. Prints what happened.
 """
 
 from __future__ import annotations

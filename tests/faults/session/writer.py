@@ -1,4 +1,4 @@
-"""A process of its own that writes a session and says, line by line, what it has been promised.
+"""A process that writes a session and prints each acknowledgement on a line.
 
 Arguments: the sessions' folder, the session's id or "" for a new one, the number of the first message.
 """

@@ -1,4 +1,4 @@
-"""A Newel of one's own for each test, whose model does what a contract's scenarios say."""
+"""Fixtures: a Newel for each test, whose model follows a contract's scenarios."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support import Newel
 
 @pytest.fixture
 def with_agent(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
-    """Makes a Newel whose model follows these scenarios, the first that fits."""
+    """Makes a Newel whose model follows these scenarios."""
     with ExitStack() as servers:
 
         def make(*scenarios: dict[str, Any]) -> Newel:

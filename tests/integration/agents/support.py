@@ -1,4 +1,4 @@
-"""What a model says that is asked for its verdict."""
+"""Responses of a model that is asked for a verdict."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def verdict(satisfied: bool, *, missing: str = "", **step: Any) -> dict[str, Any
 
 
 def after(tool_calls: int, satisfied: bool, *, missing: str = "", **step: Any) -> dict[str, Any]:
-    """The verdict after so many tool calls."""
+    """The verdict after a number of tool calls."""
     return scenario(f"After {tool_calls} tool call", verdict(satisfied, missing=missing, **step))

@@ -1,4 +1,4 @@
-"""A Newel of one's own for each test."""
+"""Fixtures: a Newel for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proposals that wait in the ledger of a real project, put there as reviews put them."""
+"""Pending proposals in the ledger of a real project, stored like those of reviews."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hunk_id() -> str:
 
 
 class Proposals:
-    """The ledger of ``project`` in the Newel folder ``home``."""
+    """The ledger of ``project`` in Newel's home ``home``."""
 
     def __init__(self, home: Path, project: Path) -> None:
         self.project = project
@@ -45,7 +45,7 @@ class Proposals:
     def propose(
         self, title: str, files: dict[str, list[dict[str, Any]]], *, run: str = "", session: str = ""
     ) -> list[str]:
-        """A run proposes edits; returns the ids of the hunks under review in these files."""
+        """A run proposes edits; returns the ids of the pending hunks in these files."""
         run = run or f"run_{title}"
 
         async def make(ledger: Ledger, saver: DiskSync) -> list[str]:
@@ -63,7 +63,7 @@ class Proposals:
         return self._with(make)
 
     def write(self, path: str, start: int, end: int, text: str) -> None:
-        """The user edits lines ``start:end`` of the buffer, the head counted."""
+        """The user edits lines ``start:end`` of the buffer, including its head."""
         lines = tuple(text.splitlines(keepends=True))
 
         async def make(ledger: Ledger, _: DiskSync) -> None:

@@ -1,4 +1,4 @@
-"""The remote agent on a real terminal."""
+"""Fixtures: ``jexida`` on a real terminal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 @pytest.fixture
 def run_program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the program with pipes, from its input's beginning to its end."""
+    """Runs the program with pipes, from the start of its input to its end."""
 
     def run(given: str, **env: str) -> subprocess.CompletedProcess[str]:
         process = start(PROGRAM, cwd=tmp_path, env=environment(tmp_path, **env), stdin=subprocess.PIPE)

@@ -1,8 +1,8 @@
-r"""The remote agent around a host that is this machine: a scripted model, real commands, a real session.
+r"""``jexida`` with this machine as its host: a scripted model, real commands, a real session.
 
-Run as ``python -m tests.integration.jexida.program``. The model does what the prompt says: ``run CMD`` proposes it, ``raw
-WORDS`` replies with just these (``\n`` is a line's end), ``fail`` refuses, ``count`` tells how many prompts it was shown;
-anything else it repeats. Of a result it says the exit code.
+Run as ``python -m tests.integration.jexida.program``. The model obeys the prompt: ``run CMD`` proposes it, ``raw
+WORDS`` replies exactly that (``\n`` is a line break), ``fail`` refuses, ``count`` says how many prompts it got; it
+repeats anything else. It answers a result with the exit code.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Here:
 
 
 class Obedient:
-    """See above."""
+    """The model; see above."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         said = [message.text for message in request.messages if isinstance(message, UserMessage)]

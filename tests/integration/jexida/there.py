@@ -1,4 +1,4 @@
-"""``jexida`` on a host: its command line, its settings, and what it is told."""
+"""``jexida`` on a host: its command line, its settings, and its input."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def configure(home: Path, port: int) -> None:
 
 
 def piped(whole: Sequence[str], home: Path, words: str, **env: str) -> str:
-    """What a command prints that reads ``words`` from a pipe."""
+    """The output of a command that reads ``words`` from a pipe."""
     with start(whole, cwd=home, env=environ(home, **env), stdin=subprocess.PIPE) as process:
         try:
             return process.communicate(words, timeout=20)[0]

@@ -1,8 +1,8 @@
-"""The client under MCP's official conformance suite: ``python -m tests.integration.mcp.conformance_client URL``.
+"""The client for MCP's official conformance suite: ``python -m tests.integration.mcp.conformance_client URL``.
 
 The suite appends the URL of its server. The environment names the scenario and its parameters
-(``MCP_CONFORMANCE_SCENARIO``, ``MCP_CONFORMANCE_CONTEXT``). Each scenario asks for the same: connect, list the tools,
-call each, accept every question. The exit code is 0 if that worked.
+(``MCP_CONFORMANCE_SCENARIO``, ``MCP_CONFORMANCE_CONTEXT``). Each scenario connects, lists the tools, calls each, and
+accepts every question. The exit code is 0 on success.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BASIC: Final = "client_secret_basic"
 
 
 class ConformanceContext(msgspec.Struct, kw_only=True):
-    """What a scenario gives; see the suite's README."""
+    """The parameters of a scenario; see the suite's README."""
 
     name: str = ""
     client_id: str = ""
@@ -93,7 +93,7 @@ async def _call(client: Client, callbacks: ClientHandlers, tool: ToolInfo) -> To
 
 
 def _arguments(schema: dict[str, Any]) -> dict[str, Any]:
-    """Some value for each argument that is required."""
+    """A value for each required argument."""
     made_up: dict[str, Any] = {"number": 2, "integer": 2, "boolean": True, "array": [], "object": {}}
     fields: dict[str, Any] = schema.get("properties", {})
     return {name: made_up.get(fields[name].get("type"), "text") for name in schema.get("required", [])}
@@ -132,7 +132,7 @@ async def _auth(url: str, scenario: str, context: ConformanceContext) -> httpx2.
 
 
 async def _storage(context: ConformanceContext) -> Any:
-    """Tokens and the registration in memory; with a client's id it is registered beforehand."""
+    """Tokens and registration in memory; a client with an id is registered beforehand."""
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
     from pydantic import AnyUrl
 
@@ -167,7 +167,7 @@ async def _storage(context: ConformanceContext) -> Any:
 
 
 def _by_browser(url: str, storage: Any) -> httpx2.Auth:
-    """The flow with a browser, whose part a request plays: the suite's server consents at once."""
+    """The flow with a browser, played by a request: the suite's server consents at once."""
     import httpx2
     from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
     from mcp.shared.auth import OAuthClientMetadata
@@ -194,7 +194,7 @@ def _by_browser(url: str, storage: Any) -> httpx2.Auth:
 
 
 async def _issuer(url: str) -> str:
-    """The authorization server that the suite's server names: here, and only here, that server is believed."""
+    """The authorization server that the suite's server names; only here that name is trusted."""
     import httpx2
 
     address = httpx2.URL(url)
@@ -204,7 +204,7 @@ async def _issuer(url: str) -> str:
 
 
 async def _cross_app(url: str, storage: Any, context: ConformanceContext) -> httpx2.Auth:
-    """Identity of a company's own: its token is exchanged for a grant, and that for the server's token."""
+    """A company's identity: its token is exchanged for a grant, and that for the server's token."""
     import httpx2
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 

@@ -1,4 +1,4 @@
-"""Managers with real servers."""
+"""Fixtures: managers with real servers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = ShutdownTimeouts(exit=0.3, term=0.3)
 
 @pytest.fixture
 def started(tmp_path: Path) -> Started:
-    """A manager of these servers, each of them started or known to be broken."""
+    """A manager of these servers, each of which has started or is known to be broken."""
 
     @asynccontextmanager
     async def start(

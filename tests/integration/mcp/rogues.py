@@ -1,4 +1,4 @@
-"""What the tests of servers share."""
+"""Helpers of the tests with real servers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Started = Callable[..., AbstractAsyncContextManager[McpManager]]
 
 
 def rogue(way: str, *, name: str = "rogue", **fields: Any) -> ServerConfig:
-    """A server that behaves in a way of ``servers/rogue.py``."""
+    """A server with one of the behaviours of ``servers/rogue.py``."""
     given: dict[str, Any] = {"origin": Path("/etc/mcp_config.json"), "level": "user", **fields}
     return ServerConfig(name=name, command=sys.executable, args=("-IS", str(ROGUE), way), **given)
 
@@ -32,7 +32,7 @@ def rogue(way: str, *, name: str = "rogue", **fields: Any) -> ServerConfig:
 async def call(
     manager: McpManager, name: str, elicit: Any = None, /, **arguments: Any
 ) -> tuple[ToolResult, str]:
-    """A tool's result, and what it showed until then."""
+    """A tool's result, and its output until then."""
     shown: list[str] = []
 
     async def on_output(piece: str) -> None:
@@ -48,6 +48,6 @@ def status(manager: McpManager, name: str = "rogue") -> ServerStatus:
 
 
 async def until(wanted: Callable[[], bool]) -> None:
-    """Wait until it is so; the test's own time is the limit."""
+    """Wait for a condition; the test's timeout is the limit."""
     while not wanted():  # noqa: ASYNC110 — what is waited for happens in other processes
         await anyio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Servers and clients that are closed after each test."""
+"""Fixtures: servers and clients that are closed after each test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.providers.raw import Connect, Handler, RawServer, Serve
 
 @pytest.fixture
 def serve() -> Generator[Serve]:
-    """``serve(answer, answer, …)`` starts a server, with ``tls`` one that speaks it."""
+    """``serve(answer, answer, …)`` starts a server; with ``tls``, one that speaks TLS."""
     servers: list[RawServer] = []
 
     def start(*answers: bytes | Handler, tls: ssl.SSLContext | None = None) -> RawServer:

@@ -1,4 +1,4 @@
-"""A server that sends exactly the bytes it is given, and what a test asks it with."""
+"""A server that sends exact bytes, and the requests that tests make to it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ BASH = ToolSpec("bash", "Run.", {"type": "object", "properties": {"command": {"t
 
 
 class RawServer:
-    """Answers the n-th request with the n-th of ``answers`` (the last one again and again): bytes, after
-    which the connection stays open, or a handler. ``requests`` are (head, body) as they came. With ``tls`` it speaks that.
+    """Answers the n-th request with the n-th of ``answers``, and repeats the last one: bytes, after which the
+    connection stays open, or a handler. ``requests`` are (head, body) as received. With ``tls`` it speaks TLS.
     """
 
     def __init__(self, answers: list[bytes | Handler], tls: ssl.SSLContext | None = None) -> None:
@@ -78,7 +78,7 @@ class RawServer:
         return secured
 
     def receive(self, connection: socket.socket) -> bool:
-        """Wait for one request and note it; False if the client is gone."""
+        """Read and note one request; False if the client has disconnected."""
         data = b""
         while b"\r\n\r\n" not in data:
             if not (piece := connection.recv(65536)):
@@ -99,7 +99,7 @@ class RawServer:
 
 
 async def ask(provider: Provider, **options: Any) -> tuple[AssistantMessage, list[Delta | Retry]]:
-    """One request; the answer and the deltas."""
+    """Make one request; returns the answer and the deltas."""
     seen: list[Delta | Retry] = []
 
     async def on_delta(delta: Delta | Retry) -> None:
@@ -114,7 +114,7 @@ Connect = Callable[..., OpenAIChat]
 
 
 def http(body: bytes, status: str = "200 OK", **headers: str) -> bytes:
-    """A whole answer with its length."""
+    """A complete answer with its length."""
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     head = "\r\n".join([f"HTTP/1.1 {status}", f"content-length: {len(body)}", *lines])
     return head.encode() + b"\r\n\r\n" + body
@@ -145,7 +145,7 @@ def sse(*events: bytes, **headers: str) -> bytes:
 
 
 def sends(*pieces: bytes, pause: float = 0.0, then: Handler | None = None) -> Handler:
-    """A handler that sends pieces, with pauses between them, and then does something or closes."""
+    """A handler that sends pieces with pauses between them, and then runs a function or closes."""
 
     def handler(connection: socket.socket) -> None:
         for piece in pieces:
@@ -158,7 +158,7 @@ def sends(*pieces: bytes, pause: float = 0.0, then: Handler | None = None) -> Ha
 
 
 def floods(head: bytes, junk: bytes) -> Handler:
-    """A handler that repeats junk behind a head, for ever."""
+    """A handler that repeats junk behind a head, forever."""
 
     def handler(connection: socket.socket) -> None:
         connection.sendall(head)
@@ -169,7 +169,7 @@ def floods(head: bytes, junk: bytes) -> Handler:
 
 
 def tunnels(port: int) -> Handler:
-    """A handler that takes a client on to a server of this machine, as proxies do when they are told to ``CONNECT``."""
+    """A handler that connects a client to a server on this machine, like a proxy on ``CONNECT``."""
 
     def pass_on(source: socket.socket, target: socket.socket) -> None:
         with suppress(OSError):
@@ -189,7 +189,7 @@ def tunnels(port: int) -> Handler:
 
 
 def stalls(connection: socket.socket) -> None:
-    """Wait until the client goes away."""
+    """Wait until the client disconnects."""
     while connection.recv(1024):
         pass
 

@@ -1,4 +1,4 @@
-"""A served project with a job that awaits review, for tests of the HTTP interface."""
+"""A served project with a job that awaits review, for tests of the HTTP API."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ SCENARIOS = {
 
 
 class Review:
-    """The interface of one server, as a client with its token sees it."""
+    """The API of one server, for a client with its token."""
 
     def __init__(self, newel: Newel, server: Served) -> None:
         self.newel = newel
         self.server = server
 
     def ask(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, Any]:
-        """The status and the JSON of an answer; ``body`` is JSON, or bytes as they are."""
+        """The status and the JSON of a response; ``body`` is JSON, or bytes that are sent unchanged."""
         if isinstance(body, bytes):
             more |= {"content": body, "headers": {"Content-Type": "application/json"}}
         elif body is not None:
@@ -78,12 +78,12 @@ class Review:
         return answer
 
     def start(self, instruction: str, session: str | None = None) -> str:
-        """Begin a job; its id."""
+        """Start a job; returns its id."""
         session = session or self.post("/sessions")["session_id"]
         return self.post("/run", session_id=session, instruction=instruction)["job_id"]
 
     def settled(self, job: str) -> dict[str, Any]:
-        """The job once it has ended or waits for somebody."""
+        """The job, once it has ended or waits for the user."""
         wait_until(lambda: self.get(f"/jobs/{job}")["status"] in SETTLED, "the job")
         return self.get(f"/jobs/{job}")
 
@@ -98,7 +98,7 @@ def hunk_ids(job: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def review(folder: Path, *options: str) -> Generator[Review]:
-    """A server in a project of ``a.md`` and ``b.md``, beside things that no review may touch."""
+    """A server in a project of ``a.md`` and ``b.md``, beside files that no review may touch."""
     with running(SCENARIOS, strict=True) as model:
         newel = Newel(folder, model)
         make_traps(newel.project, folder / "outside")
@@ -109,7 +109,7 @@ def review(folder: Path, *options: str) -> Generator[Review]:
 
 @contextmanager
 def served_review(newel: Newel, *options: str, **environ: str) -> Generator[Review]:
-    """A server in a project as it is."""
+    """A server in an existing project."""
     with served(newel, "go", *options, **environ) as server:
         yield Review(newel, server)
 
@@ -126,7 +126,7 @@ def make_traps(project: Path, outside: Path) -> None:
 
 
 def disk(folder: Path) -> dict[str, Any]:
-    """All that lies in a folder: the bytes of files, what else is there by its kind."""
+    """The content of a folder: the bytes of files, the kinds of everything else."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode

@@ -1,4 +1,4 @@
-"""A real terminal for a real program: a pty, and a screen that understands what is written to it."""
+"""Fixtures: a real program on a pty, with a screen that interprets its output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEQUENCE = re.compile(r"\x1b\[(?P<private>\?)?(?P<numbers>[0-9;]*)(?P<action>[A
 
 
 class Screen:
-    """As much of a terminal as the program uses: ``lines`` are the scroll-back and what is in view."""
+    """The parts of a terminal that the program uses: ``lines`` are the scroll-back and the visible part."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
@@ -99,7 +99,7 @@ class Screen:
 
 
 class Terminal:
-    """A command on a terminal; ``raw`` is all it has written."""
+    """A command on a terminal; ``raw`` is all its output."""
 
     def __init__(self, command: list[str], cwd: Path, columns: int, rows: int, env: dict[str, str]) -> None:
         self._master, slave = pty.openpty()
@@ -128,12 +128,12 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def answer(self, keys: str) -> None:
-        """``send`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        """``send`` to an interrupting question: keys count only after a pause in typing."""
         until_taken(self.slave, self._look)
         self.send(keys)
 
     def hang_up(self) -> Path:
-        """Close the terminal under the program; returns the file with what it said on standard error."""
+        """Close the terminal under the program; returns the file with its standard error."""
         os.close(self.slave)
         os.close(self._master)
         self._master = self.slave = -1
@@ -148,7 +148,7 @@ class Terminal:
             self._read(0.05)
 
     def end(self) -> int:
-        """The exit code, once the program has ended."""
+        """Wait for the end; returns the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"The program did not end. The screen:\n{self.screen.text}"
@@ -158,7 +158,7 @@ class Terminal:
         return self.process.wait()
 
     def close(self) -> None:
-        if self.process.poll() is None:  # never a number that may belong to somebody else by now
+        if self.process.poll() is None:  # never a pid that another process may have by now
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         for descriptor in (self._master, self.slave):
@@ -173,7 +173,7 @@ class Terminal:
         if not select.select([self._master], [], [], seconds)[0]:
             return False
         data = self._pending + os.read(self._master, 65_536)
-        # A character or a sequence that is cut in two waits for its other half.
+        # A cut character or sequence waits for its rest.
         end = len(data)
         while end and data[end - 1] >= 0x80 and end > len(data) - 4:
             end -= 1
@@ -214,7 +214,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
 
 @pytest.fixture
 def run_program(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the program with pipes, from its input's beginning to its end."""
+    """Runs the program with pipes, from the start of its input to its end."""
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
 

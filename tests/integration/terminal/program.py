@@ -1,8 +1,8 @@
-"""A whole program around the terminal: a scripted model, the real tools, a real session.
+"""The terminal's program with a scripted model, the real tools and a real session.
 
-Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json, one-shot-rich and
-one-shot-console. ``NEWEL_HOME`` is Newel's folder, ``PROGRAM_APPROVE`` the approval preset,
-``PROGRAM_SESSION`` the session to go on with.
+Run as ``python -m tests.integration.terminal.program FRONT [PROMPT…]`` with FRONT one of rich, console, simple, json,
+one-shot-rich and one-shot-console. ``NEWEL_HOME`` is Newel's home, ``PROGRAM_APPROVE`` the approval preset,
+``PROGRAM_SESSION`` the session to resume.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ That is all.
 
 
 class Obedient:
-    """A model that does what the prompt says: ``run CMD``, ``write FILE``, ``edit FILE``, ``essay``, ``slow``,
-    ``fail``; anything else it repeats. After its tools it says how many results it saw.
+    """A model that obeys the prompt: ``run CMD``, ``write FILE``, ``edit FILE``, ``essay``, ``slow``, ``fail``; it
+    repeats anything else. After its tools it says how many results it got.
     """
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:

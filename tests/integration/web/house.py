@@ -51,7 +51,7 @@ def says(text: str, *calls: ToolCall) -> AssistantMessage:
 
 
 class Echo:
-    """A model that says back what it was asked last, as often as it is asked."""
+    """A model that repeats the last prompt, as often as it asks for."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         last = request.messages[-1] if request.messages else None
@@ -62,7 +62,7 @@ class Echo:
 
 
 class Crew:
-    """Agents with the real tools, in one folder; ``approve`` is the policy's preset."""
+    """Agents with the real tools, in one folder; ``approve`` is the approval preset."""
 
     secrets: Sequence[str] = ()
     model = ModelStatus(name="scripted")
@@ -131,7 +131,7 @@ class Crew:
 
 
 class NoServers:
-    """A workbench without tool servers."""
+    """A workbench without MCP servers."""
 
     def statuses(self) -> list[ServerStatus]:
         return []
@@ -143,7 +143,7 @@ class NoServers:
 
 
 class Counting(Workbench):
-    """A workbench that knows how many watch it."""
+    """A workbench that counts its watchers."""
 
     watchers = 0
 
@@ -159,7 +159,7 @@ class Counting(Workbench):
 
 
 class House:
-    """A server that runs. ``client`` has the token, as a program would; ``ended`` is set when the server ends by itself."""
+    """A running server. ``client`` has the token; ``ended`` is set when the server ends by itself."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class House:
         self.url = f"http://127.0.0.1:{door.port}"
 
     def socket(self, **headers: str) -> Any:
-        """A WebSocket to connect with; without ``headers`` with the token, as a program would."""
+        """A WebSocket to connect with; without ``headers``, with the token."""
         return websockets.connect(
             f"ws://127.0.0.1:{self.door.port}/ws",
             additional_headers=headers or {"Authorization": f"Bearer {TOKEN}"},
@@ -201,7 +201,7 @@ async def house(
     request_timeout: int = REQUEST_TIMEOUT_S,
     **options: Any,
 ) -> AsyncGenerator[House]:
-    """A workbench in ``folder``, its jobs kept there, and its server."""
+    """A workbench in ``folder``, which stores its jobs there, and its server."""
     listener = listen("127.0.0.1", 0)
     door = ServerAccess(token=TOKEN, host="127.0.0.1", port=listener.port)
     crew = Crew(folder, provider, approve)

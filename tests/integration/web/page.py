@@ -1,4 +1,4 @@
-"""A page without a screen: it asks on the socket, and keeps what it hears."""
+"""A page without a screen: it sends requests on the socket and keeps what it receives."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class Page:
         self._ids = itertools.count(1)
 
     async def next(self) -> Heard:
-        """The next message that the server sends."""
+        """The next message of the server."""
         with anyio.fail_after(10):
             message = msgspec.json.decode(await self.socket.recv())
         self.heard.append(message)
         return message
 
     async def until(self, kind: str, **fields: Any) -> Heard:
-        """Read on up to a message of a type with these fields."""
+        """Read until a message of a type with these fields."""
         while True:
             message = await self.next()
             if message["type"] == kind and all(message.get(name) == value for name, value in fields.items()):
                 return message
 
     async def event(self, kind: str) -> Heard:
-        """Read on up to an event of a type."""
+        """Read until an event of a type."""
         while (message := await self.until("event"))["event"]["type"] != kind:
             pass
         return message
 
     async def send(self, kind: str, **fields: Any) -> str:
-        """Ask for something; returns the request's id."""
+        """Send a request; returns its id."""
         name = str(next(self._ids))
         await self.socket.send(msgspec.json.encode({"type": kind, "id": name, **fields}).decode())
         return name
 
     async def ask(self, kind: str, **fields: Any) -> Heard:
-        """Ask for something and wait for the reply, or for the error."""
+        """Send a request and wait for the reply or the error."""
         name = await self.send(kind, **fields)
         while True:
             message = await self.next()
@@ -58,14 +58,14 @@ class Page:
                 return message
 
     async def open_chat(self) -> str:
-        """A new chat, watched."""
+        """Open a chat and watch it."""
         tab = (await self.ask("openChat"))["tab"]
         await self.send("watch", tab=tab)
         await self.until("snapshot", tab=tab)
         return tab
 
     def lasting(self, tab: str) -> list[tuple[int, str]]:
-        """Number and type of the lasting events heard of a tab."""
+        """The numbers and types of the durable events received of a tab."""
         return [
             (message["seq"], message["event"]["type"])
             for message in self.heard
@@ -77,7 +77,7 @@ class Page:
 
 @asynccontextmanager
 async def page(server: House, **headers: str) -> AsyncGenerator[Page]:
-    """A page that is connected and was welcomed."""
+    """A connected page that has received the welcome message."""
     async with server.socket(**headers) as socket:
         opened = Page(socket)
         assert (await opened.next())["type"] == "welcome"

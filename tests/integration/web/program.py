@@ -1,4 +1,4 @@
-"""A workbench's server as a process of its own: ``python -m tests.integration.web.program FOLDER``."""
+"""A workbench's server in a process of its own: ``python -m tests.integration.web.program FOLDER``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.web.house import house
 
 
 class Endless:
-    """A model that begins and never ends."""
+    """A model whose answer never ends."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         await on_delta(TextDelta("Well, "))

@@ -1,4 +1,4 @@
-"""A workbench without its screen: real settings, sessions, engine and tools, and a scripted model over HTTP."""
+"""Fixtures: a workbench without its screen: real settings, sessions, engine and tools, and a scripted model over HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support import Newel
 
 
 class Bench:
-    """Opens the workbench of a project, as often as a test likes."""
+    """Opens the workbench of a project, any number of times."""
 
     def __init__(self, newel: Newel) -> None:
         self.newel = newel
@@ -50,11 +50,11 @@ class Bench:
 
 
 async def ended(workbench: Workbench, run: str) -> str:
-    """Wait for a run's end; the state of its job."""
+    """Wait for a run's end; returns the state of its job."""
     with anyio.fail_after(8):
         while (job := await workbench.engine.get(run)) is None or job.state not in FINAL:
             await workbench.engine.read(run, job.seq if job else 0, wait=1)
-    # The board hears of it from the worker, a moment later.
+    # The worker reports it to the tabs a moment later.
     await until(lambda: not any(tab.run == run and tab.status == "running" for tab in workbench.tabs))
     return job.state
 
@@ -66,7 +66,7 @@ async def until(happened: Callable[[], Any]) -> None:
 
 
 async def texts(workbench: Workbench, tab: str) -> list[str]:
-    """What was said in a tab, a line for each message."""
+    """The messages of a tab, one per line."""
     messages, _ = await workbench.tab(tab).history("", 1000)
     lines: list[str] = []
     for message in messages:
@@ -81,7 +81,7 @@ async def texts(workbench: Workbench, tab: str) -> list[str]:
 
 
 async def said_in(workbench: Workbench, tab: str, text: str, **more: Any) -> str:
-    """Say something and wait for the answer; returns the run."""
+    """Send a message and wait for the answer; returns the run."""
     run = await workbench.tab(tab).send(UserMessage(content=text), **more)
     await ended(workbench, run)
     return run

@@ -1,4 +1,4 @@
-"""A folder in which contracts are carried out."""
+"""Fixtures: a folder for contracts."""
 
 from __future__ import annotations
 

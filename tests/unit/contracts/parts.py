@@ -1,4 +1,4 @@
-"""A contract at work: a real agent with a session, a workspace and tools; only the model is scripted."""
+"""Runs contracts: a real agent with a session, a workspace and tools; only the model is scripted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_question(request: ModelRequest) -> bool:
 
 
 class Work:
-    """Carries contracts out in a folder, and remembers what the journal of the latest run says."""
+    """Runs contracts in a folder. It keeps the journal of the latest run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "project"
@@ -62,7 +62,7 @@ class Work:
         """Set when an event of the kind that is awaited has come."""
 
     def sit(self, provider: Provider, earlier: Sequence[RunEvent] = ()) -> CodingAgent:
-        """An agent whose session holds what was said earlier."""
+        """An agent whose session contains earlier messages."""
         session = SessionManager(directory=self.sessions, cwd=str(self.folder), settle=False)
         session.start_session({})
         for event in earlier:

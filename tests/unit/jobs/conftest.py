@@ -1,4 +1,4 @@
-"""Engines for the tests: in a folder, and in memory."""
+"""Fixtures: engines in a folder, and in memory."""
 
 from __future__ import annotations
 

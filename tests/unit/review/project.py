@@ -17,7 +17,7 @@ IDS = count(1)
 
 
 class Project:
-    """A folder, its ledger, and what is proposed for its files."""
+    """A folder, its ledger, and the proposals for its files."""
 
     def __init__(self, folder: Path, ledger: Ledger) -> None:
         folder.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ class Project:
         origin: Origin = "agent",
         mode: int = MODE,
     ) -> str:
-        """Lines ``start:end`` of the buffer, which count from 1, give way to others; 0 is the head. Returns the hunk's id."""
+        """Propose to replace lines ``start:end`` of the buffer, counted from 1; 0 is the head. Returns the hunk's id."""
         await self.saver.refresh(name)
         hunk = f"h_{next(IDS)}"
         lines = lines_of(new, mode)[1 if start else 0 :]
@@ -58,7 +58,7 @@ class Project:
         return self.ledger.get(name)
 
     def agrees(self, name: str) -> bool:
-        """Whether the ledger's base is what the disk has."""
+        """Whether the ledger's base equals the file on the disk."""
         path = self.folder / name
         there = lines_of(path.read_bytes(), path.stat().st_mode & 0o777) if path.exists() else ()
         return content_of(self.ledger.get(name).base) == content_of(there)

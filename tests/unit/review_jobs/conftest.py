@@ -1,4 +1,4 @@
-"""The asynchronous tests run on asyncio."""
+"""Fixtures: the asynchronous tests run on asyncio."""
 
 from __future__ import annotations
 

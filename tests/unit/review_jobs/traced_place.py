@@ -1,4 +1,4 @@
-"""A project under review whose jobs leave traces."""
+"""A project under review whose jobs write traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.review_place import Place
 
 
 class TracedPlace(Place):
-    """As ``Place``, in a home of Newel's with traces."""
+    """Like ``Place``, with traces in a Newel home."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class TracedPlace(Place):
         return self.traces / f"{job}.jsonl"
 
     async def trace(self, job: str) -> Trace:
-        """As ``newel trace`` shows it."""
+        """The trace that ``newel trace`` shows."""
         return await load_trace(self.path(job), self.folder, self._secrets)
 
     async def live(self, job: str) -> JobJournal:

@@ -1,4 +1,4 @@
-"""The engines of the tests of `jobs`."""
+"""Fixtures: the engines of the tests of `jobs`."""
 
 from __future__ import annotations
 

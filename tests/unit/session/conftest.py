@@ -1,4 +1,4 @@
-"""Sessions in a folder of their own."""
+"""Fixtures: sessions in a temporary folder."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Open = Callable[..., SessionManager]
 
 @pytest.fixture
 def directory() -> Generator[Path]:
-    """A fresh folder, made anew by the tests that hypothesis repeats."""
+    """A fresh folder, recreated by tests that hypothesis repeats."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder, "sessions")
 
 
 @pytest.fixture
 def opened(directory: Path) -> Generator[Open]:
-    """Opens sessions of one project, and closes them when the test is over."""
+    """Opens sessions of one project, and closes them after the test."""
     managers: list[SessionManager] = []
 
     def open_session(cwd: str = CWD, **options: Any) -> SessionManager:

@@ -1,4 +1,4 @@
-"""What happens in front of a screen: lists of events as the loop sends them."""
+"""Fixtures: lists of events, like those of the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace on a real folder, and the tools on it."""
+"""Fixtures: a workspace on a real folder, and its tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["anyio_backend", "connection"]
 
 
 class Bench:
-    """Calls tools as the agent does: by name, with arguments as a model wrote them."""
+    """Calls tools like the agent does: by name, with arguments as a model wrote them."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.folder = Path(workspace.root)
@@ -66,13 +66,13 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
 
 @pytest.fixture
 def local_bench(tmp_path: Path) -> Bench:
-    """For what does not depend on where the files are."""
+    """For tests that do not depend on the host."""
     return Bench(local(tmp_path))
 
 
 @pytest.fixture
 def make_bench(tmp_path: Path) -> Callable[[], Bench]:
-    """For properties, which need a fresh folder for each example."""
+    """For property tests, which need a fresh folder per example."""
 
     def make() -> Bench:
         return Bench(local(Path(tempfile.mkdtemp(dir=tmp_path))))

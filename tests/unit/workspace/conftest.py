@@ -15,8 +15,8 @@ __all__ = ["anyio_backend", "connection"]
 
 @pytest.fixture(params=["local", "ssh"])
 def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
-    """This machine, seen from an empty folder, and the same folder over SSH, as the same user; long outputs go to a
-    folder beside it.
+    """This machine, in an empty folder, and the same folder over SSH, as the same user; long outputs go to a folder
+    beside it.
     """
     folder = tmp_path / "project"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""A server that asks a person: by a form, for a plain yes, and by an address."""
+"""A server that asks the user: by a form, for a yes, and by a URL."""
 
 from __future__ import annotations
 

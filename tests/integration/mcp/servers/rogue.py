@@ -1,4 +1,4 @@
-"""A server that does not mean well, or that is badly made: ``python rogue.py WAY``. Plain JSON-RPC over pipes."""
+"""A malicious or broken server: ``python rogue.py BEHAVIOUR``. Plain JSON-RPC over pipes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def send(message: dict[str, Any]) -> None:
 
 
 def note(words: str) -> None:
-    """Leave a trace that a test can see."""
+    """Leave a trace for the test."""
     with open(NOTES, "a", encoding="utf-8") as file:  # noqa: PTH123 — nothing is imported that need not be
         file.write(words + "\n")
 
@@ -36,7 +36,7 @@ def answer(request: dict[str, Any], text: str) -> None:
 
 
 def act(request: dict[str, Any]) -> None:
-    """What the one tool does."""
+    """Execute the one tool."""
     token = request["params"].get("_meta", {}).get("progressToken")
     match WAY:
         case "die":

@@ -1,4 +1,4 @@
-"""Hosts without a network: what stands in for ``ssh HOST`` is a shell, so that all but the wire is real."""
+"""Hosts without a network: a shell replaces ``ssh HOST``, everything but the wire is real."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ MEMBERS = ("child", "escapee", "daemon", "bare", "deaf", "shell")
 
 
 def client(*argv: str, timing: ProcessTimeouts = QUICK, environ: Mapping[str, str] | None = None) -> Client:
-    """A client whose host is this machine: ``argv`` runs what it is given as its last word.
+    """A client whose host is this machine: ``argv`` runs its last argument as a command.
 
-    What runs there is kept apart from the client by session, environment and limit, so that nothing here ends it.
+    Its processes are separated from the client by session, environment and limit, so that nothing here ends them.
     """
     apart = [program("prlimit"), "--rttime=unlimited:", program("env"), "-u", MARK, program("setsid"), "-w"]
     return Client(
@@ -56,12 +56,12 @@ PACKAGES = {"setsid": "util-linux", "prlimit": "util-linux", "env": "coreutils",
 
 
 def program(name: str) -> str:
-    """Where a program is; the test is skipped where there is none."""
+    """The path of a program; the test is skipped without it."""
     return needed(name, PACKAGES.get(name, ""))
 
 
 def with_programs(folder: Path, *programs: str, more: str = "", **links: str) -> Client:
-    """A host that has these programs, and ``links`` by other names, and otherwise what ``more``, a PATH, leads to."""
+    """A host with these programs, with ``links`` under other names, and otherwise with those in the PATH ``more``."""
     folder.mkdir()
     for name, target in {**{each: each for each in programs}, **links}.items():
         (folder / name).symlink_to(program(target))
@@ -70,7 +70,7 @@ def with_programs(folder: Path, *programs: str, more: str = "", **links: str) ->
 
 
 def with_shell(folder: Path, shell: str) -> Client:
-    """A host whose ``sh`` is another one; busybox also brings the other programs."""
+    """A host with another ``sh``; busybox also brings the other programs."""
     names = ("sh", "grep", "head", "rm", "setsid", "sleep") if shell == "busybox" else ("sh",)
     return with_programs(folder, more=os.environ["PATH"], **dict.fromkeys(names, shell))
 
@@ -80,7 +80,7 @@ def members(folder: Path, *, but: str = "") -> list[int]:
 
 
 def forget(folder: Path) -> None:
-    """End what a test has left of a family, and forget the numbers."""
+    """End the remaining processes of a test, and forget their pids."""
     for pid in members(folder):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -89,7 +89,7 @@ def forget(folder: Path) -> None:
 
 
 async def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for what tells nobody: a file, a process."""
+    """Wait for something without a notification: a file, a process."""
     with anyio.move_on_after(SECONDS):
         while not holds():  # noqa: ASYNC110 — no event tells of what is waited for
             await anyio.sleep(0.01)
@@ -97,7 +97,7 @@ async def until(holds: Callable[[], object], what: str) -> None:
 
 
 async def printed(host: Client, command: str, root: str = "/") -> str:
-    """What a command prints that is well."""
+    """The output of a command that succeeds."""
     done = await run_on_host(host, command, root=root, limits=LIMITS)
     assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout
