@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
-from tests.needed import summary
 from tests.properties import examples
+from tests.requirements import summary
 from tests.sshd import Sshd, served
 
 # What the tests themselves are told.

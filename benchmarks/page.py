@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from playwright.sync_api import Browser, Page
 
-from tests.browser.bench import Workbench, launched, open_chat, opened, say
+from tests.browser.bench import Workbench, launch_browser, open_chat, open_workbench, say
 from tests.browser.scenarios import answering, scenarios
 
 SIZE = 60_000
@@ -216,7 +216,7 @@ def script() -> dict[str, Any]:
 def measure(browser: Browser, runs: int) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
-        opened(Path(folder), browser, script()) as bench,
+        open_workbench(Path(folder), browser, script()) as bench,
     ):
         first_paint(bench, runs)
         latency(bench)
@@ -228,7 +228,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=7, help="paints (7)")
-    with launched() as browser:
+    with launch_browser() as browser:
         measure(browser, parser.parse_args().runs)
 
 

@@ -39,8 +39,8 @@ from benchmarks.timed import (
 from playwright.sync_api import Browser, Page, expect
 
 from newel.review.model.file_review import buffer
-from tests.browser.bench import Workbench, launched, opened
-from tests.browser.proposing import NOTES, propose, proposing, replacing
+from tests.browser.bench import Workbench, launch_browser, open_workbench
+from tests.browser.proposals import NOTES, proposal_scenarios, propose, replace_line
 
 LONG, SHORT = "src/long.py", "src/short.py"
 LINES, HUNKS = 20_000, 500
@@ -338,10 +338,10 @@ PARTS: Final = {"file": measure_file, "list": measure_list, "tree": measure_tree
 
 
 def measure(browser: Browser, part: str, options: Sizes) -> None:
-    script = proposing((JOB, [replacing("notes.md", 1, "# NOTES\n")]))
+    script = proposal_scenarios((JOB, [replace_line("notes.md", 1, "# NOTES\n")]))
     with (
         tempfile.TemporaryDirectory(prefix="newel-bench-") as folder,
-        opened(Path(folder), browser, script) as bench,
+        open_workbench(Path(folder), browser, script) as bench,
     ):
         PARTS[part](bench, options)
 
@@ -355,7 +355,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=240, help="that are typed (240)")
     parser.add_argument("--rounds", type=int, default=120, help="of what stands for an hour (120)")
     options = parser.parse_args()
-    with launched() as browser:
+    with launch_browser() as browser:
         for part in options.parts.split(","):
             measure(browser, part, Sizes(options.runs, options.keys, options.rounds))
 

@@ -18,7 +18,15 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Browser, Page
 
-from tests.browser.bench import Workbench, launched, message_box, open_agent, open_chat, opened, say
+from tests.browser.bench import (
+    Workbench,
+    launch_browser,
+    message_box,
+    open_agent,
+    open_chat,
+    open_workbench,
+    say,
+)
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, call, scenarios, verdict
 from tests.support import BIN, bash
@@ -166,14 +174,14 @@ def take(browser: Browser, shot: Callable[[Workbench], None], **servers: Any) ->
         (programs / "mcp-server-time").symlink_to(BIN / "mcp-server-time")
         environ = {"PATH": f"{programs}:{BIN}:{os.environ['PATH']}"}
         script = {**scenarios(*JUDGES, CHAT, AGENT), "models": ["qwen3-coder"]}
-        with opened(
+        with open_workbench(
             Path(folder), browser, script, "--model", "qwen3-coder", environ=environ, **servers
         ) as bench:
             shot(bench)
 
 
 def main() -> int:
-    with launched() as browser:
+    with launch_browser() as browser:
         take(browser, take_chat)
         take(browser, take_agent)
         take(

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, Page
 from scripts.pictures import save
 from scripts.review_shop import AGENT, CHAT, CLI, FILES, INSTRUCTION, JUDGE, PROPOSAL
 
-from tests.browser.bench import Workbench, launched, open_agent, open_chat, opened, say
+from tests.browser.bench import Workbench, launch_browser, open_agent, open_chat, open_workbench, say
 from tests.browser.expecting import expect
 from tests.browser.review_scenarios import file, files, hunks, sidebar
 from tests.browser.scenarios import scenarios
@@ -128,7 +128,7 @@ def take_landing(bench: Workbench) -> None:
 def take(browser: Browser, shot: Callable[[Workbench], None], *words: str) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-") as folder:
         script = {**scenarios(JUDGE, PROPOSAL, CHAT, AGENT), "models": ["qwen3-coder"]}
-        with opened(Path(folder), browser, script, "--model", "qwen3-coder", *words) as bench:
+        with open_workbench(Path(folder), browser, script, "--model", "qwen3-coder", *words) as bench:
             for name, text in FILES.items():
                 path = bench.newel.project / name
                 path.parent.mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ def take(browser: Browser, shot: Callable[[Workbench], None], *words: str) -> No
 
 
 def main() -> int:
-    with launched() as browser:
+    with launch_browser() as browser:
         take(browser, take_review)
         take(browser, take_landing, "--approve", "review")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.browser.proposing import adding
+from tests.browser.proposals import add_file
 from tests.browser.scenarios import answering, call, verdict
 from tests.support import bash
 
@@ -120,7 +120,7 @@ PROPOSAL = answering(
             _edit(CLI, 19, 19, GUARD),
             _edit(CLI, 21, 21, WORDS),
             _edit("README.md", 6, None, README),
-            adding("tests/test_dry_run.py", TEST),
+            add_file("tests/test_dry_run.py", TEST),
         ],
     ),
     {"content": "`--dry-run` counts the orders and leaves the shop as it is. One test shows it."},

@@ -15,7 +15,7 @@ TAKEN: Final = "Enter answers"
 """What the state line says as soon as keys count."""
 
 
-def until_taken(tty: int, look: Callable[[], str]) -> None:
+def wait_until_accepted(tty: int, look: Callable[[], str]) -> None:
     """Wait until keys are accepted: earlier ones are ignored. ``look`` waits a moment and returns the screen's text.
 
     If keys are handled one by one, the state line shows it. If lines are read, the terminal leaves line mode only for

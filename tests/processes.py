@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
     if sys.platform == "linux":
         try:
@@ -20,7 +20,7 @@ def lives(pid: int) -> bool:
     return state[0] not in "ZX"
 
 
-def numbers(*files: Path) -> list[int]:
+def read_pids(*files: Path) -> list[int]:
     """The pids that a command has written to files; empty until all are there."""
     texts = [file.read_text().strip() for file in files if file.exists()]
     return [int(text) for text in texts] if len(texts) == len(files) and all(texts) else []

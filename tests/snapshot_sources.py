@@ -14,7 +14,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.local_source import LocalSnapshotSource
 from newel.workspace.snapshots.port import SnapshotSource
 from newel.workspace.ssh.snapshots.source import SshSnapshotSource
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.shell_host import ShellHost, link_busybox
 
 LOCAL: Final = ("watched", "compared")
@@ -28,7 +28,7 @@ SOURCES: Final = (*LOCAL, "host", pytest.param("busybox", marks=pytest.mark.slow
 
 
 @contextlib.contextmanager
-def opened(name: str, root: Path, ledger: Ledger) -> Generator[SnapshotSource]:
+def open_sources(name: str, root: Path, ledger: Ledger) -> Generator[SnapshotSource]:
     if name in LOCAL:
         yield LocalSnapshotSource(str(root), watch=name == "watched")
         return
@@ -36,7 +36,7 @@ def opened(name: str, root: Path, ledger: Ledger) -> Generator[SnapshotSource]:
         if name == "host":
             host = ShellHost()
         else:
-            needed("busybox")
+            require_program("busybox")
             link_busybox(Path(programs), "git", "bash")
             host = ShellHost(("busybox", "sh"), path=programs)
         try:

@@ -25,8 +25,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
-from tests.needed import needed
-from tests.processes import lives
+from tests.processes import is_alive
+from tests.requirements import require_program
 
 MADE_USER: Final = "newel-tests"
 SECONDS: Final = 10
@@ -76,8 +76,8 @@ class Sshd:
     """``config`` is the file for ``ssh -F``, with the hosts ``host`` and ``own``. See ``served``."""
 
     def __init__(self, folder: Path, more: str = "") -> None:
-        self.program = needed("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
-        needed("ssh", "openssh-client")
+        self.program = require_program("sshd", "openssh-server", more="/usr/sbin:/usr/local/sbin")
+        require_program("ssh", "openssh-client")
         self.folder = folder
         self.home = folder / "home"
         self.bin = folder / "bin"
@@ -271,7 +271,7 @@ def _children(pid: int) -> list[int]:
 def _is_sshd(pid: int) -> bool:
     command = ["ps", "-o", "comm=", "-p", str(pid)]
     name = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return lives(pid) and Path(name).name.startswith("sshd")
+    return is_alive(pid) and Path(name).name.startswith("sshd")
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

@@ -111,7 +111,7 @@ class Relay:
 
 
 @contextmanager
-def relayed(target: int) -> Generator[Relay]:
+def open_relay(target: int) -> Generator[Relay]:
     """A relay to a port on loopback."""
     relay = Relay(target)
     try:

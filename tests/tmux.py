@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from tests.answering import PATIENCE, until_taken
-from tests.needed import needed
+from tests.answering import PATIENCE, wait_until_accepted
+from tests.requirements import require_program
 
 
 class Tmux:
@@ -27,7 +27,7 @@ class Tmux:
         columns: int = 80,
         rows: int = 50,
     ) -> None:
-        self._tmux = [needed("tmux"), "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._tmux = [require_program("tmux"), "-S", str(folder / "tmux"), "-f", "/dev/null"]
         self._env = {**env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
         self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(folder), *command)
         self._run("set-option", "-g", "remain-on-exit", "on")
@@ -79,7 +79,7 @@ class Tmux:
     def answer(self, words: str, *keys: str) -> None:
         """``type`` to an interrupting question: keys count only after a pause in typing."""
         with self._tty() as tty:
-            until_taken(tty, self._look)
+            wait_until_accepted(tty, self._look)
         self.type(words, *keys)
 
     def resize(self, columns: int, rows: int) -> None:

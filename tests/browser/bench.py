@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, s
 from mock_llm_server import running
 from tests.browser.expecting import expect
 from tests.forked import Process, start
-from tests.needed import lacking
 from tests.nodejs import PAGE, packages
+from tests.requirements import skip_or_fail
 from tests.support import BIN, Newel
 
 NAMES = (
@@ -51,13 +51,13 @@ ENVIRON = {
 def chromium() -> str:
     """The path of the browser. Without one, the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set."""
     found = os.environ.get("NEWEL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    return found or lacking(
+    return found or skip_or_fail(
         "needs Chromium: `apt-get install chromium`, or name a browser's program in NEWEL_CHROMIUM"
     )
 
 
 @contextmanager
-def launched() -> Generator[Browser]:
+def launch_browser() -> Generator[Browser]:
     """Start a browser. While it is open, this thread has an event loop and cannot run another."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
@@ -167,7 +167,7 @@ def _window(context: BrowserContext) -> Page:
 
 
 @contextmanager
-def opened(
+def open_workbench(
     folder: Path,
     browser: Browser,
     scenarios: dict[str, Any] | None,
@@ -216,7 +216,7 @@ def open_agent(page: Page, contract: str) -> None:
     page.get_by_role("textbox", name="Contract", exact=True).fill(contract)
 
 
-def flaws(page: Page) -> list[str]:
+def find_flaws(page: Page) -> list[str]:
     """The flaws of a screen in all its looks: light and dark, wide and as narrow as a phone. Expects the page as
     ``NARROW`` opens it, and leaves it so.
     """
@@ -225,13 +225,13 @@ def flaws(page: Page) -> list[str]:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.set_viewport_size({"width": width, "height": 800})
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        found += [f"{scheme}, {width} px: {each}" for each in violations(page)]
-        if spills(page):
-            found.append(f"{scheme}, {width} px: {spills(page)} px wider than the window")
+        found += [f"{scheme}, {width} px: {each}" for each in axe_violations(page)]
+        if overflow_px(page):
+            found.append(f"{scheme}, {width} px: {overflow_px(page)} px wider than the window")
     return found
 
 
-def violations(page: Page) -> list[str]:
+def axe_violations(page: Page) -> list[str]:
     """The rules that axe-core finds violated, with their elements."""
     if not page.evaluate("'axe' in window"):
         page.evaluate((packages(PAGE) / "axe-core" / "axe.min.js").read_text())
@@ -239,7 +239,7 @@ def violations(page: Page) -> list[str]:
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
 
-def spills(page: Page) -> int:
+def overflow_px(page: Page) -> int:
     """By how many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.bench import Workbench, launched, opened
+from tests.browser.bench import Workbench, launch_browser, open_workbench
 
 
 @pytest.fixture(scope="package")
@@ -18,7 +18,7 @@ def browser() -> Iterator[Browser]:
     """One browser for the tests of this folder only: others run event loops of their own. Each page has its own
     context.
     """
-    with launched() as browser:
+    with launch_browser() as browser:
         yield browser
 
 
@@ -31,7 +31,7 @@ def workbench(tmp_path: Path, browser: Browser) -> Iterator[Callable[..., Workbe
         made: list[Workbench] = []
 
         def make(scenarios: dict[str, Any] | None = None, *words: str, **servers: Any) -> Workbench:
-            made.append(stack.enter_context(opened(tmp_path, browser, scenarios, *words, **servers)))
+            made.append(stack.enter_context(open_workbench(tmp_path, browser, scenarios, *words, **servers)))
             return made[-1]
 
         yield make

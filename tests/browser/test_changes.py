@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
-from tests.browser.bench import NARROW, Workbench, flaws, open_chat, say
+from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.proposing import NOTES, ask, propose, proposing, replacing
+from tests.browser.proposals import NOTES, ask, proposal_scenarios, propose, replace_line
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, scenarios
 from tests.support import bash
@@ -27,8 +27,8 @@ def rows(page: Page, words: str) -> object:
 
 
 def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -> None:
-    edits = [replacing("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
-    bench = workbench(proposing(("edit", edits)))
+    edits = [replace_line("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
+    bench = workbench(proposal_scenarios(("edit", edits)))
     (bench.newel.project / "notes.md").write_text(NOTES)
     page = bench.page()
     propose(page, "edit")
@@ -54,8 +54,8 @@ def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -
 
 def test_accepting_a_hunk_moves_no_button_from_under_the_pointer(workbench: Make) -> None:
     """Else a click on the next hunk is lost, or hits another button."""
-    edits = [replacing("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
-    bench = workbench(proposing(("edit", edits)))
+    edits = [replace_line("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
+    bench = workbench(proposal_scenarios(("edit", edits)))
     (bench.newel.project / "notes.md").write_text(NOTES)
     page = bench.page()
     propose(page, "edit")
@@ -69,7 +69,7 @@ def test_accepting_a_hunk_moves_no_button_from_under_the_pointer(workbench: Make
 
 def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Make) -> None:
     """Else a user who clicks again, because nothing seemed to happen, throws the change away."""
-    bench = workbench(proposing(("edit", [replacing("notes.md", 1, "CHANGED\n")])))
+    bench = workbench(proposal_scenarios(("edit", [replace_line("notes.md", 1, "CHANGED\n")])))
     (bench.newel.project / "notes.md").write_text(NOTES)
     page = bench.page()
     propose(page, "edit")
@@ -97,7 +97,7 @@ def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Mak
 
 
 def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None:
-    bench = workbench(proposing(("edit", [replacing("long.md", 400, "CHANGED\n")])))
+    bench = workbench(proposal_scenarios(("edit", [replace_line("long.md", 400, "CHANGED\n")])))
     (bench.newel.project / "long.md").write_text("".join(f"line {n}\n" for n in range(1, 501)))
     page = bench.page()
     propose(page, "edit")
@@ -133,7 +133,7 @@ def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(wor
     move = page.get_by_role("listitem", name="plan.md moved to schedule.md, unchanged")
     expect(move).to_contain_text("plan.md → schedule.md")
     expect(region.get_by_role("listitem").filter(has_text="plan.md")).to_have_count(1)
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})
     expect(file(page, "schedule.md")).to_contain_text("moved from plan.md")
     expect(file(page, "plan.md")).to_contain_text("moved to schedule.md")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.bench import NARROW, Workbench, answers, message_box, open_chat, say, spills
+from tests.browser.bench import NARROW, Workbench, answers, message_box, open_chat, overflow_px, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, WAIT, WORK, answering, scenarios
 from tests.support import bash
@@ -253,4 +253,4 @@ def test_a_table_of_many_columns_is_read_by_words_and_scrolled(workbench: Make) 
     expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # it is whole
     assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, no column of letters
     assert page.locator(".table").evaluate("(box) => box.scrollWidth > box.clientWidth")
-    assert spills(page) == 0
+    assert overflow_px(page) == 0

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, flaws, violations
+from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import NOTES, ask, propose, proposing
+from tests.browser.proposals import NOTES, ask, proposal_scenarios, propose
 from tests.browser.review_scenarios import file, sidebar
 from tests.browser.test_editor import (
     SECOND,
@@ -150,7 +150,7 @@ def test_a_hanging_server_loses_no_decision_and_no_letter(workbench: Make) -> No
 
 
 def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make) -> None:
-    bench = workbench(proposing(), "--ephemeral")
+    bench = workbench(proposal_scenarios(), "--ephemeral")
     put(bench)
     page = bench.page()
     page.on("dialog", lambda dialog: dialog.accept())
@@ -165,7 +165,7 @@ def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make
     open_file(bench, page)
     lost = page.locator(".file-lost")
     expect(lost.get_by_role("textbox", name="Unsent edits to notes.md")).to_have_value(" and more")
-    assert violations(page) == []
+    assert axe_violations(page) == []
     page.reload()
     expect(lost).to_be_visible()
     lost.get_by_role("button", name="Discard").click()
@@ -175,7 +175,7 @@ def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make
 
 
 def test_what_waits_is_accessible_and_fits(workbench: Make) -> None:
-    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page(**NARROW)
     propose(page, WORDS)
@@ -185,6 +185,6 @@ def test_what_waits_is_accessible_and_fits(workbench: Make) -> None:
     page.get_by_role("button", name="Accept hunk 1").click()
     page.get_by_role("button", name="Reject hunk 2").click()
     expect(waiting(page)).to_have_count(2)
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     expect(sidebar(page).locator("[data-waits]")).to_have_count(2)
-    assert flaws(page) == []
+    assert find_flaws(page) == []

@@ -10,13 +10,13 @@ from random import Random
 import pytest
 from playwright.sync_api import Locator, Page, Route
 
-from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.bench import NARROW, Workbench, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
+from tests.browser.proposals import NOTES, add_file, ask, proposal_scenarios, propose, replace_line
 
 Make = Callable[..., Workbench]
-TITLE = replacing("notes.md", 1, "# NOTES\n")
-SECOND = replacing("notes.md", 5, "SECOND\n")
+TITLE = replace_line("notes.md", 1, "# NOTES\n")
+SECOND = replace_line("notes.md", 5, "SECOND\n")
 WORDS = "Put the notes in order"
 
 
@@ -37,7 +37,7 @@ def open_file(bench: Workbench, page: Page, name: str = "notes.md") -> Locator:
 
 def proposed(make: Make) -> tuple[Workbench, Page, Path, Locator]:
     """A workbench with two hunks in notes.md, which is open."""
-    bench = make(proposing((WORDS, [TITLE, SECOND])))
+    bench = make(proposal_scenarios((WORDS, [TITLE, SECOND])))
     path = put(bench)
     page = bench.page()
     propose(page, WORDS)
@@ -175,7 +175,7 @@ def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> Non
 
 
 def test_typing_keeps_the_ending_of_each_line(workbench: Make) -> None:
-    bench = workbench(proposing())
+    bench = workbench(proposal_scenarios())
     path = put(bench, "one\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast")
     page = bench.page()
     text = open_file(bench, page)
@@ -250,7 +250,7 @@ def test_the_editor_works_by_keyboard_and_with_a_screen_reader(workbench: Make) 
 
 
 def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
-    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page(**NARROW)
     propose(page, WORDS)
@@ -259,11 +259,11 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     page.get_by_role("button", name="of rejected hunk").click()
     page.get_by_role("button", name="Accept hunk 2").click()
     expect(summary(page)).to_have_text("1 accepted, unsaved · 1 rejected")
-    assert flaws(page) == []
+    assert find_flaws(page) == []
 
 
 def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
-    bench = workbench(proposing())
+    bench = workbench(proposal_scenarios())
     (bench.newel.project / "data.bin").write_bytes(b"\0\1\2")
     with (bench.newel.project / "large.txt").open("wb") as file:
         file.truncate(50 << 20)
@@ -280,7 +280,7 @@ def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
 
 
 def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_typed(workbench: Make) -> None:
-    bench = workbench(proposing())
+    bench = workbench(proposal_scenarios())
     untouched, path = put(bench, name="other.md"), put(bench)
     page = bench.page()
     open_file(bench, page, "other.md")
@@ -312,7 +312,7 @@ def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_type
 
 
 def test_a_proposal_that_arrives_during_typing_loses_no_letter(workbench: Make) -> None:
-    bench = workbench(proposing((WORDS, [TITLE, SECOND])))
+    bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page()
     text = open_file(bench, page)
@@ -364,7 +364,7 @@ def test_an_edit_whose_answer_was_lost_is_not_made_twice(workbench: Make) -> Non
 
 def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_tabs(workbench: Make) -> None:
     remove = {"file_path": "notes.md", "operation": "delete", "start_line": 1, "end_line": 7}
-    bench = workbench(proposing((WORDS, [adding("guide/new.md", "# New\n"), remove])))
+    bench = workbench(proposal_scenarios((WORDS, [add_file("guide/new.md", "# New\n"), remove])))
     path = put(bench)
     page = bench.page()
     propose(page, WORDS)
@@ -386,7 +386,7 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
 
 
 def test_a_line_of_a_megabyte_is_shown_and_typed_in(workbench: Make) -> None:
-    bench = workbench(proposing())
+    bench = workbench(proposal_scenarios())
     line = "<script>alert(1)</script>" + "0123456789" * 100_000
     path = put(bench, f"first\n{line}\nlast\n", "long.html")
     page = bench.page()

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.proposing import adding, propose, proposing, replacing
+from tests.browser.proposals import add_file, proposal_scenarios, propose, replace_line
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios, verdict
 from tests.support import bash
 
@@ -179,7 +179,9 @@ def test_names_lines_instructions_and_runs_of_a_review_are_text(workbench: Make)
     instruction = f"Tidy {PROBES[0]} \u202e{PROBES[3]}"
     name = "<img src=x onerror=window.pwned=1>\u202egnp.md"
     lines = "".join(f"{probe}\n" for probe in PROBES)
-    bench = workbench(proposing((instruction, [replacing(name, 1, lines), adding("made.md", lines)])))
+    bench = workbench(
+        proposal_scenarios((instruction, [replace_line(name, 1, lines), add_file("made.md", lines)]))
+    )
     (bench.newel.project / name).write_text(f"{lines}\x1b[2J\u2028\x07\n")
     page = bench.page()
     propose(page, instruction)

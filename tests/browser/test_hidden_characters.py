@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from tests.browser.bench import Workbench, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.proposing import adding, ask, propose, proposing, replacing
+from tests.browser.proposals import add_file, ask, proposal_scenarios, propose, replace_line
 from tests.browser.review_scenarios import hunks, sidebar
 from tests.browser.scenarios import ASKING, PROBE, answering, call, scenarios
 from tests.support import bash
@@ -59,8 +59,8 @@ def hidden(page: Page) -> list[str]:
 
 
 def test_every_view_in_which_a_proposal_is_decided_shows_what_hides(workbench: Make) -> None:
-    edits = [replacing(NAME, 1, f"{EVIL}\n"), adding("made.md", f"{EVIL} {PICTURE}\n")]
-    bench = workbench(proposing(("go", edits)))
+    edits = [replace_line(NAME, 1, f"{EVIL}\n"), add_file("made.md", f"{EVIL} {PICTURE}\n")]
+    bench = workbench(proposal_scenarios(("go", edits)))
     (bench.newel.project / NAME).write_text(f"one {EVIL}\ntwo {EVIL}\n", newline="")
     page = bench.page()
     job = propose(page, "go")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import Workbench, flaws, open_agent, open_chat, say
+from tests.browser.bench import Workbench, find_flaws, open_agent, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.review_scenarios import NOTES, PLAN, file, files, hunks, propose, story
 from tests.browser.scenarios import WAIT, answering, scenarios, verdict
@@ -86,7 +86,7 @@ def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhil
     host.stop()
     expect(sign(page)).to_contain_text("reconnecting")
     expect(page.get_by_text("The connection to host is lost").first).to_be_visible()
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})
     page.get_by_role("tab", name="plan.md").click()
     text.press("Control+End")

@@ -8,9 +8,9 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 from mock_llm_server import running
-from tests.browser.bench import NARROW, Workbench, flaws, open_chat, say
+from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.proposing import NOTES, propose, proposing, replacing
+from tests.browser.proposals import NOTES, proposal_scenarios, propose, replace_line
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, scenarios
 
@@ -31,7 +31,7 @@ def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(
     expect(region).to_contain_text("Ollama (port 11434)")
     for command in ("export", "newel demo"):  # the page has no prompt to type them at
         expect(region).not_to_contain_text(command)
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     address, key = page.get_by_label("URL of"), page.get_by_label("API key (optional)")
     address.fill("http://models.example/v1")
     key.fill(KEY)
@@ -62,8 +62,8 @@ def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(
 def test_what_waits_for_review_is_decided_without_a_model_and_a_run_says_what_is_missing(
     workbench: Make,
 ) -> None:
-    edits = [replacing("notes.md", 1, "# NOTES\n")]
-    bench = workbench(proposing(("title", edits)))
+    edits = [replace_line("notes.md", 1, "# NOTES\n")]
+    bench = workbench(proposal_scenarios(("title", edits)))
     (bench.newel.project / "notes.md").write_text(NOTES)
     propose(bench.page(), "title")
     bench.kill()

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.bench import NARROW, Workbench, answers, flaws, open_agent, open_chat, say, spills
+from tests.browser.bench import (
+    NARROW,
+    Workbench,
+    answers,
+    find_flaws,
+    open_agent,
+    open_chat,
+    overflow_px,
+    say,
+)
 from tests.browser.expecting import expect
 from tests.browser.scenarios import WORK, answering, scenarios
 from tests.support import BIN
@@ -61,7 +70,7 @@ def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
     page = bench.page(**NARROW)
     for screen in screens(bench, page):
-        assert (screen, flaws(page)) == (screen, [])
+        assert (screen, find_flaws(page)) == (screen, [])
 
 
 def test_everything_can_be_done_with_the_keyboard(workbench: Make) -> None:
@@ -145,7 +154,7 @@ def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None
     page.get_by_role("tab", name="conversation number 9").click()
     page.set_viewport_size({"width": 400, "height": 800})
     expect(page.get_by_role("tab", name="conversation number 9")).to_be_in_viewport(ratio=1)
-    assert spills(page) == 0
+    assert overflow_px(page) == 0
 
 
 def test_a_server_that_the_project_names_and_that_is_ignored_is_told(workbench: Make) -> None:
@@ -159,6 +168,6 @@ def test_a_server_that_the_project_names_and_that_is_ignored_is_told(workbench: 
     page = bench.page(**NARROW)
     notice = page.get_by_role("alert")
     expect(notice).to_contain_text("newel trust http://127.0.0.1:9/v1")
-    assert spills(page) == 0
+    assert overflow_px(page) == 0
     page.get_by_role("button", name="Dismiss").click()
     expect(notice).to_have_count(0)

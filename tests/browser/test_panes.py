@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.bench import NARROW, Workbench, flaws, open_chat, violations
+from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws, open_chat
 from tests.browser.expecting import expect
 from tests.browser.scenarios import scenarios
 from tests.support import BIN
@@ -48,18 +48,18 @@ def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: M
         page.evaluate(f"location.hash = '#/file/{path}'")
         expect(page.locator(".file-place")).to_have_text(path)
         expect(page.locator(".cm-line").first).to_be_visible()
-        assert flaws(page) == []
+        assert find_flaws(page) == []
     open_chat(page)
     tools = page.get_by_role("banner").get_by_role("button", name="Tools")
     tools.click()  # the mouse stays on it
     page.get_by_role("button", name="Trust this command").click()
     expect(page.get_by_role("region", name="MCP tools")).to_contain_text("(active)")
     tools.hover()
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.set_viewport_size({"width": 1280, "height": 800})
     for name in ("Files", "Review"):
         page.get_by_role("banner").get_by_role("button", name=name).click()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         tools.hover()
-        assert violations(page) == []
+        assert axe_violations(page) == []

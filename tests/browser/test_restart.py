@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.bench import NARROW, Workbench, find_flaws, message_box, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import answering, scenarios
 
@@ -52,7 +52,7 @@ def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_s
     bench.start("--new-token")
     denied(page)
     expect(page.get_by_text("Your drafts and decisions are saved")).to_be_visible()
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     box = page.get_by_role("textbox", name="Address")
     box.fill(bench.url.replace("#token=", "#token=x"))
     box.press("Enter")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Gate, Workbench, flaws, open_agent, open_chat, say
+from tests.browser.bench import NARROW, Gate, Workbench, find_flaws, open_agent, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.proposing import ask, propose, proposing, replacing
+from tests.browser.proposals import ask, proposal_scenarios, propose, replace_line
 from tests.browser.review_scenarios import file, hunks, sidebar
 from tests.browser.scenarios import answering, call, scenarios, verdict
 from tests.integration.review.served_review import hunk_ids
@@ -86,7 +86,7 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
         picture = whole.get_by_role("img", name=f"{side} of logo.png")
         expect(picture).to_have_js_property("naturalWidth", 1)
         expect(picture).to_have_attribute("src", re.compile("^blob:"))
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.locator(".file-editor").press("r")
     expect(whole).to_contain_text("Rejected")
     expect(whole.get_by_role("img")).to_have_count(1)
@@ -114,7 +114,7 @@ def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversa
     expect(page.get_by_role("article", name="Assistant").last).to_contain_text("Hummed.")
     expect(changes(page)).to_contain_text("1 hunk to review in 1 file")
     expect(tab(page, "hum a tune")).to_contain_text("1 to review")
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.evaluate("location.hash = '#/checkpoints'")
     page.locator(".timeline-head").click()
     page.locator(".timeline-body").get_by_role("button", name="hum a tune").click()
@@ -127,8 +127,8 @@ def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversa
 
 def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workbench: Make) -> None:
     words = "order the notes"
-    edits = [replacing("notes.md", 1, "LINE 0\n"), replacing("notes.md", 9, "LINE 8\n")]
-    bench = workbench(proposing((words, edits)))
+    edits = [replace_line("notes.md", 1, "LINE 0\n"), replace_line("notes.md", 9, "LINE 8\n")]
+    bench = workbench(proposal_scenarios((words, edits)))
     (bench.newel.project / "notes.md").write_text("\n".join(LINES) + "\n")
     page = bench.page(**NARROW)
     job = propose(page, words)
@@ -147,7 +147,7 @@ def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workben
         expect(rejected.locator("ins")).to_contain_text("LINE 8")
         expect(request).to_contain_text("Done.")
         page.reload()
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     request.get_by_role("button", name="Run again").click()
     expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.bench import NARROW, Workbench, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import ask, replacing
+from tests.browser.proposals import ask, replace_line
 from tests.browser.review_scenarios import sidebar
 from tests.browser.scenarios import answering, call, scenarios
 
@@ -29,7 +29,9 @@ def begun(workbench: Make, *, thinks: float = 0, **options: Any) -> tuple[Workbe
         scenarios(
             answering(FIRST, asks, {"content": "Sorted."}),
             answering(
-                SECOND, call("propose_edits", edits=[replacing("notes.md", 1, "1\n")]), {"content": "Done."}
+                SECOND,
+                call("propose_edits", edits=[replace_line("notes.md", 1, "1\n")]),
+                {"content": "Done."},
             ),
         )
     )
@@ -174,13 +176,13 @@ def test_the_views_that_ask_are_accessible_and_fit(workbench: Make) -> None:
     instruct(page, FIRST)
     expect(question(page)).to_be_visible()
     box(page).fill("Something longer that was begun")
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.evaluate("location.hash = '#/requests'")
     sidebar(page).get_by_role("button", name="Close review").focus()
     page.keyboard.press("Escape")
     expect(page.get_by_role("banner").get_by_role("button", name="Review")).to_be_focused()
     expect(page.get_by_role("alert")).to_be_visible()
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     page.get_by_role("region", name="Requests").get_by_role("button", name=FIRST).click()
     expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()
-    assert flaws(page) == []
+    assert find_flaws(page) == []

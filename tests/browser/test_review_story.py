@@ -15,7 +15,7 @@ from playwright.sync_api import Error, Locator, Page, Route
 
 from tests.browser.bench import Workbench
 from tests.browser.expecting import expect
-from tests.browser.proposing import ask
+from tests.browser.proposals import ask
 from tests.browser.review_scenarios import NOTES, PLAN, STORY, answer, files, hunks, instruct, sidebar
 from tests.browser.test_editor import were_refused
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route
 
-from tests.browser.bench import NARROW, Workbench, flaws
+from tests.browser.bench import NARROW, Workbench, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import ask
+from tests.browser.proposals import ask
 from tests.browser.review_scenarios import (
     NOTES,
     PLAN,
@@ -250,7 +250,7 @@ def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     for step in (lambda: sidebar(page), lambda: instruct(page), lambda: answer(page)):
         step()
         page.wait_for_timeout(300)
-        assert flaws(page) == []
+        assert find_flaws(page) == []
     first, second = hunks(page, "notes.md").nth(0), hunks(page, "notes.md").nth(1)
     with page.expect_response("**/api/agent/decide"):  # the page shows a decision before the server has it
         first.get_by_role("button", name="Accept", exact=True).click()
@@ -265,10 +265,10 @@ def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     (bench.newel.project / "plan.md").write_bytes(PLAN.replace("measure", "measure well").encode())
     ask(page, "GET", "file?file_path=plan.md")
     expect(hunks(page, "plan.md")).to_contain_text("conflict")
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     sidebar(page).get_by_role("button", name="New session").click()
     expect(sidebar(page).locator(".job")).to_be_hidden()
     instruct(page)
     sidebar(page).locator(".job").get_by_role("button", name="Cancel").click()
     expect(sidebar(page).locator(".job")).to_contain_text("Cancelled by the user.")
-    assert flaws(page) == []
+    assert find_flaws(page) == []

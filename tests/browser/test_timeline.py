@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Gate, Workbench, flaws
+from tests.browser.bench import NARROW, Gate, Workbench, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import NOTES, adding, ask, propose, proposing, replacing
+from tests.browser.proposals import NOTES, add_file, ask, proposal_scenarios, propose, replace_line
 from tests.browser.test_editor import were_refused
 
 Make = Callable[..., Workbench]
 
 APP = "def f():\n    return 1\n" + "".join(f"line {number}\n" for number in range(3, 60))
 ORDER: list[dict[str, Any]] = [
-    replacing("notes.md", 1, "# NOTES\n"),
-    replacing("notes.md", 5, "SECOND\n"),
-    replacing("app.py", 2, "    return '<b>2</b>'\n"),
-    adding("guide/index.md", "# Guide\n"),
+    replace_line("notes.md", 1, "# NOTES\n"),
+    replace_line("notes.md", 5, "SECOND\n"),
+    replace_line("app.py", 2, "    return '<b>2</b>'\n"),
+    add_file("guide/index.md", "# Guide\n"),
 ]
 WORDS = "order the notes"
 PROPOSED = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
@@ -28,7 +28,7 @@ PROPOSED = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
 
 def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page, dict[str, Any]]:
     """A page, with a proposal over three files."""
-    bench = workbench(proposing((WORDS, ORDER)))
+    bench = workbench(proposal_scenarios((WORDS, ORDER)))
     (bench.newel.project / "notes.md").write_text(NOTES)
     (bench.newel.project / "app.py").write_text(APP)
     page = bench.page(**options)
@@ -118,7 +118,7 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
 @pytest.mark.slow  # three thousand hunks
 def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
     each, files = 1_000, 3
-    bench = workbench(proposing())
+    bench = workbench(proposal_scenarios())
     page = bench.page()
     splices = [
         {"start_line": 2 * number + 1, "delete_lines": 1, "new_text": f"changed {number}\n"}
@@ -225,7 +225,7 @@ def test_every_screen_of_review_is_accessible_and_fits(workbench: Make) -> None:
     _, page, job = begun(workbench, **NARROW)
 
     def check(screen: str) -> None:
-        assert (screen, flaws(page)) == (screen, [])
+        assert (screen, find_flaws(page)) == (screen, [])
 
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, flaws, message_box, open_chat, say
+from tests.browser.bench import NARROW, Workbench, find_flaws, message_box, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import SLOW, answering, scenarios
 
@@ -104,7 +104,7 @@ def test_a_message_that_waits_can_be_edited_withdrawn_and_sent_now(workbench: Ma
     say(page, "nonsense")
     expect(waiting(page).get_by_role("button", name="Withdraw")).to_have_count(2)
     expect(waiting(page).get_by_role("button", name="Send now")).to_have_count(1)
-    assert flaws(page) == []
+    assert find_flaws(page) == []
     waiting(page).last.get_by_role("button", name="Withdraw").click()
     expect(waiting(page)).to_have_count(1)
     message_box(page).fill("draft")

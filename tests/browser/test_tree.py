@@ -9,23 +9,23 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page
 
-from tests.browser.bench import NARROW, Workbench, flaws, violations
+from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws
 from tests.browser.expecting import expect
-from tests.browser.proposing import adding, ask, propose, proposing, replacing
+from tests.browser.proposals import add_file, ask, proposal_scenarios, propose, replace_line
 
 Make = Callable[..., Workbench]
 
 EDITS: list[dict[str, Any]] = [
-    replacing("src/deep/app.py", 1, "ONE\n"),
-    replacing("src/deep/app.py", 5, "FIVE\n"),
-    adding("guide/index.md", "# Guide\n"),
+    replace_line("src/deep/app.py", 1, "ONE\n"),
+    replace_line("src/deep/app.py", 5, "FIVE\n"),
+    add_file("guide/index.md", "# Guide\n"),
 ]
 WORDS = "put it in order"
 
 
 def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
     """A page with the tree open."""
-    bench = workbench(proposing((WORDS, EDITS)))
+    bench = workbench(proposal_scenarios((WORDS, EDITS)))
     project = bench.newel.project
     (project / "src" / "deep").mkdir(parents=True)
     (project / "src" / "deep" / "app.py").write_text("one\ntwo\nthree\nfour\nfive\n")
@@ -139,7 +139,7 @@ def test_a_file_is_found_by_a_piece_of_its_name(workbench: Make) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.type("app")
     expect(dialog.get_by_role("option")).to_have_text("app.pysrc/deep/")
-    assert violations(page) == []
+    assert axe_violations(page) == []
     page.keyboard.press("Enter")
     expect(page.get_by_role("tab", name="app.py")).to_be_visible()
 
@@ -150,4 +150,4 @@ def test_the_tree_is_accessible_and_fits(workbench: Make) -> None:
     item(page, "src").click()
     item(page, "deep").click()
     expect(item(page, "app.py")).to_contain_text("2±")
-    assert flaws(page) == []
+    assert find_flaws(page) == []

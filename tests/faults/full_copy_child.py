@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 
 from newel.agent.errors import WorkspaceError
-from tests.mirror_disks import Disks, opened
+from tests.mirror_disks import Disks, open_mirrors
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ async def copy(disks: Disks, project: Path, home: Path) -> list[str]:
 
 
 async def main(project: Path, home: Path, disk: str) -> list[str]:
-    async with opened(disk, home) as disks:
+    async with open_mirrors(disk, home) as disks:
         return await copy(disks, project, home)
 
 

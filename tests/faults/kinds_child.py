@@ -17,8 +17,8 @@ from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.disk import file_kinds
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots import local_source, manager
-from tests.faults import begun
-from tests.tracked import begin, end
+from tests.faults.traced_start import wait_for_tracer
+from tests.tracked_operation import begin, end
 
 __all__ = [
     "change_recorder",
@@ -59,5 +59,5 @@ async def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
-    begun.wait()
+    wait_for_tracer()
     anyio.run(main, Path(sys.argv[1]), sys.argv[2])

@@ -15,8 +15,8 @@ from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.terminal.signals import on_signals
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots import local_source, manager
-from tests.faults import begun
-from tests.tracked import begin, end
+from tests.faults.traced_start import wait_for_tracer
+from tests.tracked_operation import begin, end
 
 __all__ = ["change_recorder", "effect_log", "local_source", "manager"]
 
@@ -66,7 +66,7 @@ async def listen() -> None:
 
 
 if __name__ == "__main__":
-    begun.wait()
+    wait_for_tracer()
     try:
         anyio.run(listen) if sys.argv[2:] == ["listen"] else anyio.run(work, Path(sys.argv[1]))
     except Exception as error:  # noqa: BLE001 — whatever it is, it is to be seen

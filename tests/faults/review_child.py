@@ -20,8 +20,8 @@ from newel.review.store.ledger import Ledger
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.requests import RollbackRequest
 from newel.workspace.local import LocalWorkspace
-from tests.faults import begun
-from tests.review_place import Place, hunks, proposes, replace, says
+from tests.faults.traced_start import wait_for_tracer
+from tests.review_bench import ReviewBench, hunks, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 
 Files = dict[str, tuple[bytes, int] | None]
@@ -44,13 +44,13 @@ def files(project: Path) -> Files:
     }
 
 
-def place(folder: Path) -> Place:
+def place(folder: Path) -> ReviewBench:
     edits = proposes(
         replace("a.md", 2, "zwei\n"),
         replace("b.md", 1, "eins\n"),
         {"file_path": "sub/c.md", "operation": "insert", "start_line": 1, "new_text": "drei\n"},
     )
-    return Place(folder, ScriptedProvider([edits, says("Done.")]), ReviewLimits())
+    return ReviewBench(folder, ScriptedProvider([edits, says("Done.")]), ReviewLimits())
 
 
 class LeftAlone(NewelError):
@@ -134,5 +134,5 @@ async def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
-    begun.wait()
+    wait_for_tracer()
     anyio.run(main, Path(sys.argv[1]), sys.argv[2])

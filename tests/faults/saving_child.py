@@ -11,7 +11,7 @@ from newel.review.checkpoints import Checkpoints
 from newel.review.save import DiskSync
 from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
-from tests.faults import begun
+from tests.faults.traced_start import wait_for_tracer
 
 
 async def main(folder: Path, what: str) -> None:
@@ -26,5 +26,5 @@ async def main(folder: Path, what: str) -> None:
 
 
 if __name__ == "__main__":
-    begun.wait()
+    wait_for_tracer()
     anyio.run(main, Path(sys.argv[1]), sys.argv[2])

@@ -13,8 +13,8 @@ import pytest
 from newel.review.model.file_lines import content_of, lines_of
 from tests.faults import review_child
 from tests.faults.review_child import NEW, OLD, ONE_BACK, Files, files
-from tests.faults.stepping import KILLED, Ran, needs_strace, ran_with, some, steps
-from tests.review_place import Place
+from tests.faults.system_call_faults import KILLED, Outcome, needs_strace, run_with_fault, sample, steps
+from tests.review_bench import ReviewBench
 
 pytestmark = [pytest.mark.anyio, needs_strace]
 
@@ -51,7 +51,7 @@ def assert_whole(project: Path, what: str) -> None:
         assert there in {start[name], end[name]}, name
 
 
-def assert_agrees(at: Place) -> None:
+def assert_agrees(at: ReviewBench) -> None:
     """What the ledger takes for the files' content is their content."""
     for name, there in files(at.root).items():
         lines = lines_of(*there) if there else ()
@@ -92,13 +92,13 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
     assert_nothing_left(at.root)
 
 
-async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[Ran]:
+async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[Outcome]:
     """A process with the fault at one of its steps, and at another one, and so on; each on a project of its own."""
     all_steps = steps(copied(origins, folder, what), CHILD, what)
     assert files(folder / "project") == WAYS[what][1]
-    every: list[Ran] = []
-    for step in some(all_steps, MOST if fault == KILLED else MOST // 2):
-        ran = ran_with(fault, step, copied(origins, folder, what), CHILD, what)
+    every: list[Outcome] = []
+    for step in sample(all_steps, MOST if fault == KILLED else MOST // 2):
+        ran = run_with_fault(fault, step, copied(origins, folder, what), CHILD, what)
         if fault != KILLED and str(folder) not in ran.at:
             continue  # another thread came first to so many of these calls, and its file is none of ours
         with ran.noted(f"{fault} at {step}"):

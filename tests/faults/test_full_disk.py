@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.stepping import ROOT
-from tests.needed import needed
+from tests.faults.system_call_faults import ROOT
+from tests.requirements import require_program
 from tests.support import Newel, scenario
 
 MOUNTS = ("unshare", "--map-root-user", "--mount")
@@ -106,7 +106,7 @@ def test_a_copy_that_there_is_no_room_for_leaves_the_room_to_others_and_says_wha
     tmp_path: Path, disk: str
 ) -> None:
     if disk != "local":
-        needed(disk)
+        require_program(disk)
     words, *later = alone(sys.executable, "-m", "tests.faults.full_copy_child", tmp_path, disk)
     assert words.startswith(
         f"Not enough space for a copy of {tmp_path}/project in {tmp_path}/home/.newel/copies"

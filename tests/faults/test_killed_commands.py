@@ -10,7 +10,7 @@ import pytest
 
 from tests.forked import Process
 from tests.integration.agents.support import after
-from tests.processes import lives, numbers
+from tests.processes import is_alive, read_pids
 from tests.served import served, wait_until
 from tests.support import BIN, Newel, bash, scenario
 
@@ -27,8 +27,8 @@ FAMILY = (
 def family(newel: Newel) -> list[int]:
     """The numbers of its processes, as soon as all are there."""
     files = [newel.project / name for name in ("one", "two", "three", "four")]
-    wait_until(lambda: numbers(*files), "the command")
-    pids = numbers(*files)
+    wait_until(lambda: read_pids(*files), "the command")
+    pids = read_pids(*files)
     for file in files:
         file.unlink()
     return pids
@@ -36,10 +36,10 @@ def family(newel: Newel) -> list[int]:
 
 def kill(process: Process, pids: list[int]) -> None:
     """Kill Newel, and see that it does not go alone."""
-    assert all(map(lives, pids))
+    assert all(map(is_alive, pids))
     process.kill()
     process.wait()
-    wait_until(lambda: not any(map(lives, pids)), "the end of all that was started")
+    wait_until(lambda: not any(map(is_alive, pids)), "the end of all that was started")
 
 
 def test_a_command_of_the_model_ends_with_the_terminal_program(newel_with: Callable[..., Newel]) -> None:

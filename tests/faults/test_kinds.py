@@ -15,7 +15,7 @@ from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.local import LocalWorkspace
 from tests.faults import kinds_child
 from tests.faults.kinds_child import BEGIN, sh
-from tests.faults.stepping import KILLED, ROOT, needs_strace, ran_with, some, steps
+from tests.faults.system_call_faults import KILLED, ROOT, needs_strace, run_with_fault, sample, steps
 from tests.unit.review.model.test_file_kinds import Tree, tree
 
 pytestmark = pytest.mark.anyio
@@ -79,9 +79,9 @@ async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path
     all_steps = steps(folder, CHILD, "undo", calls=CALLS)
     assert tree(folder / "project") == before
     killed = 0
-    for step in some(all_steps, 12):
+    for step in sample(all_steps, 12):
         again()
-        ran = ran_with(KILLED, step, folder, CHILD, "undo", calls=CALLS)
+        ran = run_with_fault(KILLED, step, folder, CHILD, "undo", calls=CALLS)
         killed += ran.killed
         with ran.noted(f"killed at {step}"):
             recorders = RecorderRegistry(folder / "home")

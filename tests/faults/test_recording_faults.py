@@ -10,7 +10,7 @@ import pytest
 from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.workspace.local import LocalWorkspace
 from tests.faults.recording_child import OLD, prepare
-from tests.faults.stepping import needs_strace, ran_with, some, steps, traced
+from tests.faults.system_call_faults import needs_strace, run_traced, run_with_fault, sample, steps
 
 pytestmark = [pytest.mark.anyio, needs_strace]
 
@@ -47,8 +47,8 @@ async def test_a_disk_that_fails_once_costs_a_run_nothing_of_its_undo(tmp_path: 
     found = [step for step in steps(folder, CHILD) if step.call not in {"mkdir", "mkdirat"}]
     assert files(folder / "project") == NEW
     tried = 0
-    for step in some(found, 10):
-        ran = ran_with(fault, step, fresh(folder), CHILD)
+    for step in sample(found, 10):
+        ran = run_with_fault(fault, step, fresh(folder), CHILD)
         if str(folder / "home") not in ran.at:
             continue  # it hit a file of the run itself, which then did something else
         tried += 1
@@ -66,8 +66,8 @@ async def test_a_folder_that_cannot_be_read_for_once_costs_a_run_nothing_of_its_
     folder = fresh(tmp_path / "place")
     below = steps(folder / "project", CHILD, calls="getdents64", place=folder)
     tried = 0
-    for step in some(below, 8):
-        ran = ran_with("error=EIO", step, fresh(folder), CHILD, calls="getdents64")
+    for step in sample(below, 8):
+        ran = run_with_fault("error=EIO", step, fresh(folder), CHILD, calls="getdents64")
         if str(folder / "project") not in ran.at:
             continue
         tried += 1
@@ -79,7 +79,7 @@ async def test_a_folder_that_cannot_be_read_for_once_costs_a_run_nothing_of_its_
 
 
 async def test_signals_that_cannot_be_handled_are_an_error_in_words(tmp_path: Path) -> None:
-    ended = traced(
+    ended = run_traced(
         CHILD, [str(tmp_path), "listen"], tmp_path / "trace", ["trace=fcntl", "inject=fcntl:error=EIO"]
     )
     assert "INJECTED" in (tmp_path / "trace").read_text()

@@ -21,11 +21,11 @@ from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.connection import SshConnection, connected
 from newel.workspace.ssh.process import ProcessTimeouts, run_on_host, run_program_on_host
 from newel.workspace.ssh.target import Target
-from tests.processes import lives, numbers
+from tests.processes import is_alive, read_pids
 from tests.served import wait_until
 from tests.sshd import SECONDS, Sshd, served
-from tests.tcp_relay import relayed
-from tests.unit.workspace.ssh.hosts import FAMILY, forget, members, until
+from tests.tcp_relay import open_relay
+from tests.unit.workspace.ssh.hosts import FAMILY, end_members, members, wait_for_condition
 
 pytestmark = [
     pytest.mark.anyio,
@@ -86,7 +86,7 @@ class Family(NamedTuple):
     errors: list[ConnectionLost]
 
     async def ended(self) -> None:
-        await until(lambda: not any(map(lives, self.pids)), "the end of all that was started")
+        await wait_for_condition(lambda: not any(map(is_alive, self.pids)), "the end of all that was started")
 
 
 @asynccontextmanager
@@ -106,12 +106,12 @@ async def started(
     async with anyio.create_task_group() as group:
         group.start_soon(run)
         try:
-            await until(lambda: members(project), "the family")
+            await wait_for_condition(lambda: members(project), "the family")
             family = Family(members(project), errors)
-            assert all(map(lives, family.pids))
+            assert all(map(is_alive, family.pids))
             yield family
         finally:
-            forget(project)
+            end_members(project)
             group.cancel_scope.cancel()
 
 
@@ -140,7 +140,7 @@ async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
     ):
         GOES[what](sshd)
         await family.ended()
-        await until(lambda: family.errors, "the error")
+        await wait_for_condition(lambda: family.errors, "the error")
     assert re.search("unknown.*not run again.*\nIts output so far:\nbegun\n", str(family.errors[0]))
     assert (project / "runs").read_text() == "ran\n"
 
@@ -149,7 +149,7 @@ async def test_a_command_ends_behind_a_wire_that_swallows_all(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
     """No end of the connection ever gets through."""
-    with relayed(sshd.port) as relay, ExitStack() as silence:
+    with open_relay(sshd.port) as relay, ExitStack() as silence:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         async with connected(Target("host"), config=str(config)) as connection:
@@ -169,12 +169,12 @@ def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
         try:
             wait_until(lambda: members(project), "the family")
             pids = members(project)
-            assert all(map(lives, pids))
+            assert all(map(is_alive, pids))
             newel.kill()
-            wait_until(lambda: not any(map(lives, pids)), "the end of all that was started")
+            wait_until(lambda: not any(map(is_alive, pids)), "the end of all that was started")
         finally:
             newel.kill()
-            forget(project)
+            end_members(project)
 
 
 def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project: Path) -> None:
@@ -183,10 +183,10 @@ def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project
     words = [sys.executable, "-c", SUSPENDED, str(project), str(sshd.config), command]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as newel:
         try:
-            wait_until(lambda: numbers(project / "shell"), "the command")
-            [pid] = numbers(project / "shell")
+            wait_until(lambda: read_pids(project / "shell"), "the command")
+            [pid] = read_pids(project / "shell")
             newel.send_signal(signal.SIGSTOP)
-            wait_until(lambda: not lives(pid), "the end of the command")
+            wait_until(lambda: not is_alive(pid), "the end of the command")
             newel.send_signal(signal.SIGCONT)
             said, _ = newel.communicate(timeout=SECONDS)
         finally:
@@ -221,7 +221,7 @@ async def test_what_a_command_leaves_in_the_background_stays_and_is_not_waited_f
     pid = int(done.stdout)
     try:
         assert done.left_open
-        assert lives(pid)
+        assert is_alive(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
 

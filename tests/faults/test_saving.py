@@ -17,7 +17,7 @@ from newel.review.save import OutsideProject
 from newel.review.store.ledger import Ledger
 from newel.workspace.local import LocalWorkspace
 from tests.faults import saving_child
-from tests.faults.stepping import KILLED, needs_strace, traced
+from tests.faults.system_call_faults import KILLED, needs_strace, run_traced
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def proposed(project: Project) -> None:
 def killed(folder: Path, what: str, call: str, step: int) -> bool:
     """Run the child until it is killed, at its ``step``-th such call; False if it came to its end before that."""
     expressions = [f"trace={call}", f"inject={call}:{KILLED}:when={step}"]
-    ended = traced("tests.faults.saving_child", [str(folder), what], "/dev/null", expressions)
+    ended = run_traced("tests.faults.saving_child", [str(folder), what], "/dev/null", expressions)
     assert ended.returncode in {0, -9}, ended.stderr
     return ended.returncode != 0
 

@@ -17,8 +17,8 @@ import pytest
 from newel.agent.errors import NewelError
 from newel.review.model.file_review import Conflict
 from newel.review.save import NotAFile, OutsideProject
-from tests.faults.stepping import ROOT, STRACE, needs_strace
-from tests.review_place import Place, hunks, place, proposes, replace, says
+from tests.faults.system_call_faults import ROOT, STRACE, needs_strace
+from tests.review_bench import ReviewBench, hunks, open_bench, proposes, replace, says
 
 TEXT = "one\ntwo\nthree\n"
 NEW = "eins\ntwo\nthree\n"
@@ -53,7 +53,7 @@ def grown(path: Path) -> None:
     path.write_text(GROWN)
 
 
-def put_back(at: Place) -> None:
+def put_back(at: ReviewBench) -> None:
     path = at.root / "a.md"
     if path.is_dir():
         path.rmdir()
@@ -81,7 +81,7 @@ async def test_nothing_is_applied_when_a_file_was_swapped_and_the_review_goes_on
     outside.mkdir()
     (outside / "a.md").write_text(TEXT)
     edits = proposes(replace("a.md", 1, "eins\n"), replace("b.md", 1, "eins\n"))
-    async with place(tmp_path, edits, says("Done.")) as at:
+    async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT, b=TEXT)
         (at.root / "b.md").chmod(0o751)
         view = await at.start()

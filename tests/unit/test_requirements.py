@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.needed import lacking, summary
+from tests.requirements import skip_or_fail, summary
 
 
 def test_the_end_of_a_run_says_what_to_install() -> None:
@@ -28,5 +28,5 @@ def test_a_module_that_needs_something_when_it_is_imported_is_skipped(
     """Else `./run test` fails on macOS, which has no `prlimit`, before a test of that module has run."""
     monkeypatch.delenv("NEWEL_TESTS_NEED_ALL", raising=False)
     with pytest.raises(pytest.skip.Exception) as skipped:
-        lacking("needs prlimit: `apt-get install util-linux`")
+        skip_or_fail("needs prlimit: `apt-get install util-linux`")
     assert skipped.value.allow_module_level

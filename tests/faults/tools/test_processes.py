@@ -13,14 +13,14 @@ import anyio
 import pytest
 
 from newel.workspace.local import LocalWorkspace
-from tests.processes import lives
+from tests.processes import is_alive
 
 pytestmark = pytest.mark.anyio
 
 
 def alive(file: Path) -> bool:
     """Whether the process whose number stands in the file is more than a zombie."""
-    return lives(int(file.read_text()))
+    return is_alive(int(file.read_text()))
 
 
 @pytest.fixture

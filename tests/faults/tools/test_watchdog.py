@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import lives, numbers
+from tests.processes import is_alive, read_pids
 from tests.served import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -54,8 +54,8 @@ class Program:
         """Start a command that writes numbers of processes into files of these names."""
         self._tell(f"&{command}")
         files = [self.folder / name for name in names]
-        until(lambda: numbers(*files))
-        return numbers(*files)
+        until(lambda: read_pids(*files))
+        return read_pids(*files)
 
     def kill(self) -> None:
         self.process.kill()
@@ -108,7 +108,7 @@ def is_up(pid: int) -> bool:
 def test_what_will_not_end_is_killed(program: Program) -> None:
     pids = program.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", "pid")
     program.kill()
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
@@ -116,7 +116,7 @@ def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
     pids = program.start("exec env -i sh -c 'echo $$ > pid; exec sleep 1000'", "pid")
     program.run("true")  # by now the number of the session is written down
     program.kill()
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_commands_that_ended_before_keep_what_they_left_running(program: Program) -> None:
@@ -127,8 +127,8 @@ def test_commands_that_ended_before_keep_what_they_left_running(program: Program
     try:
         pids += program.watchdogs
         program.kill()
-        until(lambda: not any(map(lives, pids)))
-        assert lives(left)
+        until(lambda: not any(map(is_alive, pids)))
+        assert is_alive(left)
     finally:
         os.kill(left, signal.SIGKILL)
 
@@ -139,7 +139,7 @@ def test_of_many_commands_each_one_ends(program: Program) -> None:
         program.start(f"echo $$ > pid{number}; exec sleep 1000", f"pid{number}")
     pids = [int((program.folder / f"pid{number}").read_text()) for number in range(30)]
     program.kill()
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_one_watchdog_stands_for_all_commands(program: Program) -> None:
@@ -153,13 +153,13 @@ def test_a_watchdog_that_was_killed_is_replaced_and_the_next_knows_all_that_runs
     pids = program.start("echo $$ > early; exec sleep 1000", "early")
     (first,) = program.watchdogs
     os.kill(first, signal.SIGKILL)
-    until(lambda: not lives(first))
+    until(lambda: not is_alive(first))
     assert program.run("echo goes on") == "goes on"
     (second,) = program.watchdogs
     assert second != first
     pids += program.start("echo $$ > late; exec sleep 1000", "late")
     program.kill()
-    until(lambda: not any(map(lives, [*pids, second])))
+    until(lambda: not any(map(is_alive, [*pids, second])))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
@@ -170,7 +170,7 @@ def test_a_watchdog_does_not_end_before_its_newel(program: Program, number: sign
     until(lambda: is_up(watchdog))
     os.kill(watchdog, number)
     program.kill()
-    until(lambda: not any(map(lives, pids)))
+    until(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_an_orderly_end_waits_for_nothing_and_leaves_no_watchdog(tmp_path: Path)
         assert program.process.stdin is not None
         program.process.stdin.close()
         assert program.process.wait() == 0
-        until(lambda: not lives(watchdog))
+        until(lambda: not is_alive(watchdog))
 
 
 FORK = """
@@ -248,8 +248,8 @@ def test_a_copy_of_the_process_ends_and_protects_its_own_commands_only(tmp_path:
         try:
             assert process.stdout.readline() == "forked\n"
             outer = int((tmp_path / "outer").read_text())
-            assert lives(outer)
+            assert is_alive(outer)
             process.kill()
-            until(lambda: not lives(outer))
+            until(lambda: not is_alive(outer))
         finally:
             os.killpg(process.pid, signal.SIGKILL)

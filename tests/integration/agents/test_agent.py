@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.agents.support import after
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
 
 WithAgent = Callable[..., Newel]
@@ -146,7 +146,7 @@ def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -
 
 def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
-    git = [needed("git"), "-c", "user.name=A", "-c", "user.email=a@example.com"]
+    git = [require_program("git"), "-c", "user.name=A", "-c", "user.email=a@example.com"]
     subprocess.run([*git, "init", "-q"], cwd=newel.project, check=True)
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "First"], cwd=newel.project, check=True)
     done = newel("agent", "Make a file", "--worktree", "--name", "maker")
@@ -157,7 +157,7 @@ def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent
 
 
 def test_a_worktree_without_a_repository_is_refused_before_anything_is_asked(with_agent: WithAgent) -> None:
-    needed("git")
+    require_program("git")
     newel = with_agent(scenario("Make", bash("touch a")))
     done = newel("agent", "Make a file", "--worktree")
     assert done.returncode == 1

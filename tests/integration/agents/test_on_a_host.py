@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.agents.support import after
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.sshd import Sshd, served
 from tests.support import Newel, bash, scenario
 
@@ -31,7 +31,7 @@ def project(host: Sshd) -> Path:
     (folder / "mine").write_text("mine\n")
     who = ("-c", "user.name=a", "-c", "user.email=a@b.invalid")
     for words in (("init", "-q"), ("add", "."), (*who, "commit", "-qm", "first")):
-        subprocess.run([needed("git"), *words], cwd=folder, check=True)
+        subprocess.run([require_program("git"), *words], cwd=folder, check=True)
     (folder / "new").write_text("new\n")
     return folder
 

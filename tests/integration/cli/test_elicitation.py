@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.terminal.conftest import Terminal
-from tests.relayed import relayed
+from tests.relayed_command import relay_command
 from tests.support import BIN, Newel, scenario
 
 SERVER = [sys.executable, "-m", "tests.integration.mcp.servers.asking"]
@@ -30,7 +30,7 @@ def call(*tools: str) -> dict[str, Any]:
 @pytest.fixture
 def ready(tmp_path: Path, with_model: Ready) -> Iterator[Ready]:
     """Makes a Newel with a server that asks, and a model that calls these tools of it when it is told to go."""
-    with relayed(tmp_path, SERVER) as (command, *words):
+    with relay_command(tmp_path, SERVER) as (command, *words):
 
         def make(*tools: str) -> Newel:
             newel = with_model(scenario("go", call(*tools), {"content": "The end."}))

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.answering import until_taken
+from tests.answering import wait_until_accepted
 from tests.driver import Driver
 from tests.forked import start
 from tests.support import BIN, Newel, bash, scenario
@@ -44,7 +44,7 @@ class Terminal:
 
     def answer(self, text: str) -> None:
         """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
-        until_taken(self._master, self._look)
+        wait_until_accepted(self._master, self._look)
         self.type(text)
 
     def wait_for(self, text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.sshd import Sshd
 from tests.standins.ollama_server import PHI3, OllamaServer
 from tests.support import Newel, bash, scenario
@@ -91,7 +91,7 @@ def test_a_model_is_told_which_shell_runs_its_commands(with_model: Make, sshd: S
     folder = sshd.folder / "bin-without-bash"
     folder.mkdir()
     for name in WITHOUT_BASH:
-        (folder / name).symlink_to(needed(name))
+        (folder / name).symlink_to(require_program(name))
     plain = sshd.login("plain", f'PATH={folder}; export PATH; eval "$SSH_ORIGINAL_COMMAND"')
     newel = with_model(scenario("hello", {"content": "Hello."}))
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)

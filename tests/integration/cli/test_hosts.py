@@ -20,7 +20,7 @@ from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshHost
 from tests.sshd import SECONDS, Sshd, served
 from tests.support import Newel, bash, scenario
-from tests.tcp_relay import relayed
+from tests.tcp_relay import open_relay
 
 Make = Callable[..., Newel]
 
@@ -276,7 +276,7 @@ async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and
             while not condition():  # noqa: ASYNC110 — no event tells of what is waited for
                 await anyio.sleep(0.01)
 
-    with relayed(sshd.port) as relay:
+    with open_relay(sshd.port) as relay:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("host", path=str(project))

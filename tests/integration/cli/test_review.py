@@ -16,7 +16,7 @@ import pytest
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.recording_workspace import ledger_folder
 from tests.integration.terminal.conftest import Terminal
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
 
 Make = Callable[..., Newel]
@@ -36,7 +36,7 @@ def files(folder: Path) -> State:
 def git(folder: Path, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
     done = subprocess.run(
-        [needed("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
+        [require_program("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
     )
     return done.stdout
 
@@ -501,7 +501,7 @@ def test_an_undo_that_was_killed_is_finished_by_the_next_one_and_not_undone(newe
     ran(newel, "do all of it")
     folder = newel.home / ".newel"
     words = [
-        *(needed("strace"), "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
+        *(require_program("strace"), "-f", "-o", "/dev/null", "-e", "trace=renameat,rename,renameat2"),
         *("-e", "inject=renameat,rename,renameat2:signal=KILL:when=1"),
         *(str(BIN / "newel"), "undo", "--yes"),
     ]

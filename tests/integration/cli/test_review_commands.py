@@ -19,7 +19,7 @@ from newel.review.tracking.recording_workspace import ledger_folder
 from newel.terminal.diff_view import MINUS
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.support import BIN, Newel, scenario
 
 Make = Callable[..., Newel]
@@ -119,7 +119,7 @@ def test_a_script_reads_what_waits_and_git_takes_each_hunk_of_it(newel: Newel, t
     }
     for hunk in hunks:
         subprocess.run(
-            [needed("git"), "apply"], cwd=newel.project, input=hunk["patch"], text=True, check=True
+            [require_program("git"), "apply"], cwd=newel.project, input=hunk["patch"], text=True, check=True
         )
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
     assert (newel.project / "new.txt").read_text() == "new\n"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.forked import ROOT, Process, start
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.support import BIN
 from tests.tmux import Tmux
 
@@ -175,7 +175,7 @@ def test_a_no_is_remembered(machine: Machine) -> None:
 def test_where_the_system_does_not_say_who_listens_enter_means_no(machine: Machine) -> None:
     """As on macOS. Else a stranger's program is used because somebody pressed Enter."""
     inside = shlex.join(machine.command("newel"))
-    command = [needed("unshare"), "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
+    command = [require_program("unshare"), "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
     with machine.on_screen(command) as screen:
         screen.wait_for("Use it from now on? [y/N]")
         assert "This system does not say which user runs it." in screen.text

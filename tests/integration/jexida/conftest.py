@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import start
-from tests.integration.jexida.there import Begin, command, environ
+from tests.integration.jexida.served_host import Begin, command, environ
 from tests.integration.terminal.conftest import Terminal, environment
 from tests.sshd import Sshd
 from tests.standins.ollama_program import SOURCE

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mock_llm_server import running
 from newel.terminal.jexida.protocol import AnswerReply, render
+from tests.integration.jexida.served_host import Begin, command, configure, output_of_pipe
 from tests.integration.jexida.test_repl import TAB
-from tests.integration.jexida.there import Begin, command, configure, piped
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
@@ -96,7 +96,7 @@ def test_without_anybody_to_ask_a_missing_model_is_told_and_not_downloaded(
 ) -> None:
     program = OllamaProgram(sshd.bin, models={"phi3:latest": {}}, registry=["qwen3"])
     before = len(program.calls)
-    said = piped(command(sshd, "--through", "run"), tmp_path, "/model qwen3\n/model two words\n")
+    said = output_of_pipe(command(sshd, "--through", "run"), tmp_path, "/model qwen3\n/model two words\n")
     assert "does not have the model 'qwen3'. Get it there: ollama pull qwen3\nphi3 stays in use." in said
     assert "Error: 'two words' is not a valid model name." in said
     assert not [call for call in program.calls[before:] if call["argv"][0] == "pull"]

@@ -13,7 +13,7 @@ import pytest
 
 from mock_llm_server import running
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
-from tests.integration.jexida.there import Begin, command, configure, environ, piped
+from tests.integration.jexida.served_host import Begin, command, configure, environ, output_of_pipe
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.standins.ollama_server import OllamaServer
@@ -217,7 +217,7 @@ def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, 
 
 def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaProgram, tmp_path: Path) -> None:
     def talk(words: str, *options: str) -> str:
-        return piped(command(sshd, "--through", "run", *options), tmp_path, words)
+        return output_of_pipe(command(sshd, "--through", "run", *options), tmp_path, words)
 
     assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
     assert "Resumed a conversation of 2 messages." in talk("Who am I?\n", "--continue")

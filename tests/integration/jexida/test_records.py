@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
-from tests.integration.jexida.there import Begin, command, environ, piped
+from tests.integration.jexida.served_host import Begin, command, environ, output_of_pipe
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.support import BIN
@@ -96,7 +96,7 @@ def test_a_conversation_is_found_by_the_folder_that_was_meant_however_that_was_w
     link.symlink_to(folder)
 
     def said_in(directory: str, words: str, *more: str) -> str:
-        return piped(
+        return output_of_pipe(
             command(sshd, "--through", "run", "--directory", directory, *more), tmp_path, words, **host
         )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import start
-from tests.integration.jexida.there import environ, piped
+from tests.integration.jexida.served_host import environ, output_of_pipe
 from tests.support import BIN
 from tests.tmux import Tmux
 
@@ -48,7 +48,7 @@ def test_settings_without_a_host_that_can_be_used_lead_nowhere(
 ) -> None:
     (tmp_path / ".jexida").mkdir()
     (tmp_path / ".jexida" / "config.toml").write_text(settings)
-    assert piped([JEXIDA], tmp_path, "hello\n", **path) == ""
+    assert output_of_pipe([JEXIDA], tmp_path, "hello\n", **path) == ""
     assert ssh() == ""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.forked import MODULE
 from tests.nodejs import NODE, SERVERS, packages
-from tests.relayed import relayed
+from tests.relayed_command import relay_command
 
 RETRIES = "sse-retry"
 REFUSED_BY_THE_SDK = "auth/2025-03-26-oauth-metadata-backcompat"
@@ -19,7 +19,7 @@ REFUSED_BY_THE_SDK = "auth/2025-03-26-oauth-metadata-backcompat"
 
 def suite(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     script = packages(SERVERS) / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-    with relayed(folder, [*MODULE, "tests.integration.mcp.conformance_client"]) as command:
+    with relay_command(folder, [*MODULE, "tests.integration.mcp.conformance_client"]) as command:
         return subprocess.run(
             [NODE, str(script), "client", "--command", " ".join(command), *words],
             cwd=folder,

@@ -17,7 +17,7 @@ from newel.agent.errors import InvalidArguments, ToolError
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.mcp.types import ElicitAnswer, ElicitRequest, SampleRequest
 from tests.integration.mcp.rogues import ROGUE, SOON, Started, call, rogue, status, until
-from tests.processes import lives
+from tests.processes import is_alive
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 """Each test starts processes, some of them slow to end; a busy machine must not fail one."""
@@ -265,8 +265,8 @@ async def test_nothing_of_a_server_survives_the_end_not_even_what_ignores_it(
     async with started(rogue("family", env={"NOTES": str(notes)})):
         pids = [int(line) for line in notes.read_text().split()]
         assert len(pids) == 3
-        assert all(lives(pid) for pid in pids)
-    assert not any(lives(pid) for pid in pids)
+        assert all(is_alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
 
 
 async def test_a_server_that_hangs_at_its_start_holds_up_neither_the_others_nor_the_end(
@@ -312,4 +312,4 @@ async def test_nothing_of_a_server_survives_newel_being_killed(tmp_path: Path) -
         pids = [int(line) for line in (tmp_path / "notes").read_text().split()]
         assert len(pids) == 3
         newel.kill()
-    await until(lambda: not any(lives(pid) for pid in pids))
+    await until(lambda: not any(is_alive(pid) for pid in pids))

@@ -15,8 +15,8 @@ import pytest
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from tests.integration.mcp.rogues import Started, call, status
-from tests.needed import needed
 from tests.nodejs import NODE, SERVERS, packages
+from tests.requirements import require_program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 """More time than a test takes: the first one may have to wait for npm."""
@@ -119,7 +119,7 @@ async def test_files_are_written_and_read_through_a_server(
 
 
 async def test_git_and_time_answer(started: Started, tmp_path: Path) -> None:
-    await anyio.run_process([needed("git"), "init", "-q", "-b", "trunk", str(tmp_path)])
+    await anyio.run_process([require_program("git"), "init", "-q", "-b", "trunk", str(tmp_path)])
     git = server("git", str(SCRIPTS / "mcp-server-git"))
     clock = server("time", str(SCRIPTS / "mcp-server-time"))
     async with started(git, clock) as manager:

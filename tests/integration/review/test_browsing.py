@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.integration.review.served_review import Review, review
-from tests.needed import needed
+from tests.requirements import require_program
 
 
 def entries(at: Review, folder: str = "", **query: Any) -> dict[str, dict[str, Any]]:
@@ -24,7 +24,7 @@ def typed(at: Review, path: str, text: str) -> dict[str, Any]:
 
 
 def git(project: Path, *words: str) -> None:
-    subprocess.run([needed("git"), *words], cwd=project, check=True, capture_output=True)
+    subprocess.run([require_program("git"), *words], cwd=project, check=True, capture_output=True)
 
 
 def test_a_folder_is_shown_as_it_is_without_what_is_nobodys_to_review(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
-from tests.review_place import calls, says
+from tests.review_bench import calls, says
 from tests.scripted_provider import ScriptedProvider
 
 __all__ = ["anyio_backend", "connection"]

@@ -10,7 +10,7 @@ import pytest
 from anyio.streams.text import TextReceiveStream
 
 from newel.review_jobs.dependencies import ReviewLimits
-from tests.review_place import Place, hunks, says
+from tests.review_bench import ReviewBench, hunks, says
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -24,7 +24,7 @@ import anyio
 
 from newel.review_jobs.dependencies import ReviewLimits
 from tests.scripted_provider import ScriptedProvider
-from tests.review_place import Place, calls, proposes, replace
+from tests.review_bench import ReviewBench, calls, proposes, replace
 
 
 async def hangs(_):
@@ -34,7 +34,7 @@ async def hangs(_):
 
 async def main():
     script = [calls("read_file", file_path="a.md"), proposes(replace("a.md", 2, "zwei\\n")), hangs]
-    at = Place(Path(sys.argv[1]), ScriptedProvider(script), ReviewLimits())
+    at = ReviewBench(Path(sys.argv[1]), ScriptedProvider(script), ReviewLimits())
     at.write(a="one\\ntwo\\n")
     async with at.open():
         await at.start()
@@ -51,7 +51,7 @@ async def test_a_killed_process_leaves_a_job_that_the_next_one_finishes(tmp_path
             assert (await TextReceiveStream(process.stdout).receive()).strip() == "asked"
         process.kill()
         await process.wait()
-    at = Place(tmp_path, ScriptedProvider([says("Done after all.")]), ReviewLimits())
+    at = ReviewBench(tmp_path, ScriptedProvider([says("Done after all.")]), ReviewLimits())
     async with at.open():
         (job,) = await at.engine.find(kind="review")
         view = await at.settled(job.id)

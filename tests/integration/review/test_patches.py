@@ -13,7 +13,7 @@ import pytest
 
 from mock_llm_server import running
 from tests.integration.review.served_review import line, proposes, served_review
-from tests.needed import needed
+from tests.requirements import require_program
 from tests.support import Newel, scenario
 
 LONG = "".join(f"line {n}\n" for n in range(1, 41))
@@ -52,7 +52,7 @@ def in_pieces(files: Sequence[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_the_accepted_hunks_make_the_same_files_by_any_tool(tmp_path: Path, every: int) -> None:
     for command in TOOLS.values():
-        needed(command[0])
+        require_program(command[0])
     script = scenario("Propose", proposes(*EDITS), {"content": "Done."})
     with running(script, strict=True) as model:
         newel = Newel(tmp_path, model)

@@ -25,10 +25,10 @@ from newel.tools import coding_tools
 from newel.workspace.ssh.connection import SLOW_AFTER
 from newel.workspace.ssh.target import Target
 from tests.opened_host import open_host
-from tests.review_place import calls, says
+from tests.review_bench import calls, says
 from tests.scripted_provider import ScriptedProvider
 from tests.sshd import SECONDS, Sshd
-from tests.tcp_relay import relayed
+from tests.tcp_relay import open_relay
 
 pytestmark = pytest.mark.anyio
 
@@ -184,7 +184,7 @@ async def test_stopping_a_command_on_a_silent_host_returns_and_its_changes_are_r
         if isinstance(event, ErrorEvent):
             told.append(event.message)
 
-    with relayed(sshd.port) as wire, ExitStack() as silence:
+    with open_relay(sshd.port) as wire, ExitStack() as silence:
         config.write_text(sshd.client_config(port=wire.port))
         async with agent_on(str(config), root, home, script, slow=0.3) as agent:
             agent.agent.subscribe(see)
@@ -210,7 +210,7 @@ from pathlib import Path
 import anyio
 
 from tests.integration.review.test_remote import agent_on
-from tests.review_place import calls
+from tests.review_bench import calls
 
 
 async def main():

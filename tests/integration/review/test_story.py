@@ -14,7 +14,7 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.requests import ContextRow, Decision, EditRequest, RollbackRequest, RunRequest, Splice
 from newel.review_jobs.responses import JobView
 from newel.review_jobs.service import ReviewService
-from tests.review_place import Place, calls, hunks, proposes, replace, says
+from tests.review_bench import ReviewBench, calls, hunks, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ SCRIPT = (
 class Story:
     """The steps one by one. ``between`` is awaited after each."""
 
-    def __init__(self, at: Place, between: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, at: ReviewBench, between: Callable[[], Awaitable[None]]) -> None:
         self.at = at
         self._between = between
 
@@ -99,7 +99,7 @@ class Story:
         return await self.desk.jobs.get(job.id)
 
 
-async def tell(at: Place, between: Callable[[], Awaitable[None]]) -> dict[str, Any]:
+async def tell(at: ReviewBench, between: Callable[[], Awaitable[None]]) -> dict[str, Any]:
     """The story; returns what is left of it."""
     story = Story(at, between)
     job = await story.propose()
@@ -161,8 +161,8 @@ def script() -> ScriptedProvider:
     return ScriptedProvider([*SCRIPT, *anew])
 
 
-def place(folder: Path) -> Place:
-    at = Place(folder, script(), ReviewLimits())
+def place(folder: Path) -> ReviewBench:
+    at = ReviewBench(folder, script(), ReviewLimits())
     (at.root / "notes.md").write_bytes(NOTES.encode())
     (at.root / "plan.md").write_bytes(PLAN.encode())
     return at

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from tests.answering import PATIENCE, until_taken
+from tests.answering import PATIENCE, wait_until_accepted
 from tests.forked import Process, start
 
 PROGRAM = [sys.executable, "-m", "tests.integration.terminal.program"]
@@ -129,7 +129,7 @@ class Terminal:
 
     def answer(self, keys: str) -> None:
         """``send`` to an interrupting question: keys count only after a pause in typing."""
-        until_taken(self.slave, self._look)
+        wait_until_accepted(self.slave, self._look)
         self.send(keys)
 
     def hang_up(self) -> Path:

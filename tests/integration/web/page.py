@@ -12,7 +12,7 @@ import msgspec
 import websockets
 
 from newel.runs.run_events import RunEvent, is_lasting
-from tests.integration.web.house import House
+from tests.integration.web.served_workbench import ServedWorkbench
 
 Heard = dict[str, Any]
 
@@ -76,7 +76,7 @@ class Page:
 
 
 @asynccontextmanager
-async def page(server: House, **headers: str) -> AsyncGenerator[Page]:
+async def page(server: ServedWorkbench, **headers: str) -> AsyncGenerator[Page]:
     """A connected page that has received the welcome message."""
     async with server.socket(**headers) as socket:
         opened = Page(socket)

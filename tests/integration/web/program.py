@@ -10,7 +10,7 @@ import anyio
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from tests.integration.web.house import house
+from tests.integration.web.served_workbench import serve_workbench
 
 
 class Endless:
@@ -23,7 +23,7 @@ class Endless:
 
 
 async def main(folder: Path) -> None:
-    async with house(folder, Endless(), relay=Endless()) as server:
+    async with serve_workbench(folder, Endless(), relay=Endless()) as server:
         print(server.door.url, flush=True)  # noqa: T201 — a program says it
         await server.ended.wait()
     print("closed", flush=True)  # noqa: T201 — a program says it

@@ -12,7 +12,7 @@ import pytest
 from newel.agent.errors import RequestRejected
 from newel.agent.messages import ToolCall
 from newel.workbench.tab_reader import take_snapshot
-from tests.integration.web.house import Echo, House, house, says
+from tests.integration.web.served_workbench import Echo, ServedWorkbench, says, serve_workbench
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ def parse(stream: str) -> list[Event]:
     return found
 
 
-async def chat(server: House, message: str) -> list[Event]:
+async def chat(server: ServedWorkbench, message: str) -> list[Event]:
     answer = await server.client.post("/chat", json={"message": message})
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -42,7 +42,7 @@ async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Pa
     (tmp_path / "project" / "foo.py").write_text("x = 1\n")
     call = ToolCall("1", "read_file", {"path": "foo.py"})
     script = ScriptedProvider([says("Here's what I do.", call), says("It says x = 1.")])
-    async with house(tmp_path, script) as server:
+    async with serve_workbench(tmp_path, script) as server:
         events = await chat(server, "What does foo.py say?")
     assert events == [
         ("text", {"content": "Here's what I do."}),
@@ -54,7 +54,7 @@ async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Pa
 
 async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> None:
     script = ScriptedProvider([says("One."), says("Two."), says("Three.")])
-    async with house(tmp_path, script) as server:
+    async with serve_workbench(tmp_path, script) as server:
         for message in ("first", "second"):
             await chat(server, message)
         assert len(script.requests[1].messages) == 3
@@ -65,7 +65,7 @@ async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> N
 
 
 async def test_a_run_that_fails_says_why_before_it_is_done(tmp_path: Path) -> None:
-    async with house(tmp_path, ScriptedProvider([RequestRejected("The key is wrong.")])) as server:
+    async with serve_workbench(tmp_path, ScriptedProvider([RequestRejected("The key is wrong.")])) as server:
         events = await chat(server, "Hello")
     assert [name for name, _ in events] == ["error", "done"]
     assert events[0][1] == {"code": "request_rejected", "message": "The key is wrong."}
@@ -73,7 +73,7 @@ async def test_a_run_that_fails_says_why_before_it_is_done(tmp_path: Path) -> No
 
 async def test_two_who_speak_at_once_are_both_answered_to_the_end(tmp_path: Path) -> None:
     """Else one of them would wait for ever, or read the other's answer as if nothing had been asked."""
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         heard: list[list[Event]] = []
 
         async def speak(text: str) -> None:
@@ -95,7 +95,7 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
         await go_on.wait()
         return says("Done.")
 
-    async with house(tmp_path, ScriptedProvider([slowly])) as server:
+    async with serve_workbench(tmp_path, ScriptedProvider([slowly])) as server:
         with anyio.move_on_after(0.5):
             await chat(server, "Take your time")
         go_on.set()
@@ -109,7 +109,7 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
     "body", ["", "{", "[]", '{"message": 1}', '{"message": ""}', "[" * 100_000, '"\\ud800"']
 )
 async def test_a_body_that_makes_no_sense_is_refused_in_words(body: str, tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         answer = await server.client.post("/chat", content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code == 422
         assert answer.json()["error"]["message"].startswith("The body is invalid")

@@ -12,8 +12,8 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from newel.web.security import OPEN, OPEN_FILES
-from tests.integration.web.house import TOKEN, Echo, House, house
 from tests.integration.web.page import page
+from tests.integration.web.served_workbench import TOKEN, Echo, ServedWorkbench, serve_workbench
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +47,14 @@ def static(tmp_path: Path) -> Path:
     return folder
 
 
-def browser(server: House, **options: Any) -> httpx2.AsyncClient:
+def browser(server: ServedWorkbench, **options: Any) -> httpx2.AsyncClient:
     """One that knows no token yet."""
     return httpx2.AsyncClient(base_url=server.url, headers={"Origin": server.url}, trust_env=False, **options)
 
 
 async def test_only_the_page_its_files_and_the_way_in_are_open(tmp_path: Path, static: Path) -> None:
     """A new route is behind the gate, unless somebody opens it here and there on purpose."""
-    async with house(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
+    async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
         routes = [*iter_route_contexts(server.app.routes)]
         found = {
             (method, route.path) for route in routes for method in route.methods or () if method != "HEAD"
@@ -82,7 +82,7 @@ async def test_only_the_page_its_files_and_the_way_in_are_open(tmp_path: Path, s
 
 
 async def test_the_page_changes_its_token_for_a_cookie(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, browser(server) as page:
+    async with serve_workbench(tmp_path, Echo()) as server, browser(server) as page:
         wrong = await page.post("/api/login", json={"token": "wrong"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "unauthorized")
         assert "set-cookie" not in wrong.headers
@@ -105,8 +105,8 @@ async def test_two_workbenches_in_one_browser_do_not_sign_each_other_out(tmp_pat
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     async with (
-        house(tmp_path / "one", Echo()) as one,
-        house(tmp_path / "two", Echo()) as two,
+        serve_workbench(tmp_path / "one", Echo()) as one,
+        serve_workbench(tmp_path / "two", Echo()) as two,
         httpx2.AsyncClient(trust_env=False) as browser,
     ):
         browser.cookies.set("session-of-another-program", "x" * 20_000, domain="127.0.0.1")
@@ -122,7 +122,7 @@ async def test_two_workbenches_in_one_browser_do_not_sign_each_other_out(tmp_pat
 
 async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, static: Path) -> None:
     (static / "link.txt").symlink_to(tmp_path / "secret.txt")
-    async with house(tmp_path, Echo(), static=static) as server, browser(server) as page:
+    async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as page:
         first = await page.get("/")
         assert first.headers["content-type"].startswith("text/html")
         assert first.headers["cache-control"] == "no-cache"
@@ -150,7 +150,7 @@ async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, stat
 
 async def test_a_path_of_dots_leads_nowhere(tmp_path: Path, static: Path) -> None:
     """A client that does not tidy up its paths gets no more than others."""
-    async with house(tmp_path, Echo(), static=static) as server:
+    async with serve_workbench(tmp_path, Echo(), static=static) as server:
         for path in (b"/static/../secret.txt", b"/static/../../../../etc/passwd", b"/static//etc/passwd"):
             async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:
                 host = f"127.0.0.1:{server.door.port}".encode()
@@ -166,7 +166,7 @@ async def test_a_path_of_dots_leads_nowhere(tmp_path: Path, static: Path) -> Non
 
 
 async def test_the_description_can_be_read_without_another_server(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         page = await server.client.get("/docs")
         assert page.headers["content-type"].startswith("text/html")
         assert "<script" not in page.text
@@ -188,7 +188,7 @@ async def test_the_description_can_be_read_without_another_server(tmp_path: Path
 
 
 async def test_failures_have_one_shape(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         for answer, status, code in (
             (await server.client.get("/nothing"), 404, "not_found"),
             (await server.client.get("/chat"), 405, "method_not_allowed"),
@@ -205,6 +205,6 @@ async def test_a_body_in_chunks_is_stopped_at_its_limit(tmp_path: Path) -> None:
         for _ in range(100):
             yield b" " * 2**20
 
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         answer = await server.client.post("/chat", content=endless(), headers=JSON)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")

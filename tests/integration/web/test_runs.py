@@ -14,7 +14,7 @@ import pytest
 from newel.agent.events import TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall, UserMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from tests.integration.web.house import Echo, House, house, says
+from tests.integration.web.served_workbench import Echo, ServedWorkbench, says, serve_workbench
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -36,12 +36,12 @@ class Halting:
         return says("Half done")
 
 
-async def begin(server: House, text: str = "Go") -> str:
+async def begin(server: ServedWorkbench, text: str = "Go") -> str:
     tab = (await server.board.open_chat()).state
     return await server.board.tab(tab.id).send(UserMessage(text))
 
 
-async def pages(server: House, run: str, **options: Any) -> list[dict[str, Any]]:
+async def pages(server: ServedWorkbench, run: str, **options: Any) -> list[dict[str, Any]]:
     """All events of a run, page by page, as somebody reads who asks again and again."""
     events: list[dict[str, Any]] = []
     after = 0
@@ -54,7 +54,7 @@ async def pages(server: House, run: str, **options: Any) -> list[dict[str, Any]]
         after = page["next"]
 
 
-async def stream(server: House, path: str, **headers: str) -> AsyncGenerator[dict[str, Any]]:
+async def stream(server: ServedWorkbench, path: str, **headers: str) -> AsyncGenerator[dict[str, Any]]:
     """The events of a stream as they come: name, data, and id where there is one."""
     async with server.client.stream("GET", path, headers=SSE | headers) as answer:
         assert answer.status_code == 200
@@ -70,14 +70,14 @@ async def stream(server: House, path: str, **headers: str) -> AsyncGenerator[dic
                 fields = {}
 
 
-async def read(server: House, run: str, **headers: str) -> list[dict[str, Any]]:
+async def read(server: ServedWorkbench, run: str, **headers: str) -> list[dict[str, Any]]:
     async with aclosing(stream(server, f"/api/runs/{run}/events", **headers)) as events:
         return [event async for event in events]
 
 
 async def test_asking_again_and_again_gives_each_event_once(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo hello"})
-    async with house(tmp_path, ScriptedProvider([says("See.", call), says("Done.")])) as server:
+    async with serve_workbench(tmp_path, ScriptedProvider([says("See.", call), says("Done.")])) as server:
         run = await begin(server)
         events = await pages(server, run, limit=2, wait=5)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
@@ -85,7 +85,7 @@ async def test_asking_again_and_again_gives_each_event_once(tmp_path: Path) -> N
 
 
 async def test_a_stream_gives_each_lasting_event_once_and_then_the_end(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         events = await read(server, run)
         polled = await pages(server, run)
@@ -97,7 +97,7 @@ async def test_a_stream_gives_each_lasting_event_once_and_then_the_end(tmp_path:
 
 
 async def test_a_stream_goes_on_where_it_broke_off(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         all_of_it = [event for event in await read(server, run) if "id" in event]
         for last in (0, 1, len(all_of_it)):
@@ -114,7 +114,7 @@ async def test_a_stream_goes_on_where_it_broke_off(tmp_path: Path) -> None:
 
 async def test_pieces_come_without_a_number_and_a_late_reader_gets_them_in_one(tmp_path: Path) -> None:
     model = Halting()
-    async with house(tmp_path, model) as server:
+    async with serve_workbench(tmp_path, model) as server:
         run = await begin(server)
         await model.halfway.wait()
         events: list[dict[str, Any]] = []
@@ -131,7 +131,7 @@ async def test_pieces_come_without_a_number_and_a_late_reader_gets_them_in_one(t
 
 async def test_waiting_for_the_next_event_is_no_busy_asking(tmp_path: Path) -> None:
     model = Halting()
-    async with house(tmp_path, model) as server:
+    async with serve_workbench(tmp_path, model) as server:
         run = await begin(server)
         await model.halfway.wait()
         known = (await server.client.get(f"/api/runs/{run}/events")).json()
@@ -153,7 +153,7 @@ async def test_waiting_for_the_next_event_is_no_busy_asking(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("headers", [{}, SSE])
 async def test_a_run_that_is_not_there_says_so(headers: dict[str, str], tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         answer = await server.client.get("/api/runs/nothing/events", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
 
@@ -162,14 +162,14 @@ async def test_a_run_that_is_not_there_says_so(headers: dict[str, str], tmp_path
     "query", ["after=-1", "after=x", "after=1e3", "limit=0", "limit=1001", "wait=31", "wait=nan"]
 )
 async def test_numbers_that_make_no_sense_are_refused(query: str, tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         answer = await server.client.get(f"/api/runs/{run}/events?{query}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "malformed_request")
 
 
 async def test_the_state_names_the_tabs(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         await begin(server)
         state = (await server.client.get("/api/state")).json()
         assert [tab["kind"] for tab in state["tabs"]] == ["chat"]

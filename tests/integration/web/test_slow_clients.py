@@ -14,8 +14,8 @@ from anyio.abc import SocketStream
 from starlette.types import Receive, Scope, Send
 
 from newel.web.server import SocketConnection, listen, serve
-from tests.integration.web.house import Echo, House, house
 from tests.integration.web.page import page
+from tests.integration.web.served_workbench import Echo, ServedWorkbench, serve_workbench
 from tests.integration.web.test_runs import SSE, Halting, begin
 
 pytestmark = pytest.mark.anyio
@@ -24,21 +24,21 @@ PATIENCE = 1
 """Seconds that the servers of these tests give a client to say what it wants."""
 
 
-def request(server: House, line: str, *headers: str) -> bytes:
+def request(server: ServedWorkbench, line: str, *headers: str) -> bytes:
     """The head of a request; it lacks its end if the last header is empty."""
     return (
         "\r\n".join((f"{line} HTTP/1.1", f"Host: 127.0.0.1:{server.door.port}", *headers)).encode() + b"\r\n"
     )
 
 
-def body_begun(server: House) -> bytes:
+def body_begun(server: ServedWorkbench) -> bytes:
     """A request that everybody may make, without its body."""
     json = "Content-Type: application/json"
     return request(server, "POST /api/login", json, f"Origin: {server.url}", "Content-Length: 1000", "")
 
 
 @asynccontextmanager
-async def connected(server: House, said: bytes) -> AsyncGenerator[SocketStream]:
+async def connected(server: ServedWorkbench, said: bytes) -> AsyncGenerator[SocketStream]:
     async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:
         await raw.send(said)
         yield raw
@@ -66,7 +66,7 @@ async def until_closed(raw: SocketStream, drop: bytes) -> bytes:
 
 async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
+        serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /", "X-Slow: ")) as raw,
     ):
         answer = await until_closed(raw, b"a")
@@ -75,7 +75,7 @@ async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end
 
 async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
+        serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, b"") as raw,
     ):
         assert await until_closed(raw, b"") == b""
@@ -83,7 +83,7 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
 
 async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
+        serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /health", "")) as raw,
     ):
         assert (await raw.receive()).startswith(b"HTTP/1.1 401 ")
@@ -94,7 +94,7 @@ async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(
 async def test_a_body_that_goes_on_after_it_was_refused_is_not_read_for_ever(tmp_path: Path) -> None:
     long = ("Content-Type: application/json", "Content-Length: 1000000", "")
     async with (
-        house(tmp_path, Echo(), request_timeout=PATIENCE) as server,
+        serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "POST /chat", *long)) as raw,
     ):
         assert (await until_closed(raw, b" ")).startswith(b"HTTP/1.1 401 ")
@@ -115,7 +115,7 @@ async def test_a_handshake_that_cannot_be_read_is_refused_at_once(
     """Else its connection would be held as a socket that nobody serves."""
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     async with (
-        house(tmp_path, Echo()) as server,
+        serve_workbench(tmp_path, Echo()) as server,
         connected(server, request(server, line, *upgrade, *headers, "")) as raw,
     ):
         assert (await until_closed(raw, b"")).startswith(b"HTTP/1.1 400 ")
@@ -125,7 +125,7 @@ async def test_nonsense_instead_of_a_body_costs_nobody_anything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked", "")
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         nonsense = request(server, "POST /chat", *chunked) + b"this is no chunk\r\n"
         async with connected(server, nonsense) as raw:
             assert (await until_closed(raw, b"")).startswith(b"HTTP/1.1 400 ")
@@ -137,7 +137,7 @@ async def test_nonsense_after_an_answer_costs_nobody_anything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked", "")
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         async with connected(server, request(server, "POST /chat", *chunked)) as raw:
             assert (await raw.receive()).startswith(b"HTTP/1.1 401 ")
             await until_closed(raw, b"this is no chunk\r\n")
@@ -146,7 +146,7 @@ async def test_nonsense_after_an_answer_costs_nobody_anything(
 
 
 async def test_a_thousand_who_never_finish_keep_nobody_out(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, AsyncExitStack() as stack:
+    async with serve_workbench(tmp_path, Echo()) as server, AsyncExitStack() as stack:
         for said in (b"", b"GET / HTTP/1.1\r\nX-Slow: ", body_begun(server)):
             for _ in range(334):
                 await stack.enter_async_context(connected(server, said))
@@ -161,7 +161,7 @@ async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_p
     """An idle page, a stream and a long poll are no slow requests."""
     model = Halting()
     async with (
-        house(tmp_path, model, request_timeout=PATIENCE) as server,
+        serve_workbench(tmp_path, model, request_timeout=PATIENCE) as server,
         page(server) as one,
     ):
         run = await begin(server)

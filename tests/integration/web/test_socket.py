@@ -22,8 +22,8 @@ from newel.agent.messages import AssistantMessage, ToolCall
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.web.protocol import ClientMessage, FromServer, SocketRequest
 from newel.workbench.tab_reader import take_snapshot
-from tests.integration.web.house import TOKEN, Echo, house, says
 from tests.integration.web.page import page
+from tests.integration.web.served_workbench import TOKEN, Echo, says, serve_workbench
 from tests.properties import examples
 from tests.scripted_provider import ScriptedProvider
 
@@ -55,7 +55,7 @@ def test_everything_that_can_be_asked_is_answered_by_somebody() -> None:
 
 
 async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         await server.board.open_agent()
         async with page(server) as one, page(server) as two:
             welcome = one.heard[0]
@@ -67,7 +67,7 @@ async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -
 async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
     script = ScriptedProvider([says("Let me see.", call), says("It says hello.")])
-    async with house(tmp_path, script) as server, page(server) as one:
+    async with serve_workbench(tmp_path, script) as server, page(server) as one:
         tab = await one.open_chat()
         reply = await one.ask("send", tab=tab, messageId="m1", text="Run it")
         assert (reply["type"], reply["tab"]) == ("reply", tab)
@@ -86,7 +86,7 @@ async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
 async def test_a_page_that_comes_back_reads_on_without_a_gap_or_a_repetition(tmp_path: Path) -> None:
     go_on, slowly = waiting(says("Here it is."))
     call = ToolCall("c1", "bash", {"command": "echo hello"})
-    async with house(tmp_path, ScriptedProvider([says("", call), slowly])) as server:
+    async with serve_workbench(tmp_path, ScriptedProvider([says("", call), slowly])) as server:
         async with page(server) as one:
             tab = await one.open_chat()
             run = (await one.ask("send", tab=tab, messageId="m1", text="Run it"))["run"]
@@ -112,7 +112,7 @@ async def test_text_comes_while_it_is_written_and_who_comes_late_gets_it_so_far(
             await on_delta(TextDelta("a time"))
             return says("Once upon a time")
 
-    async with house(tmp_path, Halting()) as server, page(server) as one, page(server) as two:
+    async with serve_workbench(tmp_path, Halting()) as server, page(server) as one, page(server) as two:
         tab = await one.open_chat()
         await one.ask("send", tab=tab, messageId="m1", text="Tell me a story")
         await halfway.wait()
@@ -128,7 +128,7 @@ async def test_text_comes_while_it_is_written_and_who_comes_late_gets_it_so_far(
 
 
 async def test_two_pages_see_the_same(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
         tab = await one.open_chat()
         await two.until("tabs")
         await two.ask("watch", tab=tab)
@@ -140,7 +140,7 @@ async def test_two_pages_see_the_same(tmp_path: Path) -> None:
 
 async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
     """A page that lost the reply must be able to ask again."""
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
         runs = {(await one.ask("send", tab=tab, messageId="m1", text="Hello"))["run"] for _ in range(3)}
         await one.until("tabs")
@@ -151,7 +151,7 @@ async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
 
 async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
     _, slowly = waiting(says("Too late."))
-    async with house(tmp_path, ScriptedProvider([slowly])) as server, page(server) as one:
+    async with serve_workbench(tmp_path, ScriptedProvider([slowly])) as server, page(server) as one:
         tab = await one.open_chat()
         await one.ask("send", tab=tab, messageId="m1", text="Hello")
         await one.event("turn_start")
@@ -162,7 +162,7 @@ async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
 
 async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, ScriptedProvider([RequestRejected("No."), says("Yes.")])) as server,
+        serve_workbench(tmp_path, ScriptedProvider([RequestRejected("No."), says("Yes.")])) as server,
         page(server) as one,
     ):
         tab = await one.open_chat()
@@ -178,7 +178,7 @@ async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
 async def test_a_question_is_shown_and_its_answer_goes_on_with_the_run(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
     script = ScriptedProvider([says("", call), says("Done.")])
-    async with house(tmp_path, script, approve="ask") as server, page(server) as one:
+    async with serve_workbench(tmp_path, script, approve="ask") as server, page(server) as one:
         tab = await one.open_chat()
         await one.send("send", tab=tab, messageId="m1", text="Run it")
         asked = (await one.until("questions", tab=tab))["questions"][0]
@@ -190,7 +190,7 @@ async def test_a_question_is_shown_and_its_answer_goes_on_with_the_run(tmp_path:
 
 
 async def test_tabs_are_opened_named_changed_and_closed(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
         chat = (await one.ask("openChat", model="another"))["tab"]
         agent = (await one.ask("openAgent"))["tab"]
         await one.ask("renameTab", tab=chat, title="The bug")
@@ -202,7 +202,7 @@ async def test_tabs_are_opened_named_changed_and_closed(tmp_path: Path) -> None:
 
 
 async def test_lists_are_given_to_who_asks(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
         for n in range(3):
             await one.ask("send", tab=tab, messageId=f"m{n}", text=f"Message {n}")
@@ -245,7 +245,7 @@ NONSENSE: list[str | bytes] = [
 
 
 async def test_nonsense_is_answered_and_the_socket_stays(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         for message in NONSENSE:
             await one.socket.send(message)
             answer = await one.next()
@@ -257,7 +257,7 @@ async def test_nonsense_is_answered_and_the_socket_stays(tmp_path: Path) -> None
 
 
 async def test_a_binary_message_of_good_json_is_read(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         await one.socket.send(b'{"type": "ping", "id": "p"}')
         assert (await one.next())["re"] == "p"
 
@@ -280,14 +280,14 @@ async def test_a_binary_message_of_good_json_is_read(tmp_path: Path) -> None:
 async def test_what_is_asked_of_a_tab_that_is_gone_is_refused_in_words(
     kind: str, fields: dict[str, Any], tmp_path: Path
 ) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         answer = await one.ask(kind, tab="gone", **fields)
         assert (answer["type"], answer["code"]) == ("error", "board_error")
         assert answer["message"] == "This tab was closed."
 
 
 async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
         run = (await one.ask("send", tab=tab, messageId="m1", text="Hi"))["run"]
         await one.event("agent_end")
@@ -315,7 +315,7 @@ def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObj
     async def talk() -> None:
         folder = tmp_path / os.urandom(4).hex()
         folder.mkdir()
-        async with house(folder, Echo()) as server:
+        async with serve_workbench(folder, Echo()) as server:
             tabs = [((await server.board.open_chat()).state).id, ((await server.board.open_agent()).state).id]
             async with page(server) as one:
                 sent = [
@@ -337,7 +337,7 @@ def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObj
 
 
 async def test_a_message_that_is_too_long_closes_its_own_socket_only(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
         with contextlib.suppress(websockets.ConnectionClosed):  # it may be closed before all of it is sent
             await one.socket.send("x" * (8 * 2**20 + 1))
         with pytest.raises(websockets.ConnectionClosed) as closed:
@@ -348,7 +348,7 @@ async def test_a_message_that_is_too_long_closes_its_own_socket_only(tmp_path: P
 
 
 async def test_a_socket_without_the_token_is_not_opened(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         for headers, status in (
             ({"X-Nothing": "1"}, 401),
             ({"Authorization": "Bearer wrong"}, 401),
@@ -364,7 +364,7 @@ async def test_a_socket_without_the_token_is_not_opened(tmp_path: Path) -> None:
 
 async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
     go_on, slowly = waiting(says("Done."))
-    async with house(tmp_path, ScriptedProvider([slowly])) as server:
+    async with serve_workbench(tmp_path, ScriptedProvider([slowly])) as server:
         async with page(server) as one:
             tab = await one.open_chat()
             await one.ask("send", tab=tab, messageId="m1", text="Hello")
@@ -379,7 +379,7 @@ async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
 
 async def test_a_reader_that_takes_nothing_is_given_up_and_the_others_read_on(tmp_path: Path) -> None:
     """Else one page in a sleeping laptop would hold the memory of all that happens meanwhile."""
-    async with house(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:
+    async with serve_workbench(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:
         tab = await good.open_chat()
         async with server.socket() as stuck:
             stuck.transport.pause_reading()

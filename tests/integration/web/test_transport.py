@@ -16,7 +16,7 @@ from newel.agent.transform import Transformer
 from newel.providers.proxy import AppTransport, ModelProxy
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
-from tests.integration.web.house import TOKEN, Echo, house, says
+from tests.integration.web.served_workbench import TOKEN, Echo, says, serve_workbench
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ REQUEST = ModelRequest(Model("scripted"), "Be brief.", [UserMessage("Hi")])
 async def test_an_agent_works_here_and_asks_there(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo from here"})
     script = ScriptedProvider([says("Let me see.", call), says("Done.")])
-    async with house(tmp_path, Echo(), relay=script) as server:
+    async with serve_workbench(tmp_path, Echo(), relay=script) as server:
         transport = AppTransport(server.url, TOKEN)
         tools = coding_tools(LocalWorkspace(str(tmp_path)))
         config = RunConfig(
@@ -62,7 +62,7 @@ async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) 
     async def on_delta(delta: Delta | Retry) -> None:
         heard.append(delta)
 
-    async with house(tmp_path, Echo(), relay=Retried()) as server:
+    async with serve_workbench(tmp_path, Echo(), relay=Retried()) as server:
         relay = ModelProxy(server.url, TOKEN)
         message = await relay.complete(REQUEST, on_delta)
         await relay.aclose()
@@ -72,7 +72,7 @@ async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) 
 
 @pytest.mark.parametrize("error", [RateLimited("busy"), RequestRejected("no such model")])
 async def test_a_failure_keeps_its_kind_on_the_way(error: ProviderError, tmp_path: Path) -> None:
-    async with house(tmp_path, Echo(), relay=ScriptedProvider([error])) as server:
+    async with serve_workbench(tmp_path, Echo(), relay=ScriptedProvider([error])) as server:
         relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(type(error), match=str(error)):
             await relay.complete(REQUEST, nothing)
@@ -96,7 +96,7 @@ async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> No
                 given_up.set()
             raise AssertionError
 
-    async with house(tmp_path, Echo(), relay=Endless()) as server:
+    async with serve_workbench(tmp_path, Echo(), relay=Endless()) as server:
         relay = ModelProxy(server.url, TOKEN)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(relay.complete, REQUEST, nothing)
@@ -108,7 +108,7 @@ async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> No
 
 
 async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo(), relay=Echo()) as server:
+    async with serve_workbench(tmp_path, Echo(), relay=Echo()) as server:
         relay = ModelProxy(server.url, "wrong")
         with pytest.raises(RequestRejected):
             await relay.complete(REQUEST, nothing)
@@ -116,7 +116,7 @@ async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
-    async with house(tmp_path, Echo()) as server:
+    async with serve_workbench(tmp_path, Echo()) as server:
         relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(ProviderError, match="has no model"):
             await relay.complete(REQUEST, nothing)

@@ -49,7 +49,7 @@ class Bench:
         return self.newel.project
 
 
-async def ended(workbench: Workbench, run: str) -> str:
+async def wait_for_end(workbench: Workbench, run: str) -> str:
     """Wait for a run's end; returns the state of its job."""
     with anyio.fail_after(8):
         while (job := await workbench.engine.get(run)) is None or job.state not in FINAL:
@@ -80,10 +80,10 @@ async def texts(workbench: Workbench, tab: str) -> list[str]:
     return lines
 
 
-async def said_in(workbench: Workbench, tab: str, text: str, **more: Any) -> str:
+async def send_and_wait(workbench: Workbench, tab: str, text: str, **more: Any) -> str:
     """Send a message and wait for the answer; returns the run."""
     run = await workbench.tab(tab).send(UserMessage(content=text), **more)
-    await ended(workbench, run)
+    await wait_for_end(workbench, run)
     return run
 
 
@@ -98,4 +98,4 @@ def bench_with(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
         yield make
 
 
-__all__ = ["Bench", "ended", "said_in", "texts", "until"]
+__all__ = ["Bench", "send_and_wait", "texts", "until", "wait_for_end"]

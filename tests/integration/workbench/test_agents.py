@@ -13,8 +13,8 @@ import pytest
 from newel.runs.models import Contract, SequencedEvent
 from newel.workbench.tab_reader import follow
 from newel.workbench.tab_session import TabServiceError
-from tests.integration.workbench.conftest import Bench, ended, until
-from tests.needed import needed
+from tests.integration.workbench.conftest import Bench, until, wait_for_end
+from tests.requirements import require_program
 from tests.support import bash
 
 pytestmark = pytest.mark.anyio
@@ -59,14 +59,14 @@ async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_aga
         assert workbench.tab(tab.id).state.status == "running"
         with pytest.raises(TabServiceError, match="Stop it first"):
             await workbench.tab(tab.id).start(Contract(text="Make it"))
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         done = workbench.tab(tab.id).state
         assert (done.status, done.run) == ("completed", run)
         log = await anyio.Path(done.log or "").read_text()
         assert "Make it" in log
         assert "satisfied" in log
         again = await workbench.tab(tab.id).start(Contract(text="Make it again, Make it"))
-        await ended(workbench, again)
+        await wait_for_end(workbench, again)
         assert workbench.tab(tab.id).state.session != done.session
         assert workbench.tab(tab.id).state.log != done.log
     async with bench.open() as workbench:
@@ -80,7 +80,9 @@ async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_include
     bench = bench_with(contract_scenarios("echo hello"))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
-        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", accept="true")))
+        await wait_for_end(
+            workbench, await workbench.tab(tab.id).start(Contract(text="Make it", accept="true"))
+        )
         kinds: list[str] = []
         with anyio.fail_after(8):
             async for frame in follow(workbench.tab(tab.id)):
@@ -99,7 +101,7 @@ async def test_stop_ends_the_agent_keeps_its_output_and_says_so(bench_with: Call
         await until((bench.folder / "began").exists)
         await workbench.tab(tab.id).stop()
         (bench.folder / "go").touch()
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         stopped = workbench.tab(tab.id).state
         assert stopped.status == "stopped"
         assert "Stopped" in stopped.reason
@@ -110,7 +112,9 @@ async def test_a_limit_stops_an_agent_that_is_never_satisfied(bench_with: Callab
     bench = bench_with(contract_scenarios("echo x", judged=False))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
-        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", max_turns=1)))
+        await wait_for_end(
+            workbench, await workbench.tab(tab.id).start(Contract(text="Make it", max_turns=1))
+        )
         assert workbench.tab(tab.id).state.status == "stopped"
         assert "1 turn" in workbench.tab(tab.id).state.reason
 
@@ -123,7 +127,9 @@ async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
     _git(bench.folder, "commit", "-q", "--allow-empty", "-m", "begin")
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
-        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it", worktree=True)))
+        await wait_for_end(
+            workbench, await workbench.tab(tab.id).start(Contract(text="Make it", worktree=True))
+        )
         done = workbench.tab(tab.id).state
         assert done.status == "completed", done.reason
         assert (Path(done.folder) / "made").read_text() == "x\n"
@@ -133,7 +139,7 @@ async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
 async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
     bench_with: Callable[..., Bench],
 ) -> None:
-    needed("git")
+    require_program("git")
     bench = bench_with(contract_scenarios("echo x > made"))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
@@ -150,7 +156,7 @@ async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
         tabs = [(await workbench.open_agent()).state for _ in range(12)]
         runs = [await workbench.tab(tab.id).start(Contract(text=f"Make it {tab.title}")) for tab in tabs]
         for run in runs:
-            await ended(workbench, run)
+            await wait_for_end(workbench, run)
         assert {tab.status for tab in workbench.tabs} == {"completed"}
     assert len((bench.folder / "made").read_text().splitlines()) == 12
     assert len(bench.newel.sessions) == 12
@@ -158,7 +164,7 @@ async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
 
 def _git(folder: Path, *words: str) -> None:
     who = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
-    subprocess.run([needed("git"), *who, *words], cwd=folder, check=True)
+    subprocess.run([require_program("git"), *who, *words], cwd=folder, check=True)
 
 
 async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(
@@ -170,6 +176,6 @@ async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(
     (home / "config.toml").write_text("[limits]\nmaxTokens = 10\n")
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
-        await ended(workbench, await workbench.tab(tab.id).start(Contract(text="Make it")))
+        await wait_for_end(workbench, await workbench.tab(tab.id).start(Contract(text="Make it")))
         assert workbench.tab(tab.id).state.status == "stopped"
         assert "10 tokens" in workbench.tab(tab.id).state.reason

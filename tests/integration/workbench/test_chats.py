@@ -15,7 +15,7 @@ from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot
 from newel.session.reader import read_session
 from newel.workbench.tab_reader import Frame, follow
 from newel.workbench.tab_session import TabServiceError
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.support import bash, scenario
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_o
     )
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping")
         assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
         done = await anyio.to_thread.run_sync(
             lambda: bench.newel("--session", tab.session, "--renderer", "console", "and now")
@@ -45,7 +45,7 @@ async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_o
             "user: and now",
             "assistant: still here",
         ]
-        await said_in(workbench, tab.id, "ping again")
+        await send_and_wait(workbench, tab.id, "ping again")
     assert len(bench.newel.sessions) == 1
 
 
@@ -76,7 +76,7 @@ async def test_tabs_their_names_and_models_are_there_after_a_restart(
         gone, agent = (await workbench.open_chat()).state, (await workbench.open_agent()).state
         await workbench.tab(first.id).rename("Shop")
         await workbench.close(gone.id)
-        await said_in(workbench, second.id, "ping")
+        await send_and_wait(workbench, second.id, "ping")
     async with bench.open() as workbench:
         assert [(tab.id, tab.title, tab.model, tab.status) for tab in workbench.tabs] == [
             (first.id, "Shop", None, "idle"),
@@ -93,7 +93,7 @@ async def test_the_same_message_sent_again_is_the_same_message(bench_with: Calla
         tab = (await workbench.open_chat()).state
         message = UserMessage(content="ping", id="m1")
         runs = [await workbench.tab(tab.id).send(message) for _ in range(3)]
-        await ended(workbench, runs[0])
+        await wait_for_end(workbench, runs[0])
         runs.append(await workbench.tab(tab.id).send(message))
         assert len(set(runs)) == 1
         assert await texts(workbench, tab.id) == ["user: ping", "assistant: pong"]
@@ -116,8 +116,8 @@ async def test_a_message_said_meanwhile_reaches_the_model_after_the_tools_that_r
         second = await workbench.tab(tab.id).send(UserMessage(content="use two spaces"))
         assert workbench.tab(tab.id).state.queued == 1
         (bench.folder / "go").touch()
-        assert await ended(workbench, first) == "done"
-        assert await ended(workbench, second) == "cancelled"
+        assert await wait_for_end(workbench, first) == "done"
+        assert await wait_for_end(workbench, second) == "cancelled"
         said = await texts(workbench, tab.id)
         assert [line.partition(":")[0] for line in said] == [
             "user",
@@ -155,7 +155,7 @@ async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
         message = UserMessage(content="second")
         second = await workbench.tab(tab.id).send(message)
         await workbench.tab(tab.id).send_now(message.id)
-        await ended(workbench, second)
+        await wait_for_end(workbench, second)
         assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
 
 
@@ -165,9 +165,9 @@ async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
     bench = bench_with(two(scenario("ping", {"content": "pong"}), scenario("hello", {"content": "hi"})))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "hello")
+        await send_and_wait(workbench, tab.id, "hello")
         wrong = UserMessage(content="ping")
-        await ended(workbench, await workbench.tab(tab.id).send(wrong))
+        await wait_for_end(workbench, await workbench.tab(tab.id).send(wrong))
         with anyio.fail_after(8):
             seen: list[Frame] = []
             async with anyio.create_task_group() as tasks:
@@ -178,7 +178,7 @@ async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
 
                 tasks.start_soon(read)
                 await until(lambda: seen)
-                await said_in(workbench, tab.id, "hello again", before=wrong.id)
+                await send_and_wait(workbench, tab.id, "hello again", before=wrong.id)
                 await until(lambda: len([frame for frame in seen if isinstance(frame, Snapshot)]) == 2)
                 tasks.cancel_scope.cancel()
         expected = ["user: hello", "assistant: hi", "user: hello again", "assistant: hi"]
@@ -214,7 +214,7 @@ async def test_a_reader_that_comes_in_the_middle_sees_the_words_so_far_and_then_
         await early.read(follow(workbench.tab(tab.id)), until=lambda: len(early.writing) > 20)
         late = Reader()
         await late.read(follow(workbench.tab(tab.id)), until=lambda: bool(late.complete))
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
     assert late.began_with
     assert words.startswith(late.began_with)
     assert late.complete == [words]
@@ -252,7 +252,7 @@ async def test_a_reader_that_was_away_goes_on_from_its_number(bench_with: Callab
     bench = bench_with(scenario("ping", bash("echo hi"), {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        run = await said_in(workbench, tab.id, "ping")
+        run = await send_and_wait(workbench, tab.id, "ping")
         whole = [entry.seq for entry in await workbench.engine.read(run)]
         numbers: list[int] = []
         with anyio.fail_after(8):
@@ -276,11 +276,11 @@ async def test_stop_lets_the_request_finish_and_makes_no_other(bench_with: Calla
         await until(lambda: bench.newel.requests)
         await workbench.tab(tab.id).stop()
         (bench.folder / "go").touch()
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert (bench.folder / "made").exists()
         assert "Never." not in " ".join(await texts(workbench, tab.id))
         assert len(bench.newel.requests) == 1
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: Never."
 
 
@@ -291,7 +291,7 @@ async def test_stop_now_ends_a_command_at_once(bench_with: Callable[..., Bench])
         run = await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until((bench.folder / "started").exists)
         await workbench.tab(tab.id).stop(now=True)
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert workbench.tab(tab.id).state.status == "idle"
         assert "Interrupted" in (await texts(workbench, tab.id))[-1]
 
@@ -316,9 +316,9 @@ async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., 
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
         run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
-        assert await ended(workbench, run) == "failed"
+        assert await wait_for_end(workbench, run) == "failed"
         assert workbench.tab(tab.id).state.status == "idle"
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
         with pytest.raises(TabServiceError, match="nothing left"):
             await workbench.tab(tab.id).retry()
@@ -336,7 +336,7 @@ async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
         assert (question.kind, question.preview) == ("approval", "touch made")
         assert workbench.tab(tab.id).state.status == "waiting"
         workbench.tab(tab.id).answer(question.id, {"decision": "no", "word": "not now"})
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert "not now" in (await texts(workbench, tab.id))[2]
         assert not (bench.folder / "made").exists()
 
@@ -352,8 +352,8 @@ async def test_what_is_always_allowed_is_not_asked_again_in_this_chat(
         workbench.tab(tab.id).answer(
             workbench.tab(tab.id).chat.questions.pending[0].id, {"decision": "always"}
         )
-        await ended(workbench, first)
-        await said_in(workbench, tab.id, "work again")
+        await wait_for_end(workbench, first)
+        await send_and_wait(workbench, tab.id, "work again")
         assert len((bench.folder / "made").read_text().splitlines()) == 2
 
 
@@ -364,7 +364,7 @@ async def test_a_closed_tab_ends_its_run_and_keeps_its_session(bench_with: Calla
         run = await workbench.tab(tab.id).send(UserMessage(content="work"))
         await until((bench.folder / "started").exists)
         await workbench.close(tab.id)
-        assert await ended(workbench, run) == "cancelled"
+        assert await wait_for_end(workbench, run) == "cancelled"
         with pytest.raises(TabServiceError, match="closed"):
             await workbench.tab(tab.id).send(UserMessage(content="work"))
         assert [each.id for each in await workbench.list_sessions()] == [tab.session]
@@ -376,8 +376,8 @@ async def test_an_ephemeral_workbench_writes_nothing_and_remembers_meanwhile(
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open(ephemeral=True) as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
-        await said_in(workbench, tab.id, "ping twice")
+        await send_and_wait(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping twice")
         assert len(await texts(workbench, tab.id)) == 4
     assert not bench.newel.sessions
     assert not (bench.newel.home / ".newel" / "jobs").exists()

@@ -18,7 +18,7 @@ from newel.runs.models import Contract
 from newel.runs.run_events import Notice
 from newel.workbench.workbench import Workbench
 from tests.integration.mcp.rogues import ROGUE
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.support import BIN, scenario
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def told(workbench: Workbench, run: str, kind: type[Kind]) -> list[Kind]:
 async def fails(workbench: Workbench, tab: str) -> str:
     """Say something that fails; returns what the tab is told."""
     run = await workbench.tab(tab).send(UserMessage(content="ping"))
-    assert await ended(workbench, run) == "failed"
+    assert await wait_for_end(workbench, run) == "failed"
     assert workbench.tab(tab).state.status == "idle"
     (error,) = await told(workbench, run, ErrorEvent)
     return error.message
@@ -59,7 +59,7 @@ async def test_a_local_model_server_that_is_not_there_is_told_at_once_and_asked_
         tab = (await workbench.open_chat()).state
         assert str(gone.port) in await fails(workbench, tab.id)
         with running(scenario("ping", {"content": "pong"}), port=gone.port):
-            await ended(workbench, await workbench.tab(tab.id).retry())
+            await wait_for_end(workbench, await workbench.tab(tab.id).retry())
             assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -69,7 +69,7 @@ async def test_a_model_server_that_stays_down_ends_the_answer_and_not_the_chat(b
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
         assert "503" in await fails(workbench, tab.id)
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
         assert [each["role"] for each in bench.newel.requests[-1]["messages"]] == ["system", "user"]
 
@@ -82,7 +82,7 @@ async def test_a_stop_while_the_server_is_waited_for_waits_for_nothing(bench_wit
         run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
         await until(lambda: bench.newel.requests)
         await workbench.tab(tab.id).stop(now=True)
-        assert await ended(workbench, run) == "done"
+        assert await wait_for_end(workbench, run) == "done"
         assert workbench.tab(tab.id).state.status == "idle"
 
 
@@ -101,7 +101,7 @@ async def test_an_answer_that_is_none_is_told_and_the_next_one_counts(
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
         assert await fails(workbench, tab.id)
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -124,7 +124,7 @@ async def test_a_call_that_cannot_be_or_fails_goes_back_to_the_model_which_goes_
     bench = bench_with(scenario("work", wrong, {"content": "Another way, then."}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        run = await said_in(workbench, tab.id, "work")
+        run = await send_and_wait(workbench, tab.id, "work")
         said = await texts(workbench, tab.id)
         assert words in said[2]
         assert said[-1] == "assistant: Another way, then."
@@ -164,7 +164,7 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
         assert "/nowhere/server" in reasons["away"]
         assert reasons["unreachable"]
         tab = (await workbench.open_chat()).state
-        run = await said_in(workbench, tab.id, "what time is it")
+        run = await send_and_wait(workbench, tab.id, "what time is it")
         (result,) = await told(workbench, run, ToolExecutionEnd)
         assert (result.is_error, "UTC" in result.result) == (False, True)
 
@@ -178,7 +178,7 @@ async def test_a_switch_that_cannot_be_kept_is_refused_in_words(bench_with: Benc
         with pytest.raises(ConfigError, match=r"mcp_state\.json"):
             await workbench.servers.set_enabled("plain", False)
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping")
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -200,12 +200,12 @@ async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answe
         tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
         run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
-        assert await ended(workbench, run) == "failed"
+        assert await wait_for_end(workbench, run) == "failed"
         job = await workbench.engine.get(run)
         assert job is not None
         assert "sessions" in job.reason
         sessions.unlink()
-        await said_in(workbench, tab.id, "ping again")
+        await send_and_wait(workbench, tab.id, "ping again")
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -213,13 +213,13 @@ async def test_a_chat_whose_folder_was_away_goes_on_when_it_is_back(bench_with: 
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping")
     async with bench.open() as workbench:
-        await said_in(workbench, ((await workbench.open_chat()).state).id, "ping")
+        await send_and_wait(workbench, ((await workbench.open_chat()).state).id, "ping")
         away = bench.folder.rename(bench.folder.with_name("away"))
         assert "is not a directory" in await fails(workbench, tab.id)
         away.rename(bench.folder)
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping", "assistant: pong"]
 
 
@@ -231,7 +231,7 @@ async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with
         (bench.newel.home / ".newel" / "logs").write_text("in the way")
         tab = (await workbench.open_agent()).state
         run = await workbench.tab(tab.id).start(Contract(text="Make it"))
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert workbench.tab(tab.id).state.status == "completed"
         (notice,) = await told(workbench, run, Notice)
         assert "cannot be written" in notice.message
@@ -254,7 +254,7 @@ async def test_a_stop_during_a_request_keeps_its_answer_and_asks_nothing_more(be
         for tab in (chat, agent):
             await workbench.tab(tab.id).stop()
         for run in runs:
-            await ended(workbench, run)
+            await wait_for_end(workbench, run)
             (end,) = await told(workbench, run, AgentEnd)
             assert end.reason == "stopped"
             assert len(await told(workbench, run, ToolExecutionEnd)) == 1

@@ -13,7 +13,7 @@ from newel.agent.messages import UserMessage
 from newel.workbench.tab_reader import take_snapshot
 from newel.workbench.tab_session import TabServiceError
 from newel.workbench.workbench import Workbench
-from tests.integration.workbench.conftest import Bench, ended, texts, until
+from tests.integration.workbench.conftest import Bench, texts, until, wait_for_end
 from tests.support import bash
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def test_both_ways_to_stop_hold_what_waits_also_over_a_restart(
         assert await waiting(board, tab) == [("second", False)]
         await board.tab(tab).stop(now=now)
         (bench.folder / "go").touch()
-        await ended(board, run)
+        await wait_for_end(board, run)
         await until(lambda: board.tab(tab).state.status == "idle")
         assert await waiting(board, tab) == [("second", True)]
         assert "user: second" not in await texts(board, tab)
@@ -68,7 +68,7 @@ async def test_both_ways_to_stop_hold_what_waits_also_over_a_restart(
         assert end.after == snapshot.messages[-1].id
         assert isinstance(end.event, AgentEnd)
         assert end.event.reason == ("aborted" if now else "stopped")
-        await ended(board, await board.tab(tab).retry())
+        await wait_for_end(board, await board.tab(tab).retry())
         await until(lambda: board.tab(tab).state.status == "idle")
         assert await waiting(board, tab) == []
         said = await texts(board, tab)
@@ -83,7 +83,7 @@ async def test_a_held_message_is_sent_when_the_user_says_so_and_the_others_stay(
     bench = bench_with(scripted())
     async with busy(bench, "second", "third") as (board, tab, run, ids):
         await board.tab(tab).stop(now=True)
-        await ended(board, run)
+        await wait_for_end(board, run)
         await until(lambda: board.tab(tab).state.status == "idle")
         await board.tab(tab).send_now(ids[1])
         await until(lambda: len(bench.newel.requests) == 2)
@@ -101,7 +101,7 @@ async def test_a_message_that_was_withdrawn_is_never_sent(bench_with: Callable[.
         assert await waiting(board, tab) == [("third", False)]
         assert board.tab(tab).state.queued == 1
         (bench.folder / "go").touch()
-        await ended(board, run)
+        await wait_for_end(board, run)
         await until(lambda: board.tab(tab).state.status == "idle")
         assert (await texts(board, tab))[-2:] == ["user: third", "assistant: Three."]
         assert "user: second" not in await texts(board, tab)
@@ -118,7 +118,7 @@ async def test_a_closed_tab_sends_nothing_of_what_waited_however_much_that_was(
     bench = bench_with(scripted())
     async with busy(bench, *[f"second {n}" for n in range(120)]) as (board, tab, run, ids):
         await board.tab(tab).stop(now=True)
-        await ended(board, run)
+        await wait_for_end(board, run)
         await until(lambda: board.tab(tab).state.status == "idle")
         await board.tab(tab).send_now(ids[-1])
         await board.close(tab)

@@ -15,7 +15,7 @@ from newel.runs.models import Contract, SequencedEvent
 from newel.session.manager import SessionManager
 from newel.workbench.tab_reader import follow
 from newel.workbench.tab_session import TabServiceError
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.integration.workbench.test_agents import contract_scenarios
 from tests.support import scenario
 
@@ -29,11 +29,11 @@ async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping")
         home = bench.newel.home / ".newel" / "sessions"
         with SessionManager(directory=home, cwd=str(bench.folder), session=tab.session):
             run = await workbench.tab(tab.id).send(UserMessage(content="ping while it is held"))
-            assert await ended(workbench, run) == "failed"
+            assert await wait_for_end(workbench, run) == "failed"
             events: list[str] = []
             with anyio.fail_after(8):
                 async for frame in follow(workbench.tab(tab.id), run, 0):
@@ -43,7 +43,7 @@ async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
                         break
             assert "is open" in events[-1]
             assert (await texts(workbench, tab.id))[-1] == "user: ping while it is held"
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping while it is held", "assistant: pong"]
 
 
@@ -55,10 +55,10 @@ async def test_stop_right_after_sending_keeps_the_message_and_asks_nobody(
         tab = (await workbench.open_chat()).state
         run = await workbench.tab(tab.id).send(UserMessage(content="ping"))
         await workbench.tab(tab.id).stop()
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert bench.newel.requests == []
         assert await texts(workbench, tab.id) == ["user: ping"]
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
@@ -76,7 +76,7 @@ async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Ca
             for _ in range(3):
                 tasks.start_soon(start)
         assert len(started) == 1
-        await ended(workbench, started[0])
+        await wait_for_end(workbench, started[0])
         assert workbench.tab(tab.id).state.status == "completed"
     assert (bench.folder / "made").read_text() == "x\n"
 
@@ -87,7 +87,7 @@ async def test_an_agent_stopped_as_it_starts_does_not_begin(bench_with: Callable
         tab = (await workbench.open_agent()).state
         run = await workbench.tab(tab.id).start(Contract(text="Make it"))
         await workbench.tab(tab.id).stop()
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert workbench.tab(tab.id).state.status == "stopped"
         assert bench.newel.requests == []
 
@@ -97,7 +97,7 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
     bench = bench_with({"scenarios": [{"name": "fails once", "trigger": "ping", "steps": [step]}]})
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "ping")
+        await send_and_wait(workbench, tab.id, "ping")
         runs: list[str] = []
 
         async def retry() -> None:
@@ -106,7 +106,7 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(retry)
             tasks.start_soon(retry)
-        await ended(workbench, runs[0])
+        await wait_for_end(workbench, runs[0])
         assert len(set(runs)) == 1
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
     assert len(bench.newel.requests) == 2
@@ -120,9 +120,9 @@ async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
         first = UserMessage(content="ping")
-        await ended(workbench, await workbench.tab(tab.id).send(first))
+        await wait_for_end(workbench, await workbench.tab(tab.id).send(first))
         edit = UserMessage(content="ping, edited")
-        await ended(workbench, await workbench.tab(tab.id).send(edit, before=first.id))
+        await wait_for_end(workbench, await workbench.tab(tab.id).send(edit, before=first.id))
         assert await workbench.tab(tab.id).send(
             edit, before=first.id
         )  # the reply was lost: the same message again
@@ -154,7 +154,7 @@ async def test_a_message_that_comes_as_a_run_ends_is_said_once(bench_with: Calla
         workbench.engine = cast("Engine", LateFinds(workbench.engine))
         await workbench.tab(tab).send(UserMessage(content="ping 1"))
         await until(lambda: bench.newel.requests)
-        await ended(workbench, await workbench.tab(tab).send(UserMessage(content="ping 2")))
+        await wait_for_end(workbench, await workbench.tab(tab).send(UserMessage(content="ping 2")))
         await until(lambda: workbench.tab(tab).state.status == "idle")
         assert await texts(workbench, tab) == [
             "user: ping 1", "assistant: pong", "user: ping 2", "assistant: pong",

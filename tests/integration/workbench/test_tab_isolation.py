@@ -10,7 +10,7 @@ import pytest
 
 from newel.agent.messages import UserMessage
 from newel.workbench.tab_reader import take_snapshot
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.served import served, wait_until
 from tests.support import bash, scenario
 
@@ -27,10 +27,10 @@ async def test_chats_are_answered_at_the_same_time_each_in_its_own_conversation(
         run = await workbench.tab(one.id).send(UserMessage(content="first"))
         await until((bench.folder / "began").exists)
         for _ in range(2):
-            await said_in(workbench, two.id, "second")
+            await send_and_wait(workbench, two.id, "second")
         assert (workbench.tab(one.id).state.status, workbench.tab(two.id).state.status) == ("running", "idle")
         (bench.folder / "go").touch()
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
         assert [line for line in await texts(workbench, one.id) if not line.startswith("result")] == [
             "user: first",
             "assistant: ",
@@ -60,7 +60,7 @@ async def test_a_tab_can_be_opened_read_and_closed_while_another_ones_tool_works
                 await take_snapshot(workbench.tab(tab.id))
                 await workbench.close(other.id)
                 rounds += 1
-        await ended(workbench, run)
+        await wait_for_end(workbench, run)
     assert rounds > 3
 
 

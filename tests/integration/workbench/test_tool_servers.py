@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.workbench.conftest import Bench, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until
 from tests.support import scenario
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_a_tools_schema_reaches_the_model_and_its_arguments_the_tool_as_th
     async with bench.open() as workbench:
         await until(lambda: workbench.servers.statuses()[0].state == "active")
         tab = (await workbench.open_chat()).state
-        await said_in(workbench, tab.id, "draw a circle")
+        await send_and_wait(workbench, tab.id, "draw a circle")
         result = (await texts(workbench, tab.id))[2]
     offered = {each["function"]["name"]: each["function"] for each in bench.newel.requests[0]["tools"]}
     assert offered["pad__draw"]["parameters"] == SCHEMA

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from newel.agent.messages import UserMessage
-from tests.integration.workbench.conftest import Bench, ended, said_in, texts, until
+from tests.integration.workbench.conftest import Bench, send_and_wait, texts, until, wait_for_end
 from tests.support import scenario
 
 pytestmark = pytest.mark.anyio
@@ -25,12 +25,12 @@ async def test_messages_that_could_not_be_kept_come_before_the_next_one(bench_wi
         tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
         for line in lines:
-            await said_in(workbench, tab.id, line.removeprefix("user: "))
+            await send_and_wait(workbench, tab.id, line.removeprefix("user: "))
         assert await texts(workbench, tab.id) == lines
     async with bench.open() as workbench:
         assert await texts(workbench, tab.id) == lines
         sessions.unlink()
-        await said_in(workbench, tab.id, "ping three")
+        await send_and_wait(workbench, tab.id, "ping three")
         assert await texts(workbench, tab.id) == [*lines, "user: ping three", "assistant: pong"]
     async with bench.open() as workbench:
         assert await texts(workbench, tab.id) == [*lines, "user: ping three", "assistant: pong"]
@@ -42,10 +42,10 @@ async def test_a_retry_answers_what_could_not_be_kept(bench_with: BenchWith) -> 
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
         sessions.write_text("in the way")
-        await said_in(workbench, tab.id, "ping one")
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await send_and_wait(workbench, tab.id, "ping one")
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         sessions.unlink()
-        await ended(workbench, await workbench.tab(tab.id).retry())
+        await wait_for_end(workbench, await workbench.tab(tab.id).retry())
         assert await texts(workbench, tab.id) == ["user: ping one", "assistant: pong"]
 
 
@@ -59,7 +59,7 @@ async def test_what_waited_is_not_said_in_the_conversation_after_it(bench_with: 
         await until((bench.folder / "on").exists)
         await workbench.tab(tab.id).send(UserMessage(content="ping one"))
         await (await workbench.default_chat()).clear()
-        await said_in(workbench, tab.id, "ping two")
+        await send_and_wait(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
@@ -71,7 +71,7 @@ async def test_a_message_whose_run_has_not_started_ends_with_its_conversation(be
         await chat.clear()
     async with bench.open() as workbench:
         tab = (await workbench.default_chat()).state
-        await said_in(workbench, tab.id, "ping two")
+        await send_and_wait(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
@@ -81,10 +81,10 @@ async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(ben
     async with bench.open() as workbench:
         tab = (await workbench.default_chat()).state
         sessions.write_text("in the way")
-        await said_in(workbench, tab.id, "ping one")
+        await send_and_wait(workbench, tab.id, "ping one")
         sessions.unlink()
         await (await workbench.default_chat()).clear()
-        await said_in(workbench, tab.id, "ping two")
+        await send_and_wait(workbench, tab.id, "ping two")
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
@@ -97,5 +97,5 @@ async def test_a_message_stands_in_its_chat_however_soon_it_is_stopped(bench_wit
             for _ in range(number):
                 await anyio.lowlevel.checkpoint()
             await workbench.tab(tab.id).stop(now=True)
-            await ended(workbench, run)
+            await wait_for_end(workbench, run)
             assert (await texts(workbench, tab.id))[0] == "user: ping", number

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.diff.unified import DiffBlock, compare, split_lines, unified_diff
-from tests.needed import needed
+from tests.requirements import require_program
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"d\n", b"\n"]), max_size=25)
 TEXTS = st.tuples(LINES, st.sampled_from([b"", b"x", b"a"])).map(lambda parts: b"".join(parts[0]) + parts[1])
@@ -72,7 +72,7 @@ def test_patch_takes_it(tmp_path: Path, old: bytes, new: bytes) -> None:
     (tmp_path / "f").write_bytes(old)
     text = unified_diff("f", split_lines(old), compare(split_lines(old), split_lines(new)))
     subprocess.run(
-        [needed("git"), "apply", "-p0", "--allow-empty", "-"],
+        [require_program("git"), "apply", "-p0", "--allow-empty", "-"],
         input=text.encode(),
         cwd=tmp_path,
         check=True,

@@ -13,7 +13,7 @@ from newel.review.store.ledger import Ledger
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedRun
 from newel.workspace.local import LocalWorkspace
-from tests.tracked import begin, end
+from tests.tracked_operation import begin, end
 from tests.unit.review.project import Project
 
 pytestmark = pytest.mark.anyio

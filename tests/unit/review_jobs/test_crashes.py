@@ -20,7 +20,7 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal, event
 from newel.review_jobs.requests import RunRequest
 from newel.tools.review import ProposedEdit
-from tests.review_place import Place, calls, hunks, proposes, replace, said_to, says
+from tests.review_bench import ReviewBench, calls, hunks, proposes, replace, request_text, says
 from tests.scripted_provider import Answer, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.anyio
 TEXT = "one\ntwo\nthree\n"
 
 
-def at(folder: Path, *script: Answer) -> Place:
-    made = Place(folder, ScriptedProvider(script), ReviewLimits())
+def at(folder: Path, *script: Answer) -> ReviewBench:
+    made = ReviewBench(folder, ScriptedProvider(script), ReviewLimits())
     made.write(a=TEXT, b=TEXT)
     return made
 
@@ -48,7 +48,7 @@ async def test_a_job_that_was_cut_off_goes_on_where_its_journal_ends(tmp_path: P
         never,
         lambda request: (
             proposes(replace("a.md", 2, "zwei\n"))
-            if "two" in said_to(request) and "Interrupted" not in said_to(request)
+            if "two" in request_text(request) and "Interrupted" not in request_text(request)
             else says("It does not know what it read.")
         ),
         says("Done."),
@@ -89,7 +89,9 @@ async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_pat
 
 
 async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Path) -> None:
-    place = at(tmp_path, calls("clarify_user", question="Both?"), lambda r: says(f"{'yes' in said_to(r)}"))
+    place = at(
+        tmp_path, calls("clarify_user", question="Both?"), lambda r: says(f"{'yes' in request_text(r)}")
+    )
     async with place.open():
         view = await place.start()
         assert view.question is not None

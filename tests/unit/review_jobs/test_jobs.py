@@ -20,7 +20,7 @@ from newel.review_jobs.propose import Proposer
 from newel.review_jobs.requests import ContextRow, Decision, EditRequest, RunRequest, Splice, ToolConfig
 from newel.review_jobs.runner import JobEventRecorder
 from newel.tools.review import ProposedEdit
-from tests.review_place import Place, calls, hunks, place, proposes, replace, said_to, says
+from tests.review_bench import ReviewBench, calls, hunks, open_bench, proposes, replace, request_text, says
 from tests.scripted_provider import Answer, ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +30,7 @@ TEXT = "".join(f"line {n}\n" for n in range(1, 31))
 
 async def test_a_proposal_is_shown_hunk_by_hunk_and_nothing_is_written(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 3, "drei\n", edit_id="e_1"), replace("a.md", 20, "zwanzig\n"))
-    async with place(
+    async with open_bench(
         tmp_path, calls("read_file", file_path="a.md"), edits, says("Two lines in German.")
     ) as at:
         at.write(a=TEXT)
@@ -57,7 +57,7 @@ async def test_a_proposal_is_shown_hunk_by_hunk_and_nothing_is_written(tmp_path:
 
 async def test_only_accepted_hunks_are_written_and_the_same_request_twice_writes_once(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 3, "drei\n"), replace("a.md", 20, "zwanzig\n"))
-    async with place(tmp_path, edits, says("Done.")) as at:
+    async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
         wanted = [hunks(view)["a.md/1"].hunk_id]
@@ -75,7 +75,7 @@ async def test_only_accepted_hunks_are_written_and_the_same_request_twice_writes
 
 
 async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 3, "drei\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(replace("a.md", 3, "drei\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
         with pytest.raises(UnknownHunk):
@@ -88,10 +88,12 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
     script = ScriptedProvider(
         [
             calls("clarify_user", question="Terse or detailed?"),
-            lambda request: says("terse it is" if "Short, please" in said_to(request) else "no answer came"),
+            lambda request: says(
+                "terse it is" if "Short, please" in request_text(request) else "no answer came"
+            ),
         ]
     )
-    at = Place(tmp_path, script, ReviewLimits())
+    at = ReviewBench(tmp_path, script, ReviewLimits())
     async with at.open():
         view = await at.start()
         assert view.status == "waiting_for_user"
@@ -115,9 +117,9 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
 async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
     script: tuple[Answer, ...] = (
         calls("clarify_user", question="Which?"),
-        lambda request: says("skipped" if "no_user_answer" in said_to(request) else "?"),
+        lambda request: says("skipped" if "no_user_answer" in request_text(request) else "?"),
     )
-    async with place(tmp_path, *script) as at:
+    async with open_bench(tmp_path, *script) as at:
         view = await at.start()
         assert view.question is not None
         await at.desk.jobs.clarify(view.id, view.question.question_id, None)
@@ -126,7 +128,7 @@ async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
 
 async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: Path) -> None:
     asked = [calls("clarify_user", question=f"Number {n}?") for n in range(14)]
-    async with place(tmp_path, *asked, says("Enough.")) as at:
+    async with open_bench(tmp_path, *asked, says("Enough.")) as at:
         view = await at.start(tool_config=ToolConfig(max_tool_calls=20))
         for n in range(14):
             assert view.question is not None
@@ -138,7 +140,7 @@ async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: 
 
 async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries(tmp_path: Path) -> None:
     wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(9)]
-    async with place(tmp_path, *wrong) as at:
+    async with open_bench(tmp_path, *wrong) as at:
         at.write(a=TEXT)
         view = await at.start()
         assert view.status == "failed"
@@ -150,14 +152,14 @@ async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries
 
 async def test_a_model_that_corrects_its_edits_continues(tmp_path: Path) -> None:
     wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(5)]
-    async with place(tmp_path, *wrong, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, *wrong, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         assert (await at.start()).status == "awaiting_review"
 
 
 async def test_a_job_that_used_its_calls_without_a_proposal_has_failed(tmp_path: Path) -> None:
     reads = [calls("read_file", file_path="a.md", start_line=n + 1) for n in range(4)]
-    async with place(tmp_path, *reads) as at:
+    async with open_bench(tmp_path, *reads) as at:
         at.write(a=TEXT)
         view = await at.start(tool_config=ToolConfig(max_tool_calls=3))
         assert view.status == "failed"
@@ -165,7 +167,7 @@ async def test_a_job_that_used_its_calls_without_a_proposal_has_failed(tmp_path:
 
 
 async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script is over
+    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script is over
         at.write(a=TEXT)
         view = await at.start()
         assert view.status == "awaiting_review"
@@ -174,7 +176,7 @@ async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path
 
 
 async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 3, "drei\nund mehr\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(replace("a.md", 3, "drei\nund mehr\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
         file = await at.desk.files.state("a.md")
@@ -210,7 +212,7 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         replace("a.md", 3, "drei\n"), replace("a.md", 20, "zwanzig\n"), replace("b.md", 1, "eins\n")
     )
     script = [edits, says("Done."), says("No change is needed.")]
-    async with place(tmp_path, *script) as at:
+    async with open_bench(tmp_path, *script) as at:
         at.write(a=TEXT, b=TEXT)
         view = await at.start("Translate")
         shown = hunks(view)
@@ -230,14 +232,14 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         again = await at.settled((await at.desk.jobs.rerun(view.id)).job_id)
         assert again.rerun_of == view.id
         assert isinstance(at.provider, ScriptedProvider)
-        assert "-line 3\\n+third\\n" in said_to(at.provider.requests[-1])
+        assert "-line 3\\n+third\\n" in request_text(at.provider.requests[-1])
         await at.desk.jobs.apply(view.session_id, view.id, ids[1:])
         assert at.read("a.md") == outside.replace("line 20\n", "zwanzig\n")
         assert at.read("b.md") == TEXT.replace("line 1\n", "eins\n")
 
 
 async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_path: Path) -> None:
-    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits())
+    at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits())
 
     def meanwhile(_: ModelRequest) -> AssistantMessage:
         at.write(a="new first line\n" + TEXT)
@@ -263,7 +265,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_pat
 async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) -> None:
     row = ContextRow(id="ctx_1", file_path="a.md", start_line=1, end_line=2, content="line 1\nline 2\n")
     script = (says("It is a list."), proposes(replace("a.md", 1, "eins\n")), says("One line."))
-    async with place(tmp_path, *script) as at:
+    async with open_bench(tmp_path, *script) as at:
         at.write(a=TEXT)
         first = await at.start("What is it?")
         assert first.status == "completed"
@@ -280,13 +282,13 @@ async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) 
         assert session.pending_review is not None
         assert session.pending_review.job_id == second.id
         assert isinstance(at.provider, ScriptedProvider)
-        told = said_to(at.provider.requests[1])
+        told = request_text(at.provider.requests[1])
         assert "It is a list." in told
         assert "a.md, lines 1 to 2" in told
 
 
 @asynccontextmanager
-async def recorder_of_job(at: Place) -> AsyncGenerator[tuple[JobEventRecorder, Proposer, str]]:
+async def recorder_of_job(at: ReviewBench) -> AsyncGenerator[tuple[JobEventRecorder, Proposer, str]]:
     """The recorder of a job that no worker runs, with its proposer and the job's name."""
     async with at.open(working=False) as desk:
         at.write(a=TEXT)
@@ -313,7 +315,7 @@ async def recorder_of_job(at: Place) -> AsyncGenerator[tuple[JobEventRecorder, P
 async def test_calls_and_results_have_one_shape(
     tmp_path: Path, output: str, is_error: bool, shown: dict[str, object]
 ) -> None:
-    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits())
+    at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits())
     async with recorder_of_job(at) as (recorder, _, job):
         call = ToolCall(id="tc_1", name="search_project", arguments={"query": "x", "limit": 20})
         message = ToolResultMessage(
@@ -331,7 +333,7 @@ async def test_calls_and_results_have_one_shape(
 
 async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
     """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
-    at = Place(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
+    at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
     async with recorder_of_job(at) as (recorder, proposer, _):
 
         def result(call: str) -> MessageEnd:

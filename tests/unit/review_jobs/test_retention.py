@@ -11,7 +11,7 @@ from newel.jobs.sqlite import SqliteEngine, open_engine
 from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.errors import NoSuchJob, NoSuchSession, TooMany
 from newel.review_jobs.requests import RunRequest
-from tests.review_place import Place, place, proposes, replace, says
+from tests.review_bench import ReviewBench, open_bench, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ TEXT = "one\ntwo\n"
 
 async def test_only_what_has_ended_makes_room_for_new_jobs(tmp_path: Path) -> None:
     script = (proposes(replace("a.md", 1, "eins\n")), says("Done."), *(says(f"{n}") for n in range(4)))
-    async with place(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=2)) as at:
+    async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=2)) as at:
         at.write(a=TEXT)
         waiting = await at.start()
         ended = await at.start("1", waiting.session_id)
@@ -35,7 +35,7 @@ async def test_only_what_has_ended_makes_room_for_new_jobs(tmp_path: Path) -> No
 async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhile(tmp_path: Path) -> None:
     """Each job pushes out the one before it, just as it looks what was said there."""
     script = (says(f"{n}") for n in range(40))
-    async with place(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
+    async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
         at.write(a=TEXT)
         session = (await at.desk.sessions.create()).session_id
         done = [await at.start(f"{n}", session) for n in range(40)]
@@ -43,7 +43,7 @@ async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhi
 
 
 async def test_a_session_with_nothing_but_open_reviews_takes_no_more_jobs(tmp_path: Path) -> None:
-    async with place(
+    async with open_bench(
         tmp_path,
         proposes(replace("a.md", 1, "eins\n")),
         says("Done."),
@@ -57,7 +57,7 @@ async def test_a_session_with_nothing_but_open_reviews_takes_no_more_jobs(tmp_pa
 
 
 async def test_active_sessions_are_kept_and_archived_ones_make_room(tmp_path: Path) -> None:
-    async with place(tmp_path, says("1"), limits=ReviewLimits(max_sessions=2)) as at:
+    async with open_bench(tmp_path, says("1"), limits=ReviewLimits(max_sessions=2)) as at:
         first = await at.start()
         second = await at.desk.sessions.create()
         with pytest.raises(TooMany):
@@ -73,12 +73,12 @@ async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_revie
     tmp_path: Path,
 ) -> None:
     script = ScriptedProvider([says("1"), proposes(replace("a.md", 1, "eins\n")), says("Done.")])
-    at = Place(tmp_path, script, ReviewLimits())
+    at = ReviewBench(tmp_path, script, ReviewLimits())
     at.write(a=TEXT)
     async with at.open():
         ended = await at.start()
         waiting = await at.start("2", ended.session_id)
-    later = Place(tmp_path, script, ReviewLimits(completed_ttl_hours=0.0))
+    later = ReviewBench(tmp_path, script, ReviewLimits(completed_ttl_hours=0.0))
     async with later.open():
         with pytest.raises(NoSuchJob):
             await later.desk.jobs.get(ended.id)
@@ -93,7 +93,7 @@ async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_revie
 
 async def test_a_job_whose_journal_is_full_ends_and_says_so(tmp_path: Path) -> None:
     script = [says("…")] * 3
-    async with place(tmp_path, *script, limits=ReviewLimits(max_events_per_job=2)) as at:
+    async with open_bench(tmp_path, *script, limits=ReviewLimits(max_events_per_job=2)) as at:
         view = await at.start()
         assert view.status == "failed"
         assert "2 entries" in str(view.error)

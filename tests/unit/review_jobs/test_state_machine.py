@@ -30,7 +30,7 @@ from newel.review_jobs.journal import JobState
 from newel.review_jobs.requests import Decision, EditRequest, RollbackRequest, RunRequest, Splice
 from newel.review_jobs.responses import EventView, JobView
 from tests.properties import examples
-from tests.review_place import Place, calls, proposes, said_to, says
+from tests.review_bench import ReviewBench, calls, proposes, request_text, says
 from tests.scripted_provider import ScriptedProvider
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class DeskMachine(RuleBasedStateMachine):
         self.portal = self.stack.enter_context(anyio.from_thread.start_blocking_portal())
         self.answers: dict[str, deque[AssistantMessage]] = {}
         """What the model says in a job, by its instruction."""
-        self.at = Place(folder, ScriptedProvider([self.answer] * 10_000), ReviewLimits())
+        self.at = ReviewBench(folder, ScriptedProvider([self.answer] * 10_000), ReviewLimits())
         self.desk = contextlib.ExitStack()
         self.disk: dict[str, bytes] = {}
         """The files as the last change that was asked for has left them."""
@@ -78,7 +78,7 @@ class DeskMachine(RuleBasedStateMachine):
         self.session = self.ask(self.at.desk.sessions.create).session_id
 
     def answer(self, request: ModelRequest) -> AssistantMessage:
-        mine = self.answers[re.findall(r"Do \d+", said_to(request))[-1]]
+        mine = self.answers[re.findall(r"Do \d+", request_text(request))[-1]]
         return mine.popleft() if mine else says("Done.")
 
     # -- means ----------------------------------------------------------------------------------------

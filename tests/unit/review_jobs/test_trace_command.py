@@ -20,7 +20,7 @@ from newel.review.model.file_review import Conflict
 from newel.review_jobs.journal import HIDDEN, EventType
 from newel.review_jobs.traces import GIVEN_UP, BadTrace
 from newel.text.sanitize import escape_invisible
-from tests.review_place import calls, hunks, proposes, replace, says
+from tests.review_bench import calls, hunks, proposes, replace, says
 from tests.scripted_provider import ScriptedProvider
 from tests.unit.review_jobs.traced_place import TracedPlace
 

@@ -34,7 +34,7 @@ from newel.review_jobs.traces import (
 )
 from newel.text.json import to_json
 from tests.properties import examples
-from tests.review_place import calls, hunks, proposes, replace, says
+from tests.review_bench import calls, hunks, proposes, replace, says
 from tests.scripted_provider import Answer, ScriptedProvider
 from tests.unit.review_jobs.traced_place import TracedPlace
 

@@ -11,7 +11,7 @@ import pytest
 
 from newel.jobs.engine import EngineError
 from newel.jobs.sqlite import open_reader
-from tests.review_place import says
+from tests.review_bench import says
 from tests.scripted_provider import ScriptedProvider
 from tests.unit.review_jobs.test_traces import same
 from tests.unit.review_jobs.traced_place import TracedPlace
@@ -25,7 +25,7 @@ import anyio
 
 from newel.review_jobs.requests import ToolConfig
 from tests.scripted_provider import ScriptedProvider
-from tests.review_place import calls
+from tests.review_bench import calls
 from tests.unit.review_jobs.traced_place import TracedPlace
 
 

@@ -24,8 +24,8 @@ from newel.review_jobs.requests import (
     Splice,
     ToolConfig,
 )
-from tests.needed import needed
-from tests.review_place import Place, hunks, place, proposes, replace, says
+from tests.requirements import require_program
+from tests.review_bench import ReviewBench, hunks, open_bench, proposes, replace, says
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ def row(**fields: Any) -> RunRequest:
     ],
 )
 async def test_an_invalid_job_is_not_started(tmp_path: Path, request_: RunRequest, status: int) -> None:
-    async with place(tmp_path, limits=SMALL) as at:
+    async with open_bench(tmp_path, limits=SMALL) as at:
         session = await at.desk.sessions.create()
         with pytest.raises(NewelError) as error:
             await at.desk.jobs.run(msgspec.structs.replace(request_, session_id=session.session_id))
@@ -67,7 +67,7 @@ async def test_an_invalid_job_is_not_started(tmp_path: Path, request_: RunReques
 
 
 async def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
         other = await at.desk.sessions.create()
@@ -96,7 +96,7 @@ async def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None
         assert (await at.desk.jobs.get(view.id)).diff_bundle == view.diff_bundle
 
 
-def view_rev(at: Place) -> int:
+def view_rev(at: ReviewBench) -> int:
     return at.ledger.get("a.md").rev
 
 
@@ -123,7 +123,7 @@ def view_rev(at: Place) -> int:
 async def test_an_edit_of_lines_that_do_not_exist_changes_nothing(
     tmp_path: Path, splices: list[Splice], status: int
 ) -> None:
-    async with place(tmp_path, limits=SMALL) as at:
+    async with open_bench(tmp_path, limits=SMALL) as at:
         at.write(a=TEXT)
         before = await at.desk.files.state("a.md")
         with pytest.raises(NewelError) as error:
@@ -134,7 +134,7 @@ async def test_an_edit_of_lines_that_do_not_exist_changes_nothing(
 
 @pytest.mark.parametrize("path", ["../a.md", "/etc/passwd", ".git/config", "x/.GIT/y", "a\0", "out/a.md", ""])
 async def test_a_path_out_of_the_project_is_refused_everywhere(tmp_path: Path, path: str) -> None:
-    async with place(tmp_path) as at:
+    async with open_bench(tmp_path) as at:
         (at.root / "out").symlink_to(tmp_path)
         splice = Splice(start_line=1, delete_lines=0, new_text="x\n")
         for asked in (
@@ -159,7 +159,7 @@ async def test_a_misspelt_field_is_refused() -> None:
 
 
 async def test_what_the_user_types_is_undone_and_done_again_on_its_revision(tmp_path: Path) -> None:
-    async with place(tmp_path) as at:
+    async with open_bench(tmp_path) as at:
         at.write(a="one\r\ntwo\r\n")
         file = await at.desk.files.state("a.md")
         splices = [
@@ -182,7 +182,7 @@ async def test_what_the_user_types_is_undone_and_done_again_on_its_revision(tmp_
 
 
 async def test_a_new_file_that_the_user_types_comes_into_being_with_its_save(tmp_path: Path) -> None:
-    async with place(tmp_path) as at:
+    async with open_bench(tmp_path) as at:
         file = await at.desk.files.state("new.md")
         assert file.content is None
         splice = Splice(start_line=1, delete_lines=0, new_text="hello\n")
@@ -194,7 +194,7 @@ async def test_a_new_file_that_the_user_types_comes_into_being_with_its_save(tmp
 
 async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n"), replace("b.md", 1, "eins\n"))
-    async with place(tmp_path, edits, says("Done.")) as at:
+    async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT, b=TEXT)
         view = await at.start()
         b = await at.desk.files.state("b.md")
@@ -216,7 +216,7 @@ async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path
 
 
 async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_decided(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         await at.start()
         rev = (await at.desk.files.state("a.md")).rev
@@ -234,7 +234,7 @@ async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it
     tmp_path: Path,
 ) -> None:
     edits = proposes(*(replace("a.md", n, f"LINE {n}\n") for n in (1, 3, 5)), replace("b.md", 1, "eins\n"))
-    async with place(tmp_path, edits, says("Done.")) as at:
+    async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a="".join(f"line {n}\n" for n in range(1, 6)), b=TEXT)
         await at.start()
 
@@ -282,7 +282,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
 ) -> None:
     text = "".join(f"line {n}\n" for n in range(40))
     edits = [replace("a.md", n, f"LINE {n}\nand more\n") for n in (3, 12, 20, 33)]
-    async with place(tmp_path, proposes(*edits), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(*edits), says("Done.")) as at:
         at.write(a=text)
         view = await at.start()
         accepted = [hunk for name, hunk in hunks(view).items() if name in {"a.md/1", "a.md/3"}]
@@ -291,7 +291,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
         (aside / "a.md").write_text(text)
         patch = "--- a/a.md\n+++ b/a.md\n" + "".join(hunk.patch for hunk in accepted)
         await anyio.run_process(
-            [needed("git"), "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode()
+            [require_program("git"), "apply", "--unidiff-zero", "-"], cwd=aside, input=patch.encode()
         )
         await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id for hunk in accepted])
         assert at.read("a.md") == (aside / "a.md").read_text() != text
@@ -299,7 +299,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
 
 async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_first(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n"))
-    async with place(tmp_path, edits, says("Done.")) as at:
+    async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
         ids = [hunk.hunk_id for hunk in hunks(view).values()]
@@ -332,7 +332,7 @@ async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_firs
 
 
 async def test_a_link_put_in_the_place_of_a_file_under_review_is_not_written_through(tmp_path: Path) -> None:
-    async with place(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
+    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         outside = tmp_path / "outside.md"
         outside.write_text(TEXT)

@@ -19,9 +19,9 @@ from newel.review.model.rebase import rebased
 from newel.review.serialize import bundle, change_log
 from newel.review.store.ledger import Ledger
 from newel.review_jobs.requests import Decision, EditRequest, Splice
-from tests.needed import needed
 from tests.properties import examples
-from tests.review_place import calls, hunks, place, proposes, replace, says
+from tests.requirements import require_program
+from tests.review_bench import calls, hunks, open_bench, proposes, replace, says
 
 TEXT = "".join(f"line {n}\n" for n in range(1, 21))
 
@@ -34,7 +34,7 @@ async def test_the_log_tells_who_changed_what_and_what_became_of_it(tmp_path: Pa
         proposes(replace("a.md", 12, "zwölf\n")),
         says("Done."),
     )
-    async with place(tmp_path, *script) as at:
+    async with open_bench(tmp_path, *script) as at:
         at.write(a=TEXT)
         view = await at.start()
         names = hunks(view)
@@ -95,7 +95,7 @@ def test_git_goes_forward_and_back_through_the_log_of_any_history(
 
 async def _through(folder: Path, patches: list[tuple[str, str]], review: FileReview) -> None:
     async def git(patch: str) -> None:
-        await anyio.run_process([needed("git"), "apply", "-"], cwd=folder, input=patch.encode())
+        await anyio.run_process([require_program("git"), "apply", "-"], cwd=folder, input=patch.encode())
 
     for forward, _ in patches:
         await git(forward)

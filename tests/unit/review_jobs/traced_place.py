@@ -11,10 +11,10 @@ from newel.review_jobs.dependencies import ReviewLimits
 from newel.review_jobs.journal import JobJournal
 from newel.review_jobs.traces import Trace, Traces, load_trace
 from newel.storage.files import project_folder
-from tests.review_place import Place
+from tests.review_bench import ReviewBench
 
 
-class TracedPlace(Place):
+class TracedPlace(ReviewBench):
     """Like ``Place``, with traces in a Newel home."""
 
     def __init__(

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from newel.text.shell_template import ShellTemplate, Variable
-from tests.needed import needed
 from tests.properties import examples
+from tests.requirements import require_program
 
 PRINT = "printf '%s\\0'"
 RUNS = "\necho>RUN\n#"
@@ -63,7 +63,7 @@ TEMPLATES = st.recursive(
 
 @cache
 def shells() -> tuple[str, ...]:
-    return needed("dash"), needed("bash")
+    return require_program("dash"), require_program("bash")
 
 
 def run(shell: str, command: str, folder: Path) -> bytes:

@@ -20,7 +20,7 @@ from newel.review_jobs.journal import HIDDEN, EventType
 from newel.review_jobs.requests import Decision, EditRequest, RollbackRequest, Splice
 from newel.review_jobs.responses import FileAction, JobView
 from newel.web.api.review import router
-from tests.review_place import Place, calls, hunks, place, proposes, replace, says
+from tests.review_bench import ReviewBench, calls, hunks, open_bench, proposes, replace, says
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "review-api.md").read_text()
@@ -104,7 +104,7 @@ def test_the_events_are_those_that_there_are() -> None:
 
 @pytest.mark.anyio
 async def test_the_events_of_a_review_have_the_fields_that_are_told(tmp_path: Path) -> None:
-    async with place(tmp_path, *SCRIPT) as at:
+    async with open_bench(tmp_path, *SCRIPT) as at:
         at.write(a="one\ntwo\nthree\n")
         seen = await happened(at)
     told = told_fields()
@@ -124,7 +124,7 @@ SCRIPT = (
 )
 
 
-async def happened(at: Place) -> dict[str, set[str]]:
+async def happened(at: ReviewBench) -> dict[str, set[str]]:
     """The fields of all events of a review with everything in it."""
     jobs: list[JobView] = [await at.start("Translate")]
     (job,) = jobs

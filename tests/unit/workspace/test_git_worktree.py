@@ -15,7 +15,7 @@ from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
-from tests.needed import needed
+from tests.requirements import require_program
 
 __all__ = ["anyio_backend", "connection"]
 
@@ -27,7 +27,7 @@ Open = Callable[[Path], TrackedWorkspace]
 def git(folder: Path, *words: str) -> str:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
     return subprocess.run(
-        [needed("git"), *identity, *words], cwd=folder, check=True, capture_output=True, text=True
+        [require_program("git"), *identity, *words], cwd=folder, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
@@ -93,7 +93,7 @@ async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Pat
 
 
 async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
-    needed("git")
+    require_program("git")
     with pytest.raises(WorktreeError, match=r"not in a git repository.*git init"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 

@@ -20,8 +20,8 @@ from newel.workspace.glob import Glob
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.search import SearchMatches, SearchQuery, search
 from newel.workspace.walk import walk
-from tests.needed import lacking
 from tests.properties import examples
+from tests.requirements import skip_or_fail
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ def environ(tmp_path: Path, engine: str) -> dict[str, str]:
     }[engine]
     for name, program in ({"bash": shutil.which("bash")} | named).items():
         if program is None:
-            lacking(f"needs {engine}: `apt-get install {'ripgrep' if engine == 'rg' else engine}`")
+            skip_or_fail(f"needs {engine}: `apt-get install {'ripgrep' if engine == 'rg' else engine}`")
         if not (folder / name).exists():
             (folder / name).symlink_to(program)
     return {"PATH": str(folder)}

@@ -14,8 +14,8 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.local_source import LocalSnapshotSource
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import SnapshotLimits, WorkspaceChanges
-from tests.needed import needed
-from tests.snapshot_sources import SOURCES, opened
+from tests.requirements import require_program
+from tests.snapshot_sources import SOURCES, open_sources
 
 pytestmark = pytest.mark.anyio
 
@@ -36,13 +36,13 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger() -> Iterator[Ledger]:
-    with Ledger.open(None) as opened:
-        yield opened
+    with Ledger.open(None) as open_sources:
+        yield open_sources
 
 
 @pytest.fixture(params=SOURCES)
 def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[SnapshotManager]:
-    with opened(request.param, root, ledger) as source:
+    with open_sources(request.param, root, ledger) as source:
         snapshots = SnapshotManager(source, ledger)
         yield snapshots
         snapshots.close()
@@ -50,7 +50,7 @@ def looked(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterat
 
 def sh(root: Path, command: str) -> None:
     if "git " in command:
-        needed("git")
+        require_program("git")
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -19,7 +19,7 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.tree import FileSnapshot
 from tests.properties import examples
-from tests.snapshot_sources import HOSTS, LOCAL, opened
+from tests.snapshot_sources import HOSTS, LOCAL, open_sources
 
 NAMES = ("a", "b", "c")
 PATHS = [*NAMES, *(f"{one}/{two}" for one in NAMES for two in NAMES), "a/b/c", "b/a/b", "c/c/c"]
@@ -163,7 +163,7 @@ def check_history(where: str, begin: list[Step], rounds: Rounds) -> None:
         root.mkdir()
         make_folder(root, "a/b", "")
         act(root, begin)
-        source = stack.enter_context(opened(where, root, ledger))
+        source = stack.enter_context(open_sources(where, root, ledger))
         snapshots = SnapshotManager(source, ledger)
 
         def read(state: FileSnapshot | None) -> tuple[bytes, int] | None:

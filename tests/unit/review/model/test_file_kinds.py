@@ -29,7 +29,7 @@ from newel.workspace.ssh.workspace import SshWorkspace
 from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
 from tests.properties import examples
-from tests.tracked import begin, end
+from tests.tracked_operation import begin, end
 
 __all__ = ["anyio_backend", "connection"]
 

@@ -15,7 +15,7 @@ from newel.review.model.edits import edit
 from newel.review.model.file_lines import content_of, lines_of
 from newel.review.model.file_review import FileReview, Hunk, Layer, Lines, buffer, render
 from newel.review.model.patch import file_patch, hunk_patch
-from tests.needed import needed
+from tests.requirements import require_program
 
 LINE = st.sampled_from(["a\n", "b\n", "c\r\n", "\n", "\u2028x\n", "😀\n", "-- \n", "@@\n", "end", "\\ no\n"])
 TEXT = st.lists(LINE, max_size=12).map("".join)
@@ -25,7 +25,7 @@ FEW = settings(max_examples=40, deadline=None)
 
 def git(folder: Path, patch: str) -> None:
     done = subprocess.run(
-        [needed("git"), "apply", "--unidiff-zero", "--whitespace=nowarn", "-"],
+        [require_program("git"), "apply", "--unidiff-zero", "--whitespace=nowarn", "-"],
         cwd=folder, input=patch.encode(), capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, (done.stderr.decode(), patch)

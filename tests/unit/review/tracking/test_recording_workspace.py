@@ -30,7 +30,7 @@ from newel.review.tracking.recording_workspace import ledger_folder, title_of
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots.tree import FileSnapshot
 from tests.properties import examples
-from tests.tracked import begin, end
+from tests.tracked_operation import begin, end
 
 pytestmark = pytest.mark.anyio
 

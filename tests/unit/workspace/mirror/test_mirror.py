@@ -19,9 +19,9 @@ from newel.agent.errors import WorkspaceError
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.ssh.mirror.scripts import LEASE
-from tests.mirror_disks import DISKS, Disks, opened
-from tests.needed import needed
+from tests.mirror_disks import DISKS, Disks, open_mirrors
 from tests.properties import examples
+from tests.requirements import require_program
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["local", "dash"])
 async def mirrored(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Disks]:
-    async with opened(request.param, tmp_path) as disks:
+    async with open_mirrors(request.param, tmp_path) as disks:
         yield disks
 
 
@@ -64,7 +64,7 @@ def tree(folder: Path | str) -> dict[str, tuple[int, bytes] | str]:
 def git(folder: Path | str, *words: str) -> str:
     who = ["-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "protocol.file.allow=always"]
     done = subprocess.run(
-        [needed("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
+        [require_program("git"), *who, *words], cwd=folder, capture_output=True, text=True, check=True
     )
     return done.stdout
 
@@ -112,7 +112,7 @@ async def _live_through(disk: str, folder: Path, rounds: list[Round]) -> None:
     for name in ("a", "b", "c", "deep/b"):
         put(outside / name, b"precious")
     precious = tree(outside)
-    async with opened(disk, folder) as disks:
+    async with open_mirrors(disk, folder) as disks:
         mirror = await disks(project)
         for by_user, by_agent, linked, proposed in rounds:
             for name, text in by_user:
@@ -320,10 +320,10 @@ async def test_a_project_that_is_too_large_all_the_same_is_not_copied(project: P
 KILLED = """
 import anyio, os, signal, subprocess, sys
 from pathlib import Path
-from tests.mirror_disks import opened
+from tests.mirror_disks import open_mirrors
 
 async def main():
-    async with opened(sys.argv[1], Path(sys.argv[2])) as disks:
+    async with open_mirrors(sys.argv[1], Path(sys.argv[2])) as disks:
         mirror = await disks(Path(sys.argv[3]))
         await mirror.update({})
         keeper = []
@@ -345,10 +345,10 @@ async def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
     """Else copies of a project, its keys included, gather on the disk, or an agent loses its own. The process that removes a
     copy when its owner dies is held back here, as if it had died too: the next that makes a copy is to find it.
     """
-    needed("pgrep", "procps")
+    require_program("pgrep", "procps")
     (project / "a").write_text("a\n")
     (project / ".hidden").mkdir()
-    async with opened(disk, tmp_path) as disks:
+    async with open_mirrors(disk, tmp_path) as disks:
         mine, hidden = await disks(project), await disks(project / ".hidden")
         await update(mine)
         words = [sys.executable, "-c", KILLED, disk, str(tmp_path), str(project)]

@@ -19,8 +19,8 @@ from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
 from newel.workspace.snapshots.tree import FileSnapshot
-from tests.needed import needed
-from tests.snapshot_sources import SOURCES, opened
+from tests.requirements import require_program
+from tests.snapshot_sources import SOURCES, open_sources
 
 pytestmark = pytest.mark.anyio
 
@@ -36,8 +36,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ledger() -> Iterator[Ledger]:
-    with Ledger.open(None) as opened:
-        yield opened
+    with Ledger.open(None) as open_sources:
+        yield open_sources
 
 
 @pytest.fixture(params=SOURCES)
@@ -46,7 +46,7 @@ def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Ite
     with contextlib.ExitStack() as stack:
 
         def open_snapshots(**options: object) -> SnapshotManager:
-            source = stack.enter_context(opened(request.param, root, ledger))
+            source = stack.enter_context(open_sources(request.param, root, ledger))
             snapshots = SnapshotManager(source, ledger, **options)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] — tests pass what they mean
             stack.callback(snapshots.close)
             return snapshots
@@ -56,7 +56,7 @@ def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Ite
 
 def sh(root: Path, command: str) -> None:
     if "git " in command:
-        needed("git")
+        require_program("git")
     subprocess.run(["bash", "-ec", command], cwd=root, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -13,8 +13,8 @@ import anyio
 from newel.workspace.process.output import OutputLimits
 from newel.workspace.process.process_mark import MARK
 from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host
-from tests.needed import needed
-from tests.processes import numbers
+from tests.processes import read_pids
+from tests.requirements import require_program
 
 SHELLS = ("dash", "bash", "zsh", "busybox")
 SECONDS = 10
@@ -57,7 +57,7 @@ PACKAGES = {"setsid": "util-linux", "prlimit": "util-linux", "env": "coreutils",
 
 def program(name: str) -> str:
     """The path of a program; the test is skipped without it."""
-    return needed(name, PACKAGES.get(name, ""))
+    return require_program(name, PACKAGES.get(name, ""))
 
 
 def with_programs(folder: Path, *programs: str, more: str = "", **links: str) -> Client:
@@ -76,10 +76,10 @@ def with_shell(folder: Path, shell: str) -> Client:
 
 
 def members(folder: Path, *, but: str = "") -> list[int]:
-    return numbers(*(folder / name for name in MEMBERS if name != but))
+    return read_pids(*(folder / name for name in MEMBERS if name != but))
 
 
-def forget(folder: Path) -> None:
+def end_members(folder: Path) -> None:
     """End the remaining processes of a test, and forget their pids."""
     for pid in members(folder):
         with suppress(ProcessLookupError):
@@ -88,7 +88,7 @@ def forget(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-async def until(holds: Callable[[], object], what: str) -> None:
+async def wait_for_condition(holds: Callable[[], object], what: str) -> None:
     """Wait for something without a notification: a file, a process."""
     with anyio.move_on_after(SECONDS):
         while not holds():  # noqa: ASYNC110 — no event tells of what is waited for
@@ -96,7 +96,7 @@ async def until(holds: Callable[[], object], what: str) -> None:
     assert holds(), f"waited in vain for {what}"
 
 
-async def printed(host: Client, command: str, root: str = "/") -> str:
+async def output_of(host: Client, command: str, root: str = "/") -> str:
     """The output of a command that succeeds."""
     done = await run_on_host(host, command, root=root, limits=LIMITS)
     assert (done.exit_code, done.stderr) == (0, "")

@@ -18,8 +18,8 @@ from newel.agent.errors import StaleFile
 from newel.workspace.port import ABSENT, DirectoryEntry
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
-from tests.needed import needed
 from tests.opened_host import open_host
+from tests.requirements import require_program
 from tests.sshd import Sshd
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ def host_with(sshd: Sshd, shell: str) -> Target:
     """A host whose ``sh`` is another one; busybox also brings the other programs."""
     folder = sshd.folder / f"bin-{shell}"
     if not folder.exists():
-        program = needed(shell)
+        program = require_program(shell)
         folder.mkdir()
         for name in APPLETS if shell == "busybox" else ["sh"]:
             (folder / name).symlink_to(program)

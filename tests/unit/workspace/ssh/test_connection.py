@@ -27,9 +27,9 @@ from newel.workspace.ssh.process import ProcessTimeouts, run_on_host
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.opened_host import open_host
-from tests.processes import lives
+from tests.processes import is_alive
 from tests.sshd import SECONDS, Sshd, served
-from tests.tcp_relay import Relay, relayed
+from tests.tcp_relay import Relay, open_relay
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ def seen() -> Seen:
 
 @pytest.fixture
 def relay(sshd: Sshd) -> Generator[Relay]:
-    with relayed(sshd.port) as wire:
+    with open_relay(sshd.port) as wire:
         yield wire
 
 
@@ -372,7 +372,7 @@ class TestLeavingNothing:
             assert modes(runtime) == [0o700]
         assert children("ssh") == []
         assert modes(runtime) == []
-        await until(lambda: not lives(shell))
+        await until(lambda: not is_alive(shell))
 
     async def test_a_killed_newel_leaves_no_process_and_the_next_one_removes_its_folder(
         self, sshd: Sshd, runtime: Path
@@ -386,7 +386,7 @@ class TestLeavingNothing:
             ssh = children("ssh", of=newel.pid)
             newel.kill()
         assert ssh
-        await until(lambda: not any(map(lives, (*ssh, shell))))
+        await until(lambda: not any(map(is_alive, (*ssh, shell))))
         await until(lambda: not any(each.is_socket() for each in runtime.rglob("*")))
         async with open_host(Target("host"), config=str(sshd.config), environ=environ):
             assert modes(runtime) == [0o700], "only that of the one that lives"
@@ -429,7 +429,7 @@ def children(name: str, of: int | None = None) -> list[int]:
     return [
         int(row[0])
         for row in rows
-        if int(row[1]) == (of or os.getpid()) and row[2] == name and lives(int(row[0]))
+        if int(row[1]) == (of or os.getpid()) and row[2] == name and is_alive(int(row[0]))
     ]
 
 

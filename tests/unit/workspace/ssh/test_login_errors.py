@@ -17,8 +17,8 @@ from newel.workspace.port import DirectoryEntry
 from newel.workspace.ssh.connection_errors import explain
 from newel.workspace.ssh.shell import HostShell, ShellEnded
 from newel.workspace.ssh.target import Target
-from tests.needed import needed
 from tests.opened_host import open_host
+from tests.requirements import require_program
 from tests.sshd import Sshd
 
 pytestmark = pytest.mark.anyio
@@ -110,7 +110,7 @@ class TestReasons:
         folder = sshd.folder / "bin-few"
         folder.mkdir()
         for name in ("sh", "env", "head", "cat", "id", "uname", "ls", "date"):
-            (folder / name).symlink_to(needed(name))
+            (folder / name).symlink_to(require_program(name))
         host = sshd.login("few", f'PATH={folder}; export PATH; eval "$SSH_ORIGINAL_COMMAND"')
         error = await refused(sshd.config, host)
         assert error.kind == "shell"
@@ -192,7 +192,7 @@ NOISE = "head -c 300000 /dev/urandom; echo; echo noise >&2; "
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh", "dash"])
 async def test_each_login_shell_passes_on_what_is_needed_however_it_chatters(sshd: Sshd, shell: str) -> None:
-    host = sshd.login(f"login-{shell}", f'{NOISE} exec {needed(shell)} -c "$SSH_ORIGINAL_COMMAND"')
+    host = sshd.login(f"login-{shell}", f'{NOISE} exec {require_program(shell)} -c "$SSH_ORIGINAL_COMMAND"')
     async with open_host(Target(host), config=str(sshd.config)) as workspace:
         assert await workspace.resolve("~") == str(sshd.home)
         assert (await workspace.run("echo out; exit 3")).exit_code == 3

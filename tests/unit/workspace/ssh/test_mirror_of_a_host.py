@@ -16,9 +16,9 @@ from newel.workspace.ssh.connection import SshConnection, connected
 from newel.workspace.ssh.mirror.scripts import LEASE
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
-from tests.mirror_disks import opened
+from tests.mirror_disks import open_mirrors
 from tests.sshd import Sshd, served
-from tests.unit.workspace.ssh.hosts import until
+from tests.unit.workspace.ssh.hosts import wait_for_condition
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ def copies(server: Sshd) -> list[Path]:
 
 async def test_many_files_take_few_requests(tmp_path: Path) -> None:
     fill(tmp_path / "project", folders=8, files=40)
-    async with opened("dash", tmp_path) as disks:
+    async with open_mirrors("dash", tmp_path) as disks:
         assert disks.host is not None
         mirror = await disks(tmp_path / "project")
         before = len(disks.host.asked)
@@ -80,15 +80,15 @@ async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_updat
                 tasks.start_soon(mirror.update, {"new": FileContent(b"new\n", 0o644)})
                 # What was begun before goes on there, and must not meet what is done now.
                 stopping = next(server.home.glob(".newel/copies/*")) / ".newel-ending"
-                await until(stopping.exists, "the first one to be told to stop")
+                await wait_for_condition(stopping.exists, "the first one to be told to stop")
                 (server.home / "on").touch()
             assert contents(project) == before
             assert contents(mirror.root) == before | {"new": b"new\n"}
-        await until(lambda: copies(server) == [], "the copy to be removed")
+        await wait_for_condition(lambda: copies(server) == [], "the copy to be removed")
 
 
 async def _drop_while_copying(server: Sshd) -> None:
-    await until((server.home / "copying").exists, "the copying to begin")
+    await wait_for_condition((server.home / "copying").exists, "the copying to begin")
     server.drop()
 
 
@@ -108,15 +108,15 @@ async def test_no_copy_is_left_on_a_host(tmp_path: Path, end: str) -> None:
                     await anyio.sleep_forever()
                 if end == "let go of":
                     del mirror
-                    await until(lambda: copies(server) == [], "the copy to be removed")
-        await until(lambda: copies(server) == [], "the copy to be removed")
+                    await wait_for_condition(lambda: copies(server) == [], "the copy to be removed")
+        await wait_for_condition(lambda: copies(server) == [], "the copy to be removed")
 
 
 async def test_a_copy_that_others_removed_as_abandoned_is_made_again(tmp_path: Path) -> None:
     """A laptop that slept for a day: its Newel is not dead, but nobody on the host could tell."""
     project = tmp_path / "project"
     fill(project, folders=2, files=2)
-    async with opened("dash", tmp_path) as disks:
+    async with open_mirrors("dash", tmp_path) as disks:
         slept = await disks(project)
         await slept.update({})
         os.utime(Path(slept.root).parent / LEASE, (0, 0))
@@ -165,7 +165,7 @@ async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd
 
 
 async def test_a_folder_that_is_gone_cannot_be_copied_and_that_is_said(tmp_path: Path) -> None:
-    async with opened("dash", tmp_path) as disks:
+    async with open_mirrors("dash", tmp_path) as disks:
         with pytest.raises(WorkspaceError, match="No such file or directory"):
             await disks(tmp_path / "gone")
 

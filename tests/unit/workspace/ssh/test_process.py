@@ -18,9 +18,9 @@ from tests.unit.workspace.ssh.hosts import (
     LIMITS,
     SHELLS,
     client,
-    printed,
+    output_of,
     program,
-    until,
+    wait_for_condition,
     with_programs,
     with_shell,
 )
@@ -50,7 +50,7 @@ async def test_outputs_and_the_exit_code_come_back_from_any_shell(shell: str, tm
 
 @pytest.mark.parametrize("login", ["bash", "zsh", "fish", "tcsh"])
 async def test_whatever_the_users_login_shell_sh_runs_the_command(login: str) -> None:
-    assert await printed(client(program(login), "-c"), 'echo "it\'s $((6 * 7))!"') == "it's 42!\n"
+    assert await output_of(client(program(login), "-c"), 'echo "it\'s $((6 * 7))!"') == "it's 42!\n"
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -69,7 +69,7 @@ async def test_a_command_is_as_one_without_a_terminal(tmp_path: Path) -> None:
     """It would otherwise ask and wait, page its output, or run somebody's start-up file."""
     (tmp_path / "rc").write_text("echo sourced\n")
     environ = {**os.environ, "BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")}
-    said = await printed(client("bash", "-c", environ=environ), "cat; read -r a || echo none; echo $PAGER")
+    said = await output_of(client("bash", "-c", environ=environ), "cat; read -r a || echo none; echo $PAGER")
     assert said == "none\ncat\n"
 
 
@@ -112,7 +112,7 @@ async def test_without_bash_sh_does(tmp_path: Path) -> None:
 
 async def test_what_start_up_files_print_is_not_the_commands_output() -> None:
     host = client("sh", "-c", 'echo welcome; echo trouble >&2; eval "$0"')
-    assert await printed(host, "echo out") == "out\n"
+    assert await output_of(host, "echo out") == "out\n"
 
 
 async def test_output_that_looks_like_the_end_of_it_is_output() -> None:
@@ -146,7 +146,7 @@ async def test_a_long_output_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
 
 
 async def test_a_command_may_be_long_and_one_that_is_too_long_is_refused() -> None:
-    assert await printed(HOST, f"printf %s {'x' * 120_000} | wc -c") == "120000\n"
+    assert await output_of(HOST, f"printf %s {'x' * 120_000} | wc -c") == "120000\n"
     with pytest.raises(WorkspaceError, match=r"300,00\d bytes long"):
         await run_on_host(HOST, f"echo {'x' * 300_000}", root="/", limits=LIMITS)
 
@@ -184,7 +184,7 @@ async def test_two_commands_at_once_are_two(tmp_path: Path) -> None:
 
     async def run(one: str, other: str) -> None:
         command = f"touch {one}; until [ -e {other} ]; do sleep 0.01; done; echo {one}"
-        said.append(await printed(HOST, command, str(tmp_path)))
+        said.append(await output_of(HOST, command, str(tmp_path)))
 
     async with anyio.create_task_group() as group:
         group.start_soon(run, "a", "b")
@@ -268,4 +268,6 @@ async def test_what_a_listener_raises_ends_the_program(tmp_path: Path) -> None:
     argv = ["sh", "-c", f"echo $$ > {tmp_path}/pid; echo x; exec sleep 1000"]
     with pytest.raises(ConnectionAbortedError):
         await run_program_on_host(HOST, argv, on_stdout=on_stdout)
-    await until(lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists(), "its end")
+    await wait_for_condition(
+        lambda: not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists(), "its end"
+    )

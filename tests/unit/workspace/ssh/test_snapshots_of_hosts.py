@@ -20,8 +20,8 @@ from newel.workspace.ssh.port import HostAnswer
 from newel.workspace.ssh.snapshots.rooted_shell import STAT_VARIANTS, parse_capabilities, records
 from newel.workspace.ssh.snapshots.source import SshSnapshotSource
 from newel.workspace.ssh.target import Target
-from tests.needed import needed
 from tests.opened_host import open_host
+from tests.requirements import require_program
 from tests.shell_host import ShellHost, link_busybox
 from tests.sshd import Sshd
 
@@ -101,7 +101,7 @@ async def test_too_many_files_are_reported_with_a_remedy(
         (root / "deep" / f"{folders}{number:0200}").touch()
     (root / "shop").mkdir()
     await anyio.run_process(
-        [needed("git"), "init", "-q", str(root)]
+        [require_program("git"), "init", "-q", str(root)]
     )  # so that nothing is left out for its name
     with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a subfolder"):
         await SnapshotManager(SshSnapshotSource(host, str(root), ledger, listing=8192), ledger).take()
@@ -160,7 +160,7 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
     """The host lists such folders without what is in them, unless somebody asks."""
     (root / "target/deep/venv").mkdir(parents=True)
     (root / "target/deep/venv/f").write_bytes(b"1")
-    await anyio.run_process([needed("git"), "init", "-q"], cwd=root)
+    await anyio.run_process([require_program("git"), "init", "-q"], cwd=root)
     looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     assert await looked.take() == []
     (root / "target/deep/venv/f").write_bytes(b"2")
@@ -171,10 +171,10 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
 async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_once(
     root: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
-    needed("busybox")
+    require_program("busybox")
     (programs := tmp_path / "programs").mkdir()
     link_busybox(programs)
-    await anyio.run_process([needed("git"), "init", "-q"], cwd=root)
+    await anyio.run_process([require_program("git"), "init", "-q"], cwd=root)
     (root / ".gitignore").write_text("*.o\n")
     (root / "venv").mkdir()
     for name in ("a.o", "venv/x", "b"):
@@ -205,7 +205,7 @@ async def test_a_host_without_the_required_programs_names_them(
 async def test_a_truncated_answer_is_an_error_and_not_an_empty_project(
     root: Path, ledger: Ledger, tmp_path: Path, cut: int, *, packed: bool
 ) -> None:
-    needed("busybox")
+    require_program("busybox")
     (programs := tmp_path / "programs").mkdir()
     link_busybox(programs)
     if not packed:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.sshd import Sshd, served
-from tests.tcp_relay import relayed
+from tests.tcp_relay import open_relay
 
 
 def test_both_users_log_in_and_find_the_home_of_the_tests(sshd: Sshd) -> None:
@@ -42,7 +42,7 @@ def test_a_dropped_connection_ends_its_client_and_a_new_one_is_served(sshd: Sshd
 
 
 def test_a_wire_passes_all_is_cut_and_swallows(sshd: Sshd, tmp_path: Path) -> None:
-    with relayed(sshd.port) as relay:
+    with open_relay(sshd.port) as relay:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
         done = subprocess.run(

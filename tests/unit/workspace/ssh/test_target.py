@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.ssh.target import Target
-from tests.needed import needed
+from tests.requirements import require_program
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
 def test_ssh_itself_understands_the_words() -> None:
     target = Target.parse("ssh://me@example.org:2222/p")
     done = subprocess.run(
-        [needed("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.ssh_args],
+        [require_program("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.ssh_args],
         capture_output=True,
         text=True,
         check=True,

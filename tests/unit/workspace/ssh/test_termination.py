@@ -16,17 +16,17 @@ import pytest
 from newel.agent.errors import ConnectionLost
 from newel.workspace.process.output import OutputLimits
 from newel.workspace.ssh.process import Client, ProcessTimeouts, run_on_host, run_program_on_host
-from tests.processes import lives, numbers
+from tests.processes import is_alive, read_pids
 from tests.unit.workspace.ssh.hosts import (
     FAMILY,
     LIMITS,
     SHELLS,
     client,
-    forget,
+    end_members,
     members,
-    printed,
+    output_of,
     program,
-    until,
+    wait_for_condition,
     with_programs,
     with_shell,
 )
@@ -69,11 +69,11 @@ async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        await until(lambda: members(folder), "the family")
-        assert all(map(lives, members(folder)))
+        await wait_for_condition(lambda: members(folder), "the family")
+        assert all(map(is_alive, members(folder)))
         group.cancel_scope.cancel()
-    left = [pid for pid in members(folder, but=but) if lives(pid)]
-    forget(folder)
+    left = [pid for pid in members(folder, but=but) if is_alive(pid)]
+    end_members(folder)
     assert not left
 
 
@@ -100,9 +100,9 @@ async def test_a_daemon_without_its_command_s_environment_ends_where_limits_can_
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        await until(lambda: numbers(tmp_path / "stripped"), "the daemon")
+        await wait_for_condition(lambda: read_pids(tmp_path / "stripped"), "the daemon")
         group.cancel_scope.cancel()
-    assert not any(map(lives, numbers(tmp_path / "stripped")))
+    assert not any(map(is_alive, read_pids(tmp_path / "stripped")))
 
 
 async def test_nothing_is_left_where_there_is_no_proc(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ async def test_a_timeout_keeps_the_output_so_far_and_leaves_nothing_running(tmp_
     command = "echo begun; sleep 1000 & echo $! > child; wait"
     done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=0.5)
     assert (done.stdout, done.timed_out, done.left_open) == ("begun\n", True, False)
-    assert not any(map(lives, numbers(tmp_path / "child")))
+    assert not any(map(is_alive, read_pids(tmp_path / "child")))
 
 
 async def test_a_command_that_is_cancelled_before_it_begins_does_not_begin_later(tmp_path: Path) -> None:
     command = "echo $$ > pid; exec sleep 1000"
     done = await run_on_host(altered(SLOW_TO_BEGIN), command, root=str(tmp_path), limits=LIMITS, timeout=0.1)
     assert done.timed_out
-    assert not any(map(lives, numbers(tmp_path / "pid")))
+    assert not any(map(is_alive, read_pids(tmp_path / "pid")))
 
 
 async def test_a_command_that_floods_its_output_can_be_cancelled(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ async def test_a_command_that_floods_its_output_can_be_cancelled(tmp_path: Path)
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-        await until(lambda: numbers(tmp_path / "pid"), "the flood")
+        await wait_for_condition(lambda: read_pids(tmp_path / "pid"), "the flood")
         group.cancel_scope.cancel()
-    assert not any(map(lives, numbers(tmp_path / "pid")))
+    assert not any(map(is_alive, read_pids(tmp_path / "pid")))
 
 
 async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path:
 
     async with anyio.create_task_group() as group:
         group.start_soon(run)
-    assert not any(map(lives, numbers(tmp_path / "pid")))
+    assert not any(map(is_alive, read_pids(tmp_path / "pid")))
 
 
 async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -
     pids = [int(quiet.stdout), int(loud.stdout)]
     try:
         assert (quiet.left_open, loud.left_open) == (False, True)
-        assert all(map(lives, pids))
+        assert all(map(is_alive, pids))
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -190,8 +190,8 @@ async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -
 
 async def test_no_process_that_watched_a_command_is_left(tmp_path: Path) -> None:
     """A sleep a command would soon be many."""
-    session = int(await printed(client(), "ps -o sess= -p $PPID"))
-    await until(lambda: session not in sessions(), "the end of all that watched")
+    session = int(await output_of(client(), "ps -o sess= -p $PPID"))
+    await wait_for_condition(lambda: session not in sessions(), "the end of all that watched")
 
 
 async def test_a_host_ends_the_command_after_too_long_a_silence(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ async def test_a_host_ends_the_command_after_too_long_a_silence(tmp_path: Path) 
     command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
     with pytest.raises(ConnectionLost):
         await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
-    [pid] = numbers(tmp_path / "shell")
-    assert not lives(pid)
+    [pid] = read_pids(tmp_path / "shell")
+    assert not is_alive(pid)
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -224,7 +224,7 @@ async def test_a_command_that_a_host_ended_for_silence_is_never_reported_as_fini
 @pytest.mark.slow  # a command that runs for seconds
 async def test_a_command_may_run_longer_than_the_silence_limit_on_a_live_connection(tmp_path: Path) -> None:
     host = client(timing=ProcessTimeouts(beat=0.05, silence=2))
-    assert await printed(host, "sleep 2.3; echo well") == "well\n"
+    assert await output_of(host, "sleep 2.3; echo well") == "well\n"
 
 
 def sessions() -> set[int]:

@@ -44,7 +44,7 @@ def configure(home: Path, port: int) -> None:
     (home / ".jexida" / "config.toml").write_text(CONFIG.format(port=port))
 
 
-def piped(whole: Sequence[str], home: Path, words: str, **env: str) -> str:
+def output_of_pipe(whole: Sequence[str], home: Path, words: str, **env: str) -> str:
     """The output of a command that reads ``words`` from a pipe."""
     with start(whole, cwd=home, env=environ(home, **env), stdin=subprocess.PIPE) as process:
         try:

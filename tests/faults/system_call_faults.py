@@ -27,7 +27,7 @@ ALL = "FAULTS_AT_EVERY_STEP" in os.environ
 KILLED = "signal=SIGKILL"
 
 
-def may_trace() -> bool:
+def require_tracing() -> bool:
     """Skip the tests if the system forbids tracing or has no strace; without strace they fail if
     ``NEWEL_TESTS_NEED_ALL`` is set.
     """
@@ -39,7 +39,7 @@ def may_trace() -> bool:
 
 
 needs_strace = pytest.mark.skipif(
-    not may_trace(),
+    not require_tracing(),
     reason="strace is not allowed here" if STRACE else "needs strace: `apt-get install strace`",
 )
 
@@ -53,7 +53,7 @@ class Step(NamedTuple):
     number: int
 
 
-class Ran(NamedTuple):
+class Outcome(NamedTuple):
     """How a program ended, its output, and whether the fault occurred within its folder."""
 
     said: str
@@ -77,7 +77,7 @@ def steps(
     """A program's system calls on files below a folder, in order; it works on ``place`` if that is another one."""
     place = place or folder
     trace = place.parent / "steps.trace"
-    ran = traced(module, [str(place), *words], trace, [f"trace={calls}"])
+    ran = run_traced(module, [str(place), *words], trace, [f"trace={calls}"])
     assert ran.returncode == 0, ran.stderr
     return list(_found(trace, folder))
 
@@ -94,28 +94,30 @@ def _found(trace: Path, folder: Path) -> dict[Step, str]:
     return found
 
 
-def some(found: Sequence[Step], most: int) -> list[Step]:
+def sample(found: Sequence[Step], most: int) -> list[Step]:
     """A selection of steps, spread over all; all of them if the environment asks for that."""
     if ALL or len(found) <= most:
         return list(found)
     return [found[number * len(found) // most] for number in range(most)]
 
 
-def ran_with(fault: str, step: Step, folder: Path, module: str, *words: str, calls: str = CALLS) -> Ran:
+def run_with_fault(
+    fault: str, step: Step, folder: Path, module: str, *words: str, calls: str = CALLS
+) -> Outcome:
     """Run a program with a fault at one of its steps; ``fault`` is an expression of strace."""
     trace = folder.parent / "fault.trace"
     inject = f"inject={step.call}:{fault}:when={step.number}"
-    ended = traced(module, [str(folder), *words], trace, [f"trace={calls}", inject])
+    ended = run_traced(module, [str(folder), *words], trace, [f"trace={calls}", inject])
     killed = ended.returncode == -9
     lines = trace.read_text(errors="replace").splitlines()
     hit = [line for line in lines if "(INJECTED)" in line] or (lines[-3:] if killed else [])
-    return Ran(ended.stdout, ended.stderr, killed, "\n".join(hit))
+    return Outcome(ended.stdout, ended.stderr, killed, "\n".join(hit))
 
 
-def traced(
+def run_traced(
     module: str, words: Sequence[str], trace: Path | str, expressions: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module with these expressions of strace, from the end of its imports (``begun.wait``)."""
+    """Run a module with these expressions of strace, from the end of its imports (``wait_for_tracer``)."""
     assert STRACE is not None
     with start(
         [sys.executable, "-m", module, *words],

@@ -55,7 +55,7 @@ def proposes(*edits: dict[str, Any]) -> AssistantMessage:
     return calls("propose_edits", edits=list(edits))
 
 
-class Place:
+class ReviewBench:
     """The review services with their worker; ``reopen`` closes them and opens new ones on the stored state, as a new
     process would.
     """
@@ -133,9 +133,11 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, *script: Answer, limits: ReviewLimits | None = None) -> AsyncGenerator[Place]:
+async def open_bench(
+    folder: Path, *script: Answer, limits: ReviewLimits | None = None
+) -> AsyncGenerator[ReviewBench]:
     """The services with a model that answers from ``script``, opened."""
-    made = Place(folder, ScriptedProvider(script), limits or ReviewLimits())
+    made = ReviewBench(folder, ScriptedProvider(script), limits or ReviewLimits())
     async with made.open():
         yield made
 
@@ -150,6 +152,6 @@ def hunks(view: JobView) -> Mapping[str, Any]:
     }
 
 
-def said_to(request: ModelRequest) -> str:
+def request_text(request: ModelRequest) -> str:
     """The whole content of a request, as one text."""
     return "\n".join(str(message) for message in request.messages)

@@ -24,7 +24,7 @@ def ask(page: Page, method: str, path: str, body: dict[str, Any] | None = None) 
     return answer
 
 
-def replacing(path: str, line: int, text: str) -> dict[str, Any]:
+def replace_line(path: str, line: int, text: str) -> dict[str, Any]:
     """An edit that replaces a line by ``text``."""
     return {
         "file_path": path,
@@ -35,7 +35,7 @@ def replacing(path: str, line: int, text: str) -> dict[str, Any]:
     }
 
 
-def adding(path: str, text: str) -> dict[str, Any]:
+def add_file(path: str, text: str) -> dict[str, Any]:
     """An edit that creates a file."""
     return {
         "file_path": path,
@@ -45,7 +45,7 @@ def adding(path: str, text: str) -> dict[str, Any]:
     }
 
 
-def proposing(*jobs: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def proposal_scenarios(*jobs: tuple[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Scenarios of a model that answers each instruction with its edits, after reading the files."""
     return scenarios(*(answering(words, *_steps(edits)) for words, edits in jobs))
 

@@ -11,15 +11,15 @@ from typing import NoReturn
 import pytest
 
 
-def needed(name: str, package: str = "", *, more: str = "") -> str:
+def require_program(name: str, package: str = "", *, more: str = "") -> str:
     """A program's path. Without it, the test is skipped, or fails if ``NEWEL_TESTS_NEED_ALL`` is set; ``more`` are
     folders to search besides those of PATH.
     """
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{more}")
-    return found or lacking(f"needs {name}: `apt-get install {package or name}`")
+    return found or skip_or_fail(f"needs {name}: `apt-get install {package or name}`")
 
 
-def lacking(words: str) -> NoReturn:
+def skip_or_fail(words: str) -> NoReturn:
     """Skip the test because this machine lacks something, or fail it if ``NEWEL_TESTS_NEED_ALL`` is set. Called while a
     module is imported, it does the same to all tests of the module.
     """

@@ -10,7 +10,7 @@ _SET_TRACER: Final = 0x59616D61
 _ANY: Final = ctypes.c_ulong(-1)
 
 
-def wait() -> None:
+def wait_for_tracer() -> None:
     """Report that everything is imported, and wait for a line."""
     # Where Linux lets only parents trace, a process can allow others to.
     ctypes.CDLL(None).prctl(_SET_TRACER, _ANY, 0, 0, 0)

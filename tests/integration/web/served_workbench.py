@@ -61,7 +61,7 @@ class Echo:
         return message
 
 
-class Crew:
+class ScriptedAgents:
     """Agents with the real tools, in one folder; ``approve`` is the approval preset."""
 
     secrets: Sequence[str] = ()
@@ -130,7 +130,7 @@ class Crew:
         return find_exact(self.home / "sessions", folder, session)
 
 
-class NoServers:
+class WorkbenchWithoutServers:
     """A workbench without MCP servers."""
 
     def statuses(self) -> list[ServerStatus]:
@@ -142,7 +142,7 @@ class NoServers:
     async def set_trusted(self, name: str, trusted: bool) -> None: ...
 
 
-class Counting(Workbench):
+class CountingWorkbench(Workbench):
     """A workbench that counts its watchers."""
 
     watchers = 0
@@ -158,13 +158,13 @@ class Counting(Workbench):
         return leave
 
 
-class House:
+class ServedWorkbench:
     """A running server. ``client`` has the token; ``ended`` is set when the server ends by itself."""
 
     def __init__(
         self,
         app: FastAPI,
-        board: Counting,
+        board: CountingWorkbench,
         door: ServerAccess,
         client: httpx2.AsyncClient,
         ended: anyio.Event,
@@ -192,7 +192,7 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def serve_workbench(
     folder: Path,
     provider: Provider,
     *,
@@ -200,11 +200,11 @@ async def house(
     send_timeout: float = SEND_TIMEOUT_S,
     request_timeout: int = REQUEST_TIMEOUT_S,
     **options: Any,
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[ServedWorkbench]:
     """A workbench in ``folder``, which stores its jobs there, and its server."""
     listener = listen("127.0.0.1", 0)
     door = ServerAccess(token=TOKEN, host="127.0.0.1", port=listener.port)
-    crew = Crew(folder, provider, approve)
+    crew = ScriptedAgents(folder, provider, approve)
     closing, ready, ended = anyio.Event(), anyio.Event(), anyio.Event()
     async with (
         open_engine(folder / "jobs") as engine,
@@ -218,7 +218,9 @@ async def house(
         anyio.create_task_group() as tasks,
     ):
         log = await TabLog.open(engine)
-        board = Counting(engine, feed, crew, NoServers(), log=log, folder=str(crew.folder), home=crew.home)
+        board = CountingWorkbench(
+            engine, feed, crew, WorkbenchWithoutServers(), log=log, folder=str(crew.folder), home=crew.home
+        )
         await board.load()
         app = create_app(
             board, info=ABOUT, access=door, closing=closing, send_timeout=send_timeout, **options
@@ -231,5 +233,5 @@ async def house(
 
         tasks.start_soon(run)
         await ready.wait()
-        yield House(app, board, door, client, ended)
+        yield ServedWorkbench(app, board, door, client, ended)
         tasks.cancel_scope.cancel()

@@ -9,22 +9,22 @@ from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.review.tracking.effects import TrackedOperation, TrackedRun
 
 
-class Begun(NamedTuple):
+class BegunOperation(NamedTuple):
     operation: TrackedOperation
     tracking: AbstractAsyncContextManager[None]
 
 
-async def begin(recorder: ChangeRecorder, run: TrackedRun, path: str | None) -> Begun:
+async def begin(recorder: ChangeRecorder, run: TrackedRun, path: str | None) -> BegunOperation:
     """Raises the reason why the operation cannot be recorded."""
     operation = TrackedOperation(run, path)
     tracking = recorder.track(operation)
     await tracking.__aenter__()
     if operation.error is not None:
         raise operation.error
-    return Begun(operation, tracking)
+    return BegunOperation(operation, tracking)
 
 
-async def end(begun: Begun) -> list[str]:
+async def end(begun: BegunOperation) -> list[str]:
     """Returns the messages for the user. Raises like ``begin``."""
     await begun.tracking.__aexit__(None, None, None)
     if begun.operation.error is not None:

@@ -19,7 +19,7 @@ RELAY: Final = Path(__file__).with_name("relay.py")
 
 
 @contextmanager
-def relayed(folder: Path, command: Sequence[str]) -> Generator[list[str]]:
+def relay_command(folder: Path, command: Sequence[str]) -> Generator[list[str]]:
     """A command that any program can start, often and at once; each is forked and runs in ``folder``, with these
     further arguments.
     """
