@@ -1,13 +1,13 @@
 """Newel, a coding agent. The names below are its public interface; each is loaded when it is first used.
 
-    chat(messages, tools=None, model=None) -> dict         one question to the configured model, no agent
+    chat(messages, tools=None, model=None) -> dict         one request to the configured model, without an agent
 
-    Agent, ProviderTransport, AppTransport                 a conversation and how it is carried out
-    RunConfig, Model, Transformer, Limits                  what a conversation is set up with
+    Agent, ProviderTransport, AppTransport                 a conversation, and its transports
+    RunConfig, Model, Transformer, Limits                  the configuration of a run
     CodingAgent, open_coding_agent                         an agent with tools, a folder and a session
     SessionManager                                         sessions as JSONL files
     OpenAIChat, Retrying                                   any OpenAI-compatible server
-    LocalWorkspace, coding_tools, TypedTool, Parameters    what the agent can do, and where
+    LocalWorkspace, coding_tools, TypedTool, Parameters    the folder and the tools of an agent
     NewelError                                             the root of all errors (newel.agent.errors)
 
 Messages, events and ports: ``newel.agent.messages``, ``newel.agent.events``, ``newel.agent.ports``.
@@ -15,7 +15,7 @@ Messages, events and ports: ``newel.agent.messages``, ``newel.agent.events``, ``
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # for type checkers; importing ``typing`` is left to the modules that need it
+TYPE_CHECKING = False  # as type checkers understand it, without importing ``typing`` at start
 if TYPE_CHECKING:
     from newel.agent.agent import Agent, ProviderTransport
     from newel.agent.errors import NewelError
