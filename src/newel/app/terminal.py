@@ -90,7 +90,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 header=header(agent),
             )
         from newel.terminal.print_mode import run_prompts
-        from newel.terminal.repl.prompt_input import Prompt
+        from newel.terminal.repl.repl import Prompt
 
         prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
         prompts[0] = Prompt(prompts[0].typed, piped)

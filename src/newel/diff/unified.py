@@ -1,15 +1,18 @@
-"""Unified diffs of bytes, for screens and for people who are asked."""
+"""Unified diffs: written from changed lines, and parsed back into them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from typing import AnyStr, Final, Generic
+from typing import AnyStr, Final, Generic, NamedTuple
 
 import msgspec
 
 from newel.agent.formatting import escape_newlines
 
 CONTEXT: Final = 3
+MINUS: Final = "\N{MINUS SIGN}"
+_HUNK = r"@@ -(?P<old>\d+)(?:,(?P<old_size>\d+))? \+(?P<new>\d+)(?:,(?P<new_size>\d+))? @@"
 
 
 class DiffBlock(msgspec.Struct, Generic[AnyStr], frozen=True):
@@ -98,3 +101,45 @@ def _range(start: int, count: int) -> str:
 def _line(mark: str, line: bytes | str) -> str:
     text = mark + (line.decode(errors="replace") if isinstance(line, bytes) else line)
     return text if text.endswith("\n") else text + "\n\\ No newline at end of file\n"
+
+
+class DiffChange(NamedTuple):
+    """A changed line: ``mark`` is ``+`` or ``-``, ``number`` its line in the new or the old file. ``hunk``
+    counts from 0.
+    """
+
+    mark: str
+    number: int
+    text: str
+    hunk: int
+
+
+def changes(diff: str) -> Iterator[DiffChange]:
+    """The changed lines of a unified diff, in order; text outside of hunks is skipped."""
+    hunk, old, new, old_left, new_left = -1, 0, 0, 0, 0
+    for line in diff.split("\n"):
+        if old_left <= 0 and new_left <= 0:
+            if header := re.match(_HUNK, line):
+                hunk += 1
+                old, new = int(header["old"]), int(header["new"])
+                old_left, new_left = int(header["old_size"] or 1), int(header["new_size"] or 1)
+            continue
+        match line[:1]:
+            case "-":
+                yield DiffChange("-", old, line[1:], hunk)
+                old, old_left = old + 1, old_left - 1
+            case "+":
+                yield DiffChange("+", new, line[1:], hunk)
+                new, new_left = new + 1, new_left - 1
+            case "\\":
+                pass
+            case _:
+                old, old_left, new, new_left = old + 1, old_left - 1, new + 1, new_left - 1
+
+
+def changed_lines(diff: str) -> str:
+    """How many lines a unified diff adds and removes; nothing where there is no diff."""
+    marks = [change.mark for change in changes(diff)]
+    added, removed = marks.count("+"), marks.count("-")
+    parts = [f"+{added}" if added else "", f"{MINUS}{removed}" if removed else ""]
+    return " ".join(part for part in parts if part)

@@ -19,8 +19,8 @@ from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
-from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
-from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.repl.repl import Prepared, Prompt, prepare
+from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.answers import AnswerOutput
@@ -74,8 +74,6 @@ async def run_prompts(
 def _warn_unrecorded(agent: CodingAgent) -> None:
     """Warn if changes are not recorded."""
     if not isinstance(agent.workspace, RecordingWorkspace):
-        from newel.terminal.review.review_ui import NOT_RECORDING
-
         _print_notice(NOT_RECORDING)
 
 

@@ -12,12 +12,10 @@ from newel.agent import events as e
 from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
-from newel.terminal.renderers.base import Renderer, report_damage
-from newel.terminal.renderers.tool_calls import CallOutcome
-from newel.terminal.repl.prompt_input import Prompt, prepare
-from newel.terminal.repl.repl import Repl, error_of
+from newel.terminal.renderers.base import CallOutcome, Renderer, report_damage
+from newel.terminal.repl.repl import Prompt, Repl, error_of, prepare
 from newel.terminal.repl.shell_escape import exit_summary, run_command
-from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.text.format import SUBJECT, as_clause, command_of, elide_middle, one_line

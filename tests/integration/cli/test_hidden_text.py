@@ -276,7 +276,7 @@ def test_modules_that_compose_what_is_decided_have_no_way_to_hide_anything() -> 
     for module in (
         "terminal/ui/approval.py",
         "terminal/review/interactive.py",
-        "terminal/diff_view.py",
+        "terminal/review/review_ui.py",
         "terminal/ui/elicitation.py",
         "terminal/review/hunk_format.py",
         "terminal/review/commands.py",

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from newel.diff.unified import MINUS
 from newel.review.model.file_review import FileReview, new_hunk_id
 from newel.review.store.ledger import Ledger
 from newel.review.tracking.recording_workspace import ledger_folder
-from newel.terminal.diff_view import MINUS
 from tests.integration.cli.proposals import Proposals, insert, replace
 from tests.integration.terminal.conftest import Terminal
 from tests.requirements import require_program

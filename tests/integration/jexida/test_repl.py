@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from newel.terminal.jexida.pty_session import RESET
+from newel.terminal.jexida.commands import RESET
 
 Open = Callable[..., Any]
 

@@ -15,9 +15,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from newel.agent.errors import UsageError
+from newel.terminal.jexida.agent import system_prompt
 from newel.terminal.jexida.commands import complete_routine
 from newel.terminal.jexida.routines import Routine, split
-from newel.terminal.jexida.system_prompt import system_prompt
 from newel.terminal.repl.completion import ReplCompleter
 from newel.text.shell_template import ShellTemplate
 from newel.workspace.local import LocalWorkspace

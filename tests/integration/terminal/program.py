@@ -37,7 +37,7 @@ from newel.terminal.print_mode import run_prompts
 from newel.terminal.renderers.console import ConsoleRenderer
 from newel.terminal.renderers.rich import on_terminal
 from newel.terminal.repl.coding_repl import run_repl
-from newel.terminal.repl.prompt_input import Prompt
+from newel.terminal.repl.repl import Prompt
 from newel.terminal.rpc.server import run_json
 from newel.terminal.simple_repl import run_simple_repl
 from newel.terminal.ui.approval import Approver

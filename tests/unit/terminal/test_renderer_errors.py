@@ -13,7 +13,7 @@ from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.terminal.print_mode import run_prompts
 from newel.terminal.renderers.base import DisplayFailed
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.prompt_input import Prompt
+from newel.terminal.repl.repl import Prompt
 from newel.terminal.ui.approval import Approver
 from tests.integration.terminal.program import build
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from newel.review.project import RunFile, RunView
 from newel.terminal.commands import slash_command
-from newel.terminal.diff_view import Extent, shortened
+from newel.terminal.review.review_ui import Extent, shortened
 from newel.terminal.review.run_format import ROWS, SHOWN_IN_CONVERSATION, describe_run
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.messages import Usage
-from newel.terminal.diff_view import DiffChange, changed_lines, changes
-from newel.terminal.renderers.tool_calls import last_lines
+from newel.diff.unified import DiffChange, changed_lines, changes
+from newel.terminal.renderers.base import last_lines
 from newel.text.format import (
     describe_call,
     format_columns,

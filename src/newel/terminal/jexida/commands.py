@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import anyio
 
 from newel.agent.errors import UsageError
 from newel.providers.ollama.model_info import ModelMissing, full_name
@@ -14,6 +18,7 @@ from newel.terminal.jexida.renderer import PanelRenderer, Tone
 from newel.terminal.jexida.routines import Routine, Routines, split
 from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import format_columns, format_duration, one_line
+from newel.workspace.process.environment import child_env
 
 NOT_RECORDED = (
     "Changes made by commands are not recorded here. Recording needs a folder: set [connection] directory or use "
@@ -77,8 +82,6 @@ async def show_help(context: JexidaContext, _: str) -> None:
 
 
 async def open_shell(context: JexidaContext, _: str) -> None:
-    from newel.terminal.jexida.pty_session import run_interactive
-
     command = await context.agent.host.shell()
     code = await run_interactive(command, context.ui)
     context.say(f"The shell on {context.agent.host.name} ended with exit code {code}.")
@@ -239,3 +242,38 @@ COMMANDS: CommandTable[JexidaContext] = CommandTable(
     SlashCommand("undo", "", "undo the changes of the last recorded prompt", undo),
     SlashCommand("clear", "", "clear the screen", clear),
 )
+
+
+RESET: Final = (
+    "\x1b[0m\x1b[?1047l\x1b[?25h\x1b[?7h\x1b[?1l\x1b>"
+    "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b(B"
+)
+"""Colours, the other screen, the cursor, wrapping, keys, mouse, focus, pasting, characters: as a terminal begins."""
+
+
+async def run_interactive(command: Sequence[str], ui: TerminalUI) -> int:
+    """Give the terminal to a program until it ends, however that is; returns its exit code, 128 + N if signal N ended it.
+    Cancelled, it is killed. Raises ``UsageError`` where there is no terminal.
+    """
+    import termios
+
+    fd = sys.stdin.fileno()
+    if not (os.isatty(fd) and sys.stdout.isatty()):
+        raise UsageError("/shell needs a terminal. Use /cmd COMMAND here.")
+    environ = {"TERM": os.environ.get("TERM", "dumb")}
+    async with ui.suspend():
+        before = termios.tcgetattr(fd)
+        try:
+            process = await anyio.open_process(
+                command, stdin=None, stdout=None, stderr=None, env=child_env(os.environ, environ)
+            )
+            try:
+                code = await process.wait()
+            except BaseException:
+                process.kill()
+                raise
+        finally:
+            termios.tcsetattr(fd, termios.TCSAFLUSH, before)
+            sys.stdout.write(RESET)
+            sys.stdout.flush()
+    return 128 - code if code < 0 else code

@@ -8,18 +8,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO, assert_never
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, assert_never
 
 import anyio
+import msgspec
 
 from newel.agent import events as e
 from newel.agent.errors import NewelError
-from newel.agent.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionEnd, ToolExecutionStart
+from newel.agent.formatting import pluralize
+from newel.agent.messages import (
+    INTERRUPTED,
+    AssistantMessage,
+    CustomMessage,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+)
 from newel.agent.transform import COMPACTION
-from newel.terminal.renderers.tool_calls import CallOutcome, ToolCallTracker
+from newel.text.format import format_size, one_line, usage_line
 from newel.text.json import to_json
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
@@ -153,6 +166,30 @@ class Renderer:
     def on_run_end(self, event: e.AgentEnd) -> None: ...
 
 
+class RunSummary:
+    """Collects what the closing line of a run reports. ``window`` returns the size of the model's context in tokens."""
+
+    def __init__(self, window: Callable[[], int | None]) -> None:
+        self.started_at = ""
+        self._window = window
+        self._context = 0
+
+    def start(self, event: e.AgentStart) -> None:
+        self.started_at = event.timestamp
+
+    def add(self, message: AssistantMessage) -> None:
+        self._context = message.usage.total or self._context
+
+    def text(self, event: e.AgentEnd) -> str:
+        milliseconds = None
+        if self.started_at:
+            elapsed = datetime.fromisoformat(event.timestamp) - datetime.fromisoformat(self.started_at)
+            milliseconds = elapsed.total_seconds() * 1000
+        return usage_line(
+            event.usage, event.cost, context=self._context, window=self._window(), milliseconds=milliseconds
+        )
+
+
 class JsonRenderer(Renderer):
     """Writes each event as one line of JSON."""
 
@@ -221,3 +258,110 @@ async def animate(renderer: Renderer) -> None:
     while renderer.animated:
         await anyio.sleep(TICK_S)
         renderer.tick()
+
+
+TAIL = 8
+"""Lines shown of a failed call's output."""
+
+_LABEL = r"stdout:|stderr:|exit code: \d+|Output until then:"
+
+Details = dict[str, Any]
+
+
+class CallOutcome(msgspec.Struct, frozen=True):
+    """How a call ended. ``summary`` and ``tail``, the last lines of a failed call, are inert. ``milliseconds`` is None for a
+    call that never ran.
+    """
+
+    call_id: str
+    name: str
+    args: dict[str, Any]
+    failed: bool
+    summary: str
+    tail: list[str]
+    milliseconds: int | None
+    diff: str
+
+
+class ToolCallTracker:
+    """Matches outcomes to calls. A refused call has no execution events, only a result."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, ToolCall] = {}
+        self._ran: set[str] = set()
+
+    def track(self, event: AgentEvent) -> CallOutcome | None:
+        """Return the outcome if this event is the first to carry it."""
+        match event:
+            case MessageEnd(message=AssistantMessage() as message):
+                self._asked = {call.id: call for call in message.tool_calls}
+                self._ran.clear()
+            case ToolExecutionStart():
+                self._asked[event.tool_call_id] = ToolCall(event.tool_call_id, event.tool_name, event.args)
+                self._ran.add(event.tool_call_id)
+            case ToolExecutionEnd():
+                return self._outcome(event.tool_call_id, event.tool_name, event)
+            case MessageEnd(message=ToolResultMessage() as message) if message.tool_call_id not in self._ran:
+                return self._outcome(message.tool_call_id, message.tool_name, message)
+            case _:
+                pass
+        return None
+
+    def _outcome(self, call_id: str, name: str, end: ToolExecutionEnd | ToolResultMessage) -> CallOutcome:
+        ran = isinstance(end, ToolExecutionEnd)
+        output = end.result if ran else end.output
+        failed = end.is_error or bool(end.details.get("exitCode"))
+        call = self._asked.get(call_id)
+        return CallOutcome(
+            call_id=call_id,
+            name=name,
+            args=call.arguments if call else {},
+            failed=failed,
+            summary=summarise_result(name, output, end.details, is_error=end.is_error, ran=ran),
+            tail=last_lines(output) if failed else [],
+            milliseconds=end.duration if ran else None,
+            diff=_text(end.details, "diff"),
+        )
+
+
+def summarise_result(name: str, output: str, details: Details, *, is_error: bool, ran: bool = True) -> str:
+    """A result in a few words: ``212 lines``, ``exit code 1``."""
+    if not ran:
+        return "not run"
+    if details.get("timedOut"):
+        return "timed out"
+    if output.startswith(INTERRUPTED):
+        return "stopped"
+    if exit_code := details.get("exitCode"):
+        return f"exit code {exit_code}"
+    if is_error:
+        return "failed"
+    match name:
+        case "read":
+            lines = details.get("linesRead")
+            return pluralize(lines, "line") if isinstance(lines, int) else ""
+        case "edit":
+            from newel.diff.unified import changed_lines
+
+            return changed_lines(_text(details, "diff"))
+        case "write":
+            written = details.get("size")
+            new = "new, " if details.get("isNew") else ""
+            return new + (format_size(written) if isinstance(written, int) else "written")
+        case "bash":
+            lines = last_lines(output, 1)
+            return one_line(lines[-1], 40) if lines else ""
+        case _:
+            return ""
+
+
+def last_lines(output: str, number: int = TAIL) -> list[str]:
+    """The last lines of a result that are not empty or labels, inert."""
+    lines = sanitize(output.removeprefix(INTERRUPTED)[-4_000:]).split("\n")
+    printed = [line.rstrip() for line in lines if line.strip() and not re.fullmatch(_LABEL, line)]
+    return [line if len(line) <= 400 else line[:399] + "…" for line in printed[-number:]]
+
+
+def _text(details: Details, name: str) -> str:
+    value = details.get(name)
+    return value if isinstance(value, str) else ""

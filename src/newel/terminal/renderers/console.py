@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.terminal.renderers.base import COMPACTED, Renderer
-from newel.terminal.renderers.tool_calls import CallOutcome
+from newel.terminal.renderers.base import COMPACTED, CallOutcome, Renderer, RunSummary
 from newel.terminal.stdout import TextSink
-from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, usage_line
+from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration
 from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 ERROR_CODES = frozenset({"workspace_error", "session_damage"})
@@ -169,30 +167,6 @@ class ConsoleRenderer(Renderer):
     def _empty_line(self) -> None:
         self._end_line()
         self._write("\n")
-
-
-class RunSummary:
-    """Collects what the closing line of a run reports. ``window`` returns the size of the model's context in tokens."""
-
-    def __init__(self, window: Callable[[], int | None]) -> None:
-        self.started_at = ""
-        self._window = window
-        self._context = 0
-
-    def start(self, event: e.AgentStart) -> None:
-        self.started_at = event.timestamp
-
-    def add(self, message: AssistantMessage) -> None:
-        self._context = message.usage.total or self._context
-
-    def text(self, event: e.AgentEnd) -> str:
-        milliseconds = None
-        if self.started_at:
-            elapsed = datetime.fromisoformat(event.timestamp) - datetime.fromisoformat(self.started_at)
-            milliseconds = elapsed.total_seconds() * 1000
-        return usage_line(
-            event.usage, event.cost, context=self._context, window=self._window(), milliseconds=milliseconds
-        )
 
 
 def call_text(name: str, args: dict[str, Any]) -> str:

@@ -15,9 +15,8 @@ from newel.jobs.engine import Job
 from newel.runs.event_hub import EventHub
 from newel.runs.models import LiveSnapshot
 from newel.runs.run_events import AcceptanceEnd, AcceptanceStart, ContractState, Evaluation, Notice, RunEvent
-from newel.terminal.renderers.base import JsonRenderer
+from newel.terminal.renderers.base import JsonRenderer, last_lines
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.renderers.tool_calls import last_lines
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.text.format import as_clause, format_duration, one_line

@@ -5,6 +5,7 @@ What is printed goes into the terminal's own scroll-back and is never touched ag
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,10 +13,116 @@ from contextlib import AbstractContextManager
 from newel.agent.events import AgentEvent, MessageUpdate, ToolExecutionUpdate
 from newel.agent.messages import AssistantMessage
 from newel.terminal.renderers.base import Renderer
-from newel.terminal.renderers.markdown_blocks import MarkdownBlocks
 from newel.terminal.renderers.screen import Screen
 from newel.text.format import format_elapsed, one_line, spinner
 from newel.text.sanitize import SanitizedStream
+
+_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(?P<marks>`{3,}(?=[^`]*$)|~{3,})")
+_HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
+_CONTAINER = re.compile(r" {0,3}(?:[-*+]\s|[-*+]$|\d{1,9}[.)]\s|\d{1,9}[.)]$|>)")
+"""The first line of a list's item or a quotation."""
+
+
+class MarkdownBlocks:
+    """Cuts a growing Markdown text into blocks that later text cannot change. A paragraph is finished by an empty line, a code block by its closing fence, a
+    list by the first line that cannot belong to it. In doubt a block stays open, so that a finished one is final.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._partial: list[str] = []
+        self._fence = ""
+        self._opening = ""
+        self._after_blank = False
+        self._holds_others = False
+
+    @property
+    def tail(self) -> str:
+        """The block that may still change."""
+        return "".join(self._lines) + "".join(self._partial)
+
+    def preview(self, limit: int) -> str:
+        """The last ``limit`` characters of the tail, code still as code."""
+        tail = self.tail
+        if len(tail) <= limit:
+            return tail
+        end = tail[-limit:]
+        if self._fence:
+            return f"{self._opening}\n{end.partition(chr(10))[2]}"
+        return end
+
+    def feed(self, text: str) -> list[str]:
+        """Add to the text; return the blocks that this finished, as written."""
+        *ends, rest = text.split("\n")
+        finished: list[str] = []
+        for end in ends:
+            finished += self._add_line("".join(self._partial) + end)
+            self._partial.clear()
+        self._partial.append(rest)
+        return finished
+
+    def finish(self) -> list[str]:
+        """End the text: return the rest of it and reset."""
+        rest = self.tail
+        self.__init__()
+        return [rest] if rest.strip() else []
+
+    def _add_line(self, line: str) -> list[str]:
+        finished: list[str] = []
+        if self._fence:
+            self._add(line)
+            if self._closes(line):
+                self._fence = ""
+                finished += self._cut_block(unless_holding=True)
+            return finished
+        if not line.strip():
+            self._add(line)
+            self._after_blank = True
+            return [] if self._holds_others or self._is_indented() else self._cut_block()
+        fence = _FENCE.match(line)
+        if (self._after_blank and not self._continues(line)) or (fence and not self._after_blank):
+            finished += self._cut_block(unless_holding=not self._after_blank)
+        self._after_blank = False
+        self._holds_others = self._holds_others or bool(_CONTAINER.match(line))
+        self._add(line)
+        if fence:
+            self._fence, self._opening = fence["marks"], line.strip()
+        elif _HEADING.match(line):
+            finished += self._cut_block(unless_holding=True)
+        return finished
+
+    def _add(self, line: str) -> None:
+        self._lines.append(line + "\n")
+
+    def _cut_block(self, *, unless_holding: bool = False) -> list[str]:
+        if unless_holding and self._holds_others:
+            return []
+        block, self._lines = "".join(self._lines), []
+        self._after_blank = self._holds_others = False
+        return [block] if block.strip() else []
+
+    def _continues(self, line: str) -> bool:
+        """Whether a line after an empty one may belong to the open block."""
+        if line[0] in " \t":
+            return True
+        return self._holds_others and (bool(_CONTAINER.match(line)) or not self._begins_block(line))
+
+    def _is_indented(self) -> bool:
+        """Whether the open block may be indented code, which an empty line does not end."""
+        return any(line[0] in " \t" for line in self._lines[:-1])
+
+    def _begins_block(self, line: str) -> bool:
+        """Whether the line starts a new block. Rules by line cannot decide that inside containers, so this runs the parser."""
+        from markdown_it import MarkdownIt
+
+        tokens = MarkdownIt().enable("table").parse("".join(self._lines) + line)
+        return any(
+            token.map == [len(self._lines), len(self._lines) + 1] and not token.level for token in tokens
+        )
+
+    def _closes(self, line: str) -> bool:
+        marks = line.strip()
+        return len(marks) >= len(self._fence) and not marks.strip(self._fence[0])
 
 
 class MarkdownStream:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.terminal.renderers import styles
-from newel.terminal.renderers.base import COMPACTED
-from newel.terminal.renderers.console import RunSummary
+from newel.terminal.renderers.base import COMPACTED, CallOutcome, RunSummary
 from newel.terminal.renderers.live import LiveRenderer, MarkdownStream
 from newel.terminal.renderers.screen import LiveScreen, Screen
 from newel.terminal.renderers.styles import Styles
-from newel.terminal.renderers.tool_calls import CallOutcome
 from newel.text.format import ENDINGS, describe_retry, one_line, short_number
 from newel.text.sanitize import SanitizedStream, sanitize
 

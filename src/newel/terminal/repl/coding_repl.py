@@ -12,11 +12,10 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.prompt_input import Prompt, prepare
-from newel.terminal.repl.repl import Repl, error_of, open_ui
+from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
 from newel.terminal.repl.shell_escape import LineBuffer, exit_summary, run_command
 from newel.terminal.repl.slash_commands import COMMANDS, recap
-from newel.terminal.review.pending_notice import PendingNotice
+from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from newel.agent.formatting import pluralize
+from newel.diff.unified import changed_lines
 from newel.review.decide import patch_of, run_of
 from newel.terminal.commands import CommandFormatter, full_review_command
-from newel.terminal.diff_view import SHOWN, Extent, changed_lines, shortened
+from newel.terminal.review.review_ui import SHOWN, Extent, shortened
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 

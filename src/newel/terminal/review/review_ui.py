@@ -1,16 +1,39 @@
-"""The user of the review commands, in a conversation or in a shell, and the texts that these commands share."""
+"""The user of the review commands, in a conversation or in a shell: how much of a diff they see, questions to them, and the notice
+after a run that has left pending changes.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from newel.terminal.commands import CommandFormatter
+import anyio.to_thread
+
+from newel.agent.events import AgentEvent, AgentStart, ToolExecutionStart
+from newel.agent.formatting import pluralize
+from newel.review.tracking.recording_workspace import RecordingWorkspace
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.commands import CommandFormatter, slash_command
+from newel.text.sanitize import escape_diff
 
 NO_CHANGES: Final = "No changes by agents are recorded in this folder."
 NO_PENDING: Final = "No pending changes."
 UNCHANGED: Final = "Nothing was changed."
 NOT_RECORDING: Final = "Change recording is off ([review] record = false in config.toml): changes made by agents cannot be undone."
+
+
+class Extent(NamedTuple):
+    """How much of a diff is shown."""
+
+    lines: int
+    characters: int
+
+
+SHOWN: Final = Extent(2_500, 100_000)
+"""Where the user decides on the diff."""
+
+WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
 
 
 class ReviewUI(NamedTuple):
@@ -36,3 +59,69 @@ class ReviewUI(NamedTuple):
 def is_yes(answer: str | None, *, default: bool = False) -> bool:
     """Whether an answer is a yes; ``default`` is the meaning of an empty one."""
     return (answer or "").strip().lower() in ({"y", "yes", ""} if default else {"y", "yes"})
+
+
+class PendingNotice:
+    """The notice after a run. Watches an agent until ``close``. ``format_command`` writes commands for the user."""
+
+    def __init__(self, agent: CodingAgent, format_command: CommandFormatter) -> None:
+        self._agent = agent
+        self._format_command = format_command
+        self._since = ""
+        self._has_acted = False
+        self.close = agent.subscribe(self._handle)
+
+    def _handle(self, event: AgentEvent) -> None:
+        match event:
+            case AgentStart():
+                self._since = self._since or event.timestamp
+            case ToolExecutionStart():
+                tools = self._agent.state.tools
+                self._has_acted |= any(
+                    tool.spec.name == event.tool_name and not tool.read_only for tool in tools
+                )
+            case _:
+                pass
+
+    async def text(self) -> str:
+        """The notice about the runs since the last call; empty if they left nothing pending."""
+        since, has_acted = self._since, self._has_acted
+        self._since, self._has_acted = "", False
+        workspace = self._agent.workspace
+        if not has_acted or not isinstance(workspace, RecordingWorkspace):
+            return ""
+        from newel.review.decide import files_with_pending
+        from newel.review.model.file_review import ReviewError
+
+        try:
+            ledger = (await workspace.recorder()).project.ledger
+            session = self._agent.session.get_id()
+            files = await anyio.to_thread.run_sync(files_with_pending, ledger, session, since)
+        except ReviewError:  # shown during the run already
+            return ""
+        return self._about(len(files)) if files else ""
+
+    def _about(self, files: int) -> str:
+        if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
+            return f"The changes proposed for {pluralize(files, 'file')} were discarded: --ephemeral keeps them in memory only."
+        return f"{pluralize(files, 'file')} {'has' if files == 1 else 'have'} pending changes. Review them with `{self._format_command('decide')}`."
+
+
+def shortened(diff: str, rest: str, extent: Extent = SHOWN) -> str:
+    """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
+    and that the command ``rest`` shows it.
+    """
+    body = diff.removesuffix("\n")
+    lines = body[: extent.characters + 1].split("\n", extent.lines)[: extent.lines]
+    head = "\n".join(lines)
+    if len(head) > extent.characters:  # the last line of it is not whole
+        head = head[: head.rfind("\n", 0, extent.characters)] if "\n" in head else head[: extent.characters]
+    if len(head) == len(body):
+        return escape_diff(diff)
+    rest_of_body = body[len(head) :].removeprefix("\n")
+    missing = (
+        pluralize(rest_of_body.count("\n") + 1, "more line")
+        if body[len(head)] == "\n"
+        else pluralize(len(rest_of_body), "more character")
+    )
+    return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from newel.agent.formatting import pluralize
+from newel.diff.unified import changed_lines
 from newel.terminal.commands import CommandFormatter, full_review_command
-from newel.terminal.diff_view import SHOWN, WHOLE, Extent, changed_lines, shortened
-from newel.terminal.review.review_ui import NO_CHANGES, UNCHANGED, ReviewUI
+from newel.terminal.review.review_ui import NO_CHANGES, SHOWN, UNCHANGED, WHOLE, Extent, ReviewUI, shortened
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 

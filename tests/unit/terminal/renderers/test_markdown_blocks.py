@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from newel.terminal.renderers.markdown_blocks import MarkdownBlocks
+from newel.terminal.renderers.live import MarkdownBlocks
 
 LINES = st.sampled_from(
     [

@@ -12,7 +12,7 @@ from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.repl.prompt_input import Prepared, Prompt, prepare
+from newel.terminal.repl.repl import Prepared, Prompt, prepare
 from newel.workspace.local import LocalWorkspace
 
 
