@@ -32,9 +32,7 @@ def command_decide(arguments: Sequence[str]) -> int:
         if project is None:
             ui.say(NO_PENDING)
             return FAILED
-        review = InteractiveReview(project, ui)
-        await review.run()
-        return DONE if review.outcome.is_done else FAILED
+        return DONE if await InteractiveReview(project, ui).run() else FAILED
 
     return with_ledger(parser, options, decide)
 
@@ -78,7 +76,6 @@ def _decide(parser: argparse.ArgumentParser, verdict: Verdict, options: argparse
             ui.say(NO_PENDING)
             return FAILED
         arguments = DecideArguments(options.names, options.every, options.mine, options.yes)
-        outcome = await decide_named(project, verdict, arguments, ui)
-        return DONE if outcome.is_done else FAILED
+        return DONE if await decide_named(project, verdict, arguments, ui) else FAILED
 
     return with_ledger(parser, options, run)

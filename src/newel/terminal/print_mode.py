@@ -13,13 +13,13 @@ import anyio
 from newel.agent.errors import WorkspaceError
 from newel.agent.events import AgentEnd
 from newel.agent.formatting import pluralize
-from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage
+from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage, UserMessage
 from newel.permissions.approval import NOBODY_TO_ASK
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
-from newel.terminal.repl.repl import Prepared, Prompt, prepare
+from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
@@ -146,18 +146,16 @@ async def _answer(
     agent: CodingAgent, prompt: Prompt, renderer: Renderer, preparing: anyio.CancelScope
 ) -> AgentEnd | None:
     """Return how the run ended; None if it raised, as its events have shown, or if ``preparing`` was cancelled before it."""
-    prepared: Prepared | None = None
+    message: UserMessage | None = None
     with preparing:
         try:
-            prepared = await prepare(agent, prompt)
+            message = await prepare(agent, prompt, renderer.note)
         except WorkspaceError as error:
             renderer.note(str(error), "workspace_error")
-    if prepared is None or preparing.cancel_called:
+    if message is None or preparing.cancel_called:
         return None
-    for note in prepared.notes:
-        renderer.note(note)
     try:
-        return await agent.prompt(prepared.text, prepared.attachments)
+        return await agent.prompt(message.text, message.attachments)
     except Exception:  # noqa: BLE001 — an event has shown it
         return None
 

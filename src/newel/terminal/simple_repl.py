@@ -157,11 +157,9 @@ class SimpleRepl(Repl[CodingAgent]):
             if completed.exit_code:
                 self._write(f"[{exit_summary(completed)}]\n")
             return
-        prepared = await prepare(self._context, prompt)
-        for note in prepared.notes:
-            self.ui.renderer.note(note)
+        message = await prepare(self._context, prompt, self.ui.renderer.note)
         self._is_prompting = True
-        await error_of(self._context.prompt(prepared.text, prepared.attachments))
+        await error_of(self._context.prompt(message.text, message.attachments))
 
     async def _after_job(self, stopped: bool) -> None:  # noqa: ARG002 — a stopped command just ends here
         await super()._after_job(stopped=False)

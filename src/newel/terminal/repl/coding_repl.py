@@ -45,7 +45,7 @@ async def run_repl(
     try:
         repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
-            repl.jobs.add(prompt)
+            repl.enqueue(prompt)
         return await repl.run(agent)
     finally:
         notice.close()
@@ -100,7 +100,7 @@ class CodingRepl(Repl[CommandContext]):
     def submit(self, text: str, when: When = "now") -> None:
         is_message = bool(text.strip()) and not text.lstrip().startswith("!") and not COMMANDS.find(text)
         if self._is_prompting and is_message and self._group is not None:
-            self._group.start_soon(self.jobs.run_safely, self._queue_message, text.strip(), when)
+            self._group.start_soon(self.run_safely, self._queue_message, text.strip(), when)
         else:
             super().submit(text, when)
 
@@ -134,7 +134,7 @@ class CodingRepl(Repl[CommandContext]):
             raise COMMANDS.unknown(text)
         else:
             self.ui.refresh()
-            message = await self._prepare(prompt)
+            message = await prepare(self._agent, prompt, self.ui.renderer.note)
             self._is_prompting = True
             await error_of(self._agent.prompt(message.text, message.attachments))
 
@@ -148,18 +148,12 @@ class CodingRepl(Repl[CommandContext]):
     async def _queue_message(self, text: str, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
         async with self._queueing:
-            message = await self._prepare(Prompt(text))
+            message = await prepare(self._agent, Prompt(text), self.ui.renderer.note)
             if self._is_prompting:
                 self._agent.agent.queue.add(message, "steer" if when == "now" else "follow_up")
             else:
                 self.ui.restore_input(text)
         self.ui.refresh()
-
-    async def _prepare(self, prompt: Prompt) -> UserMessage:
-        prepared = await prepare(self._agent, prompt)
-        for note in prepared.notes:
-            self.ui.renderer.note(note)
-        return prepared.message()
 
     async def _after_job(self, stopped: bool) -> None:
         has_prompted = self._is_prompting

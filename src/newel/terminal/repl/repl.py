@@ -1,6 +1,6 @@
 """The REPL of every conversation on a terminal: prompts and commands, one after the other, and what a prompt mentions.
 
-    user ──> TerminalUI ── submit ──> Repl ── JobQueue ──> command, or ``_run_text`` of the conversation
+    user ──> TerminalUI ── submit ──> Repl ── work ──> command, or ``_run_text`` of the conversation
     agent ── events ──> RendererSubscription ──> Renderer ──> TerminalUI's screen
 
 ``newel`` (``coding_repl``) and ``jexida`` add their commands, what becomes of a prompt, and the lines beside the input.
@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TextIO, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TextIO
 
 import anyio
 import msgspec
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from newel.terminal.renderers.screen import Screen
 
 
+FAILED = 1
+
+
 class Prompt(msgspec.Struct, frozen=True):
     """``typed`` may name templates and files; ``piped`` comes from standard input and is passed on verbatim."""
 
@@ -46,19 +49,9 @@ class Prompt(msgspec.Struct, frozen=True):
     piped: str = ""
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """``notes`` tell the user what could not be attached."""
-
-    text: str
-    attachments: list[Attachment]
-    notes: list[str]
-
-    def message(self) -> UserMessage:
-        return UserMessage(content=self.text, attachments=self.attachments)
-
-
-async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
-    """Attach the files that are mentioned, and expand a template if one is named.
+async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None]) -> UserMessage:
+    """Attach the files that are mentioned, and expand a template if one is named. ``note`` tells the user which files could not
+    be attached.
 
     Only what was typed can mention files: a template may be a stranger's, and must not attach the user's. Raises
     ``WorkspaceError`` for a template that is not used.
@@ -74,10 +67,9 @@ async def prepare(agent: CodingAgent, prompt: Prompt) -> Prepared:
         text = template.expand(text)
     if prompt.piped:
         text = f"{text}\n\n{prompt.piped}" if text else prompt.piped
-    return Prepared(text, attachments, notes)
-
-
-FAILED = 1
+    for line in notes:
+        note(line)
+    return UserMessage(content=text, attachments=attachments)
 
 
 class EventSource(Protocol):
@@ -106,89 +98,25 @@ def open_ui(
     return PromptToolkitUI(sys.stdout, live, completer=completer(), history=history)
 
 
-Job = TypeVar("Job")
-
-
-class JobQueue(Generic[Job]):
-    """``run_job`` runs one job; ``after_job`` is called when it has ended, with whether it was stopped.
-
-    The error of a job is shown, and the next one runs. Only the ``OSError`` of a screen that fails leaves ``work``.
-    """
-
-    def __init__(
-        self,
-        ui: TerminalUI,
-        run_job: Callable[[Job], Awaitable[None]],
-        after_job: Callable[[bool], Awaitable[None]],
-    ) -> None:
-        self.queued: deque[Job] = deque()
-        self._ui = ui
-        self._run_job = run_job
-        self._after_job = after_job
-        self._more = anyio.Event()
-        self._idle = anyio.Event()
-        self._scope: anyio.CancelScope | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._scope is not None or bool(self.queued)
-
-    def add(self, job: Job) -> None:
-        self.queued.append(job)
-        self._idle = anyio.Event()
-        self._more.set()
-        self._ui.refresh()
-
-    def stop(self) -> bool:
-        """Cancel the running job and drop the queued ones; False if none is running."""
-        if self._scope is None:
-            return False
-        self.queued.clear()
-        self._scope.cancel()
-        return True
-
-    async def wait_idle(self) -> None:
-        """Returns when no job is running or queued."""
-        while self.busy:
-            await self._idle.wait()
-
-    async def work(self) -> None:
-        """Run jobs until cancelled."""
-        while True:
-            while self.queued:
-                with anyio.CancelScope() as self._scope:
-                    await self.run_safely(self._run_job, self.queued.popleft())
-                stopped, self._scope = self._scope.cancelled_caught, None
-                await self.run_safely(self._after_job, stopped)
-                self._ui.refresh()
-            self._idle.set()
-            self._more = anyio.Event()
-            await self._more.wait()
-
-    async def run_safely(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Run ``action`` and show its error, if any."""
-        try:
-            await action(*arguments)
-        except NewelError as error:
-            self._ui.renderer.note(f"Error: {error}")
-        except OSError:  # the screen itself
-            raise
-        except Exception as error:  # noqa: BLE001 — an error must not end the conversation
-            self._ui.renderer.note(f"Error: {type(error).__name__}: {error}")
-
-
 class Repl(Generic[Context]):
-    """The ``InputHandler`` of a conversation. A subclass runs prompts in ``_run_text``."""
+    """The ``InputHandler`` of a conversation. A subclass runs prompts in ``_run_text``.
+
+    Prompts and commands are queued, and ``work`` runs one after the other. The error of one is shown, and the next one runs.
+    Only the ``OSError`` of a screen that fails leaves ``work``.
+    """
 
     def __init__(self, ui: TerminalUI, commands: CommandTable[Context], context: Context) -> None:
         self.ui = ui
-        self.jobs: JobQueue[Prompt] = JobQueue(ui, self._run_job, self._after_job)
         self._commands = commands
         self._context = context
         self._exit_code = 0
         self._group: anyio.abc.TaskGroup | None = None
         self._activity = ""
         self._is_prompting = False
+        self._queue: deque[Prompt] = deque()
+        self._more = anyio.Event()
+        self._idle = anyio.Event()
+        self._running: anyio.CancelScope | None = None
 
     async def run(self, agent: EventSource, *background: Callable[[], Awaitable[None]]) -> int:
         """Serve the user until they leave, showing the agent's events; ``background`` tasks run meanwhile.
@@ -202,9 +130,9 @@ class Repl(Generic[Context]):
             async with on_signals(self._on_signal) as group:
                 self._group = group
                 group.start_soon(animate, self.ui.renderer)
-                group.start_soon(self.jobs.work)
+                group.start_soon(self.work)
                 for task in background:
-                    group.start_soon(self.jobs.run_safely, task)
+                    group.start_soon(self.run_safely, task)
                 await self.ui.run(self)
             subscription.check()
         except OSError as error:  # the screen's own: all other errors are shown on it
@@ -219,16 +147,22 @@ class Repl(Generic[Context]):
 
     @property
     def busy(self) -> bool:
-        return self.jobs.busy
+        return self._running is not None or bool(self._queue)
+
+    def enqueue(self, prompt: Prompt) -> None:
+        self._queue.append(prompt)
+        self._idle = anyio.Event()
+        self._more.set()
+        self.ui.refresh()
 
     def submit(self, text: str, when: When = "now") -> None:  # noqa: ARG002 — for those who can steer a run
         text = text.strip()
         match self._commands.find(text):
             case command, arguments if command.at_once and self._group is not None:
                 self.ui.echo(text)
-                self._group.start_soon(self.jobs.run_safely, command.run, self._context, arguments)
+                self._group.start_soon(self.run_safely, command.run, self._context, arguments)
             case _ if text:
-                self.jobs.add(Prompt(text))
+                self.enqueue(Prompt(text))
             case _:
                 pass
 
@@ -236,17 +170,23 @@ class Repl(Generic[Context]):
         """Nothing is abbreviated."""
 
     def stop(self) -> bool:
-        return self.jobs.stop()
+        """Cancel the running job and drop the queued ones; False if none is running."""
+        if self._running is None:
+            return False
+        self._queue.clear()
+        self._running.cancel()
+        return True
 
     def leave(self) -> None:
         self.stop()
         self.ui.leave()
 
     async def wait_idle(self) -> None:
-        await self.jobs.wait_idle()
+        while self.busy:
+            await self._idle.wait()
 
     def state_lines(self) -> list[str]:
-        return [f"  {one_line(job.typed, 60)}  (queued)" for job in self.jobs.queued]
+        return [f"  {one_line(job.typed, 60)}  (queued)" for job in self._queue]
 
     def _on_signal(self, number: signal.Signals) -> None:
         if number == signal.SIGINT and self.stop():
@@ -258,6 +198,30 @@ class Repl(Generic[Context]):
 
     def _greet(self) -> None:
         """Show the first lines."""
+
+    async def work(self) -> None:
+        """Run jobs until cancelled."""
+        while True:
+            while self._queue:
+                with anyio.CancelScope() as self._running:
+                    await self.run_safely(self._run_job, self._queue.popleft())
+                stopped, self._running = self._running.cancelled_caught, None
+                await self.run_safely(self._after_job, stopped)
+                self.ui.refresh()
+            self._idle.set()
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    async def run_safely(self, action: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Run ``action`` and show its error, if any."""
+        try:
+            await action(*arguments)
+        except NewelError as error:
+            self.ui.renderer.note(f"Error: {error}")
+        except OSError:  # the screen itself
+            raise
+        except Exception as error:  # noqa: BLE001 — an error must not end the conversation
+            self.ui.renderer.note(f"Error: {type(error).__name__}: {error}")
 
     async def _run_job(self, prompt: Prompt) -> None:
         if parsed := self._commands.find(prompt.typed):

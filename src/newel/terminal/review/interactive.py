@@ -70,17 +70,6 @@ class DecideArguments(NamedTuple):
     yes: bool
 
 
-class ReviewOutcome(NamedTuple):
-    """Numbers of hunks written and rejected, by file. ``is_done``: something was decided, and nothing requested was left out."""
-
-    kept: Mapping[str, int]
-    rejected: Mapping[str, int]
-    is_done: bool
-
-
-NONE: Final = ReviewOutcome({}, {}, is_done=False)
-
-
 def parse_arguments(verdict: Verdict, text: str) -> DecideArguments:
     """Parse the text after a command, quoted as in a shell. Raises ``UsageError``."""
     usage = f"/{verdict} HUNK…, FILE… or --all{' [--mine peel|base]' if verdict == 'reject' else ''} [--yes]"
@@ -108,29 +97,28 @@ def parse_arguments(verdict: Verdict, text: str) -> DecideArguments:
 
 async def decide_named(
     project: ProjectReview, verdict: Verdict, arguments: DecideArguments, ui: ReviewUI
-) -> ReviewOutcome:
-    """Keep or reject the hunks that ``arguments`` name, if the user agrees. Raises ``StaleRevision`` and ``LedgerError``."""
+) -> bool:
+    """Keep or reject the hunks that ``arguments`` name, if the user agrees; whether all of them are decided. Raises ``StaleRevision`` and ``LedgerError``."""
     choice = select_hunks(
         await load_pending(project), arguments.names, verdict, every=arguments.every, mine=arguments.mine
     )
     about = hunk_format.describe_choice(choice, ui.format_command)
     if not choice.picks:
         ui.say(about or NO_PENDING)
-        return NONE
+        return False
     if not await ui.confirm(about, QUESTIONS[verdict], yes=arguments.yes):
         ui.say(UNCHANGED)
-        return NONE
+        return False
     reviews = await decide(project, choice)
     if verdict == "reject":
         rejected, peeled = _count_rejected(choice)
         ui.say(
             hunk_format.describe_rejected(rejected, ui.format_command), hunk_format.describe_peeled(peeled)
         )
-        return ReviewOutcome({}, rejected, is_done=not choice.left)
+        return not choice.left
     written = await write(project, reviews, choice.hunks)
     ui.say(hunk_format.describe_written(written, ui.format_command))
-    kept_counts = {file.path: file.applied for file in written.saved}
-    return ReviewOutcome(kept_counts, {}, is_done=not (choice.left or written.problems))
+    return not (choice.left or written.problems)
 
 
 def _count_rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
@@ -152,19 +140,14 @@ class InteractiveReview:
         self._runs: Mapping[str, Checkpoint] = {}
         self._hunks: list[tuple[str, str]] = []
         """Paths and root IDs of the hunks, here and below: an edit changes a hunk's ID, but not its root's."""
-        self._kept: Mapping[str, int] = {}
-        self._kept_names: set[tuple[str, str]] = set()
-        self._count_rejected: set[tuple[str, str]] = set()
+        self._kept: set[tuple[str, str]] = set()
+        self._rejected: set[tuple[str, str]] = set()
         self._has_decided = False
-        self._is_done = False
 
-    @property
-    def outcome(self) -> ReviewOutcome:
-        """The decisions so far."""
-        return ReviewOutcome(self._kept, Counter(path for path, _ in self._count_rejected), self._is_done)
-
-    async def run(self) -> None:
-        """Ask about each hunk, then write the kept ones. Raises ``LedgerError``."""
+    async def run(self) -> bool:
+        """Ask about each hunk, then write the kept ones; whether something was decided and nothing left out. Raises
+        ``LedgerError``.
+        """
         pending = await load_pending(self._project)
         self._runs = await anyio.to_thread.run_sync(checkpoints_by_run, self._project.ledger)
         self._hunks = [
@@ -177,7 +160,7 @@ class InteractiveReview:
             self._ui.say(line)
         if not pending.waiting:
             self._ui.say(NO_PENDING)
-            return
+            return False
         try:
             wants_to_apply = await self._ask_all()
         except anyio.get_cancelled_exc_class():
@@ -185,8 +168,8 @@ class InteractiveReview:
             raise
         if wants_to_apply is None:
             self._ui.say(STOPPED.format(decide=self._ui.format_command("decide")))
-        else:
-            await self._write(wants_to_apply)
+            return False
+        return await self._write(wants_to_apply)
 
     async def _ask_all(self) -> PendingReviews | None:
         """Ask about all hunks; return what is to be written, None if the user has left."""
@@ -215,25 +198,26 @@ class InteractiveReview:
             for hunk in review.hunks
             if hunk.conflict
         )
-        counts = Counter(path for path, name in pending if (path, name) in self._kept_names)
+        counts = Counter(path for path, name in pending if (path, name) in self._kept)
         return [
             f"{escape_line(path)} was changed meanwhile: {pluralize(number, 'hunk')} you kept must be decided again."
             for path, number in counts.items()
         ]
 
-    async def _write(self, pending: PendingReviews) -> None:
+    async def _write(self, pending: PendingReviews) -> bool:
         written = await write(self._project, pending.reviews, accepted_hunks(pending.reviews))
-        self._kept = {file.path: file.applied for file in written.saved}
-        self._is_done = not written.problems and (self._has_decided or bool(written.saved))
         undecided = sum(hunk.state == "pending" for review in pending.reviews for hunk in review.hunks)
         parts = [
             hunk_format.describe_written(written, self._ui.format_command),
-            hunk_format.describe_rejected(self.outcome.rejected, self._ui.format_command),
+            hunk_format.describe_rejected(
+                Counter(path for path, _ in self._rejected), self._ui.format_command
+            ),
             f"{pluralize(undecided, 'hunk')} left to decide: {self._ui.format_command('decide')}."
             if undecided
             else "",
         ]
         self._ui.say("\n".join(part for part in parts if part) or "Nothing was decided.")
+        return not written.problems and (self._has_decided or bool(written.saved))
 
     # -- one hunk -----------------------------------------------------------------------------------
 
@@ -281,7 +265,7 @@ class InteractiveReview:
                 return await self._rest("keep" if key == "keep rest" else "reject", at, review)
             case "later":
                 await decide_hunks(self._project, review, [hunk.id], "later")
-                self._count_rejected.discard((review.path, root_of(hunk.id)))
+                self._rejected.discard((review.path, root_of(hunk.id)))
                 return at + 1
             case "back":
                 return max(at - 1, 0)
@@ -341,9 +325,12 @@ class InteractiveReview:
         await decide_hunks(self._project, review, ids, verdict, mine)
         self._has_decided = True
         names = {(review.path, root_of(name)) for name in ids}
-        self._kept_names = self._kept_names | names if verdict == "keep" else self._kept_names - names
-        is_gone = verdict == "reject" and mine != "peel"
-        self._count_rejected = self._count_rejected | names if is_gone else self._count_rejected - names
+        self._kept -= names
+        self._rejected -= names
+        if verdict == "keep":
+            self._kept |= names
+        elif mine != "peel":  # the agent's proposal below the user's lines is pending
+            self._rejected |= names
 
 
 _Key = Literal["keep", "reject", "keep rest", "reject rest", "later", "back", "stop"]

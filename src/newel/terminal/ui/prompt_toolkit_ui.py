@@ -81,7 +81,7 @@ class PromptToolkitUI:
         self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
     ) -> None:
         self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
-        self._renderer = renderer(self)
+        self.renderer = renderer(self)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
@@ -98,10 +98,6 @@ class PromptToolkitUI:
             multiline=True,
         )
         self._app = self._build()
-
-    @property
-    def renderer(self) -> LiveRenderer:
-        return self._renderer
 
     # -- user interface -----------------------------------------------------------------------------------
 
@@ -127,7 +123,7 @@ class PromptToolkitUI:
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
-            self._renderer.note(escape_invisible(about))
+            self.renderer.note(escape_invisible(about))
         await self._read_keys()  # keys typed before the question are no answer: they act as usual
         self._question, self._seen = escape_invisible(question), None
         self._app.invalidate()
@@ -182,7 +178,7 @@ class PromptToolkitUI:
         self._app.invalidate()
 
     def echo(self, text: str) -> None:
-        self._renderer.echo(text)
+        self.renderer.echo(text)
 
     def restore_input(self, text: str) -> None:
         self._buffer.text = f"{text}\n{self._buffer.text}" if self._buffer.text else text

@@ -8,22 +8,24 @@ from typing import Any, cast
 
 import anyio
 
+from newel.agent.messages import UserMessage
 from newel.context.attachments import Attachable
 from newel.context.file_reader import WorkspaceFolder
 from newel.context.prompt_templates import load_templates
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.repl.repl import Prepared, Prompt, prepare
+from newel.terminal.repl.repl import Prompt, prepare
 from newel.workspace.local import LocalWorkspace
 
 
-def prepared_in(folder: Path, prompt: Prompt) -> Prepared:
+def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
     """The prompt for as much of an agent as it needs: a folder and its templates."""
+    notes: list[str] = []
 
-    async def prepared() -> Prepared:
+    async def prepared() -> UserMessage:
         workspace = LocalWorkspace(str(folder))
         templates = await load_templates([WorkspaceFolder(workspace, str(folder / "prompts"))])
         parts: Any = SimpleNamespace(templates=templates, attachable=Attachable(workspace))
-        return await prepare(cast("CodingAgent", parts), prompt)
+        return await prepare(cast("CodingAgent", parts), prompt, notes.append)
 
     return anyio.run(prepared)
 
