@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from newel.terminal.ui.prompt_line import QUIET_S
+from newel.terminal.ui.line_reader import QUIET_S
 
 PATIENCE: Final = 15.0
 """Seconds to wait for what must come; only a failure takes so long."""

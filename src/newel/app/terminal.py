@@ -17,8 +17,8 @@ from newel.terminal.ui.echo import EchoSuppressor, can_draw
 
 if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
+    from newel.terminal.print_mode import AnswerOutput
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.ui.answers import AnswerOutput
     from newel.terminal.ui.approval import Approver
 
 
@@ -133,8 +133,8 @@ def _is_report(options: AgentOptions) -> bool:
 
 def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     """Where answers go besides the screen."""
+    from newel.terminal.print_mode import AnswerOutput
     from newel.terminal.stdout import text_stdout
-    from newel.terminal.ui.answers import AnswerOutput
 
     alone = screen == "console" and not _is_report(options)
     return AnswerOutput(text_stdout() if alone else None, options.answers_to)
@@ -146,9 +146,9 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
 
         return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
+        from newel.terminal.print_mode import errors_to
         from newel.terminal.renderers.rich import on_terminal
         from newel.terminal.stdout import LossySink
-        from newel.terminal.ui.answers import errors_to
 
         if not sys.stderr.isatty():
             agent.subscribe(errors_to(LossySink(sys.stderr)))

@@ -134,8 +134,7 @@ def _ask(question: str, *, default: bool) -> bool | None:
     """Ask a question at the terminal; None if there is no answer."""
     import anyio
 
-    from newel.terminal.ui.line_reader import LineReader
-    from newel.terminal.ui.prompt_line import until_quiet
+    from newel.terminal.ui.line_reader import LineReader, until_quiet
 
     choices = "[Y/n]" if default else "[y/N]"
     text = f"{question} {choices} "

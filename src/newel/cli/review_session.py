@@ -72,8 +72,7 @@ class Prompter:
 
     def __init__(self) -> None:
         from newel.terminal.stdout import text_stdout
-        from newel.terminal.ui.line_reader import LineReader
-        from newel.terminal.ui.prompt_line import TerminalAsk
+        from newel.terminal.ui.line_reader import LineReader, TerminalAsk
 
         self._out = text_stdout()
         self._renderer = _renderer(self._out)

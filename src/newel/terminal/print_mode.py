@@ -1,17 +1,19 @@
-"""Runs the prompts of the command line one after the other, and exits."""
+"""Runs the prompts of the command line one after the other, and exits. Answers are written apart from the progress."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
-from newel.agent.errors import WorkspaceError
-from newel.agent.events import AgentEnd
+from newel.agent.errors import ConfigError, UsageError, WorkspaceError
+from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage, UserMessage
 from newel.permissions.approval import NOBODY_TO_ASK
@@ -22,9 +24,9 @@ from newel.terminal.renderers.base import Renderer, RendererSubscription, animat
 from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
 from newel.terminal.signals import die_of, exit_code, on_signals
-from newel.terminal.stdout import discard_stdout
-from newel.terminal.ui.answers import AnswerOutput
+from newel.terminal.stdout import TextSink, discard_stdout
 from newel.text.format import one_line
+from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.terminal.ui.approval import Approver
@@ -103,8 +105,7 @@ async def _run(
         agent.abort()
 
     if approver is not None:
-        from newel.terminal.ui.line_reader import LineReader
-        from newel.terminal.ui.prompt_line import TerminalAsk
+        from newel.terminal.ui.line_reader import LineReader, TerminalAsk
 
         approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
     subscription = RendererSubscription(renderer, agent.abort)
@@ -175,3 +176,44 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
         return NOTHING
     unasked = sum(result.is_error and result.output == NOBODY_TO_ASK for result in results)
     return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""
+
+
+class AnswerOutput:
+    """Writes each answer to ``out``, made inert, and all of them to the file at ``path``, verbatim.
+
+    Raises ``UsageError`` if the file is not writable.
+    """
+
+    def __init__(self, out: TextSink | None = None, path: Path | None = None) -> None:
+        self._out = out
+        self._path = path
+        self._texts: list[str] = []
+        if path and (path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK)):
+            raise UsageError(f"--output: {path} is not writable.")
+
+    def add(self, text: str) -> None:
+        """Raises ``OSError`` if the reader of ``out`` has gone, ``ConfigError`` if the file cannot be written."""
+        text = text.strip("\n")
+        if not text:
+            return
+        self._texts.append(text)
+        if self._out is not None:
+            self._out.write(f"{sanitize(text)}\n")
+            self._out.flush()
+        if self._path is not None:
+            try:
+                self._path.write_bytes("\n".join([*self._texts, ""]).encode(errors="replace"))
+            except OSError as error:
+                raise ConfigError(
+                    f"The answer cannot be written to {self._path}: {error.strerror}."
+                ) from error
+
+
+def errors_to(out: TextSink) -> Callable[[AgentEvent], None]:
+    """A subscriber that writes errors of runs to ``out``, for runs displayed elsewhere."""
+
+    def on_event(event: AgentEvent) -> None:
+        if isinstance(event, ErrorEvent) and not event.is_notice:
+            out.write(f"newel: {sanitize(event.message)}\n")
+
+    return on_event

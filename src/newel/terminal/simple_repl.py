@@ -13,8 +13,7 @@ from newel.agent.messages import AssistantMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, CommandTable, SlashCommand, shell_command
 from newel.terminal.renderers.base import CallOutcome, Renderer, report_damage
-from newel.terminal.repl.repl import Prompt, Repl, error_of, prepare
-from newel.terminal.repl.shell_escape import exit_summary, run_command
+from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, prepare, run_command
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.plain_ui import PlainUI

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from newel.agent.messages import Wire
-from newel.text.json import as_dict, regex, repair, to_json, unique_members
+from newel.text.json import as_dict, decode_at, regex, repair, to_json, unique_members
 
 
 class AnswerReply(Wire, frozen=True, tag_field="type", tag="answer"):
@@ -128,7 +128,7 @@ def _objects(text: str) -> Iterator[_FoundObject]:
             depth += 1
         else:
             looked += 1
-            value, end = _decode(text, mark.start())
+            value, end = decode_at(text, mark.start(), unique=True)
             inside = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
             free = not depth and (bool(inside) if fence else not _is_quoted(text, mark.start()))
             if regex(_LOOSE).search(text, read_to, mark.start()):
@@ -149,26 +149,8 @@ def _is_quoted(text: str, at: int) -> bool:
     return bool(line.count("`") % 2 or line.count('"') % 2 or regex(_QUOTED).search(line))
 
 
-def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(members)
-    if len(fields) < len(members):
-        raise ValueError("duplicate member")
-    return fields
-
-
-_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_unique)
-
-
-def _decode(text: str, at: int) -> tuple[object, int]:
-    """The JSON value that begins at ``at`` and where it ends; 0 if it is none."""
-    try:
-        return _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None, 0
-
-
 def _exact(text: str) -> object:
-    value, end = _decode(text, 0)
+    value, end = decode_at(text, 0, unique=True)
     return value if end == len(text) else None
 
 

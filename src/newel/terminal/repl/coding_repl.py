@@ -12,8 +12,16 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui, prepare
-from newel.terminal.repl.shell_escape import LineBuffer, exit_summary, run_command
+from newel.terminal.repl.repl import (
+    LineBuffer,
+    Prompt,
+    Repl,
+    error_of,
+    exit_summary,
+    open_ui,
+    prepare,
+    run_command,
+)
 from newel.terminal.repl.slash_commands import COMMANDS, recap
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver

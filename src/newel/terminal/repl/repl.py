@@ -30,14 +30,15 @@ from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout, text_stdout
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.terminal.ui.terminal_ui import TerminalUI, When
-from newel.text.format import one_line
+from newel.text.format import format_duration, join_names, one_line
+from newel.text.sanitize import SanitizedStream
+from newel.workspace.port import Completed, Workspace
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
 
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
-
 
 FAILED = 1
 
@@ -249,3 +250,46 @@ async def error_of(answer: Awaitable[object]) -> Exception | None:
     except Exception as error:  # noqa: BLE001 — see above
         return error
     return None
+
+
+async def run_command(workspace: Workspace, command: str, show: Callable[[str], None]) -> Completed:
+    """Run it without a time limit and ``show`` its output as it comes, made inert, in whole pieces.
+
+    Cancellation stops the command with all that it started. Raises ``WorkspaceError``.
+    """
+    stream = SanitizedStream()
+
+    async def on_output(piece: str) -> None:
+        show(stream.feed(piece))
+
+    completed = await workspace.run(command, on_output=on_output)
+    show(stream.finish())
+    return completed
+
+
+def exit_summary(completed: Completed) -> str:
+    """``exit code 2 · 1.9 s``: how a command ended, and the processes it left running."""
+    running = (
+        f" · still running: {join_names(completed.left_running, shown=3)}" if completed.left_running else ""
+    )
+    return f"exit code {completed.exit_code} · {format_duration(completed.duration)}{running}"
+
+
+class LineBuffer:
+    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._rest = ""
+
+    def add(self, piece: str) -> None:
+        whole, end, rest = piece.rpartition("\n")
+        if end:
+            self._show(self._rest + whole)
+            self._rest = rest
+        else:
+            self._rest += piece
+
+    def finish(self) -> None:
+        if self._rest:
+            self._show(self._rest)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from newel.agent.errors import NewelError, SessionInUse
 from newel.agent.formatting import pluralize
-from newel.agent.messages import AppMessage, AssistantMessage, ToolCall, ToolResultMessage, UserMessage
+from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
@@ -169,7 +168,7 @@ def recap(agent: CodingAgent) -> str:
 async def branch(context: CommandContext, _: str) -> None:
     agent = context.agent
     entries = [
-        entry
+        (entry, entry.message)
         for entry in agent.session.get_tree()
         if isinstance(entry.message, UserMessage | AssistantMessage) and entry.message.text
     ]
@@ -177,19 +176,19 @@ async def branch(context: CommandContext, _: str) -> None:
         context.say("Nothing has been said yet.")
         return
     rows: list[str] = []
-    for entry in entries:
-        who = "you  " if isinstance(entry.message, UserMessage) else "agent"
+    for entry, message in entries:
+        who = "you  " if isinstance(message, UserMessage) else "agent"
         aside = "" if entry.active else "  (another branch)"
-        rows.append(f"{who}  {one_line(_text(entry.message), 70)}{aside}")
+        rows.append(f"{who}  {one_line(message.text, 70)}{aside}")
     picked = await context.pick("Go back to which message? One of yours returns to the prompt", rows)
     if picked is None:
         return
-    entry = entries[picked]
-    if isinstance(entry.message, UserMessage):
+    entry, message = entries[picked]
+    if isinstance(message, UserMessage):
         agent.branch(entry.parent_id)
-        context.ui.restore_input(entry.message.text)
+        context.ui.restore_input(message.text)
     else:
-        agent.branch(entry.message.id)
+        agent.branch(message.id)
     context.say("New branch. Later messages stay in the session: /branch.")
 
 
@@ -266,7 +265,12 @@ async def show(context: CommandContext, number: str) -> None:
         )
         return
     call = calls[-back]
-    context.say(unfold(call, _result(messages, call)))
+    results = (
+        message
+        for message in reversed(messages)
+        if isinstance(message, ToolResultMessage) and message.tool_call_id == call.id
+    )
+    context.say(unfold(call, next(results, None)))
 
 
 def unfold(call: ToolCall, result: ToolResultMessage | None) -> str:
@@ -326,22 +330,11 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
 )
 
 
-def _result(messages: Sequence[AppMessage], call: ToolCall) -> ToolResultMessage | None:
-    for message in reversed(messages):
-        if isinstance(message, ToolResultMessage) and message.tool_call_id == call.id:
-            return message
-    return None
-
-
 def _indent(text: str) -> str:
     more = len(text) - SHOWN
     if more > 0:
         text = f"{text[:SHOWN]}\n… {pluralize(more, 'more character')}"
     return "\n".join(f"    {line}" for line in text.rstrip("\n").split("\n"))
-
-
-def _text(message: AppMessage) -> str:
-    return message.text if isinstance(message, UserMessage | AssistantMessage) else ""
 
 
 def _ago(seconds_since_1970: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -46,15 +46,15 @@ QUESTIONS: Final[dict[Verdict, str]] = {
 }
 
 QUESTION: Final = "Keep this hunk? [k,r,f,d,s,b,q,?] "
-HELP: Final = (
-    ("k", "keep this hunk"),
-    ("r", "reject it"),
-    ("f", "keep the rest of this file"),
-    ("d", "reject the rest of this file"),
-    ("s", "skip: leave it pending"),
-    ("b", "go back to the previous hunk"),
-    ("q", "stop, and write the kept hunks"),
-)
+KEYS: Final = {
+    "k": "keep this hunk",
+    "r": "reject it",
+    "f": "keep the rest of this file",
+    "d": "reject the rest of this file",
+    "s": "skip: leave it pending",
+    "b": "go back to the previous hunk",
+    "q": "stop, and write the kept hunks",
+}
 OVERRIDE: Final = "Overwrite the current lines? [y/N] "
 DROP: Final = "Drop your own lines? [y/N] "
 WHICH: Final = "Drop only yours (m), or all (a)? [m,a] "
@@ -239,14 +239,14 @@ class InteractiveReview:
             + hunk_format.hunk_diff(review, hunk, full_review_command(self._ui.format_command)),
             "diff",
         )
-        answer = await self._ui.ask(QUESTION, "")
-        while answer is not None and answer.strip().lower() not in _KEYS:
-            self._ui.say(format_columns(HELP, self._ui.columns))
-            answer = await self._ui.ask(QUESTION, "")
-        if answer is None:
+        while (answer := await self._ui.ask(QUESTION, "")) is not None:
+            if (key := answer.strip().lower()) in KEYS:
+                break
+            self._ui.say(format_columns(list(KEYS.items()), self._ui.columns))
+        else:
             return None
         try:
-            return await self._apply_key(_KEYS[answer.strip().lower()], at, review, hunk)
+            return await self._apply_key(key, at, review, hunk)
         except LedgerError:
             raise
         except ReviewError as error:
@@ -257,19 +257,21 @@ class InteractiveReview:
         facts = hunk_format.hunk_facts(hunk, self._runs).removeprefix("pending · ")
         return f"{at + 1} of {len(self._hunks)} · {escape_line(path)} · {facts}\n"
 
-    async def _apply_key(self, key: _Key, at: int, review: FileReview, hunk: Hunk) -> int:
+    async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk) -> int:
+        """Do as one of ``KEYS`` says; return the index of the next hunk."""
+        verdict: Verdict = "keep" if key in {"k", "f"} else "reject"
         match key:
-            case "keep" | "reject":
-                return at + 1 if await self._verdict(key, review, hunk) else at
-            case "keep rest" | "reject rest":
-                return await self._rest("keep" if key == "keep rest" else "reject", at, review)
-            case "later":
+            case "k" | "r":
+                return at + 1 if await self._verdict(verdict, review, hunk) else at
+            case "f" | "d":
+                return await self._rest(verdict, at, review)
+            case "s":
                 await decide_hunks(self._project, review, [hunk.id], "later")
                 self._rejected.discard((review.path, root_of(hunk.id)))
                 return at + 1
-            case "back":
+            case "b":
                 return max(at - 1, 0)
-            case "stop":
+            case _:
                 return len(self._hunks)
 
     async def _verdict(self, verdict: Verdict, review: FileReview, hunk: Hunk) -> bool:
@@ -331,15 +333,3 @@ class InteractiveReview:
             self._kept |= names
         elif mine != "peel":  # the agent's proposal below the user's lines is pending
             self._rejected |= names
-
-
-_Key = Literal["keep", "reject", "keep rest", "reject rest", "later", "back", "stop"]
-_KEYS: Final[Mapping[str, _Key]] = {
-    "k": "keep",
-    "r": "reject",
-    "f": "keep rest",
-    "d": "reject rest",
-    "s": "later",
-    "b": "back",
-    "q": "stop",
-}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Literal
 
 import msgspec
@@ -77,33 +78,32 @@ InTurn = Say | Clear | CompactHistory
 AnyRequest = InTurn | Interrupt | StopRun | Steer | FollowUp | ChangeModel | SetThinking | GetState | Approve
 
 
-class Requests:
-    """Reads requests from lines of JSON."""
+@cache
+def _decoder() -> msgspec.json.Decoder[AnyRequest]:
+    return msgspec.json.Decoder[AnyRequest](AnyRequest)
 
-    def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder[AnyRequest](AnyRequest)
 
-    def read(self, line: str) -> AnyRequest:
-        """Raises ``InvalidRpcRequest``."""
-        try:
-            request = self._decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidRpcRequest(
-                f"Invalid request: {_explain(error, line)}. It begins: {line[:200]}"
-            ) from error
-        match request:
-            case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
-                not text.strip()
-            ):
-                raise InvalidRpcRequest("The content is empty.")
-            case Say():
-                for attachment in request.attachments:
-                    _check(attachment)
-            case ChangeModel() if not request.model.strip():
-                raise InvalidRpcRequest("set_model needs a model name.")
-            case _:
-                pass
-        return request
+def read_request(line: str) -> AnyRequest:
+    """Parse a line of JSON. Raises ``InvalidRpcRequest``."""
+    try:
+        request = _decoder().decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidRpcRequest(
+            f"Invalid request: {_explain(error, line)}. It begins: {line[:200]}"
+        ) from error
+    match request:
+        case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
+            not text.strip()
+        ):
+            raise InvalidRpcRequest("The content is empty.")
+        case Say():
+            for attachment in request.attachments:
+                _check(attachment)
+        case ChangeModel() if not request.model.strip():
+            raise InvalidRpcRequest("set_model needs a model name.")
+        case _:
+            pass
+    return request
 
 
 def _explain(error: Exception, line: str) -> str:

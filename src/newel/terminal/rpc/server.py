@@ -44,11 +44,11 @@ from newel.terminal.rpc.requests import (
     Interrupt,
     InTurn,
     InvalidRpcRequest,
-    Requests,
     Say,
     SetThinking,
     Steer,
     StopRun,
+    read_request,
 )
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
@@ -129,7 +129,6 @@ class _JsonMode:
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
-        self._requests = Requests()
         self._turns: deque[InTurn] = deque()
         self._more = anyio.Event()
         self._no_more = False
@@ -179,7 +178,7 @@ class _JsonMode:
 
     async def serve(self, line: str, number: int) -> None:
         try:
-            await self.act(self._requests.read(line))
+            await self.act(read_request(line))
         except NewelError as error:
             self.error(error.code, f"Line {number}: {error}")
 

@@ -15,7 +15,7 @@ from newel.workspace.port import SCHEME
 
 if TYPE_CHECKING:
     from newel.permissions.approval import Ask
-    from newel.terminal.ui.prompt_line import AskLine
+    from newel.terminal.ui.line_reader import AskLine
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from newel.agent.formatting import pluralize
 from newel.mcp.elicitation_form import Answer, BadForm, Field, fields
 from newel.mcp.types import ElicitAnswer, ElicitRequest
-from newel.terminal.ui.prompt_line import AskLine
+from newel.terminal.ui.line_reader import AskLine
 from newel.text.sanitize import escape_invisible, escape_line
 
 LEAVING: Final = "/decline refuses the request, /cancel leaves it unanswered."

@@ -12,8 +12,7 @@ from anyio.lowlevel import checkpoint
 
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.renderers.screen import terminal_size
-from newel.terminal.ui.line_reader import LineReader
-from newel.terminal.ui.prompt_line import until_quiet
+from newel.terminal.ui.line_reader import LineReader, until_quiet
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.sanitize import escape_invisible, sanitize
 

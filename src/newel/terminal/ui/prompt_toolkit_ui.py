@@ -42,7 +42,7 @@ from prompt_toolkit.styles import Style
 
 from newel.terminal.renderers.live import LiveRenderer
 from newel.terminal.renderers.screen import BEGIN_UPDATE, END_UPDATE, Screen
-from newel.terminal.ui.prompt_line import QUIET_S
+from newel.terminal.ui.line_reader import QUIET_S
 from newel.terminal.ui.terminal_ui import InputHandler
 from newel.text.format import PROMPT
 from newel.text.sanitize import escape_invisible
