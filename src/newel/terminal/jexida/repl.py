@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from newel.agent.errors import WorkspaceError
 from newel.agent.formatting import pluralize
@@ -19,9 +18,6 @@ from newel.terminal.renderers.screen import Printer, Screen
 from newel.terminal.repl.repl import Prompt, Repl, error_of, open_ui
 from newel.terminal.ui.terminal_ui import TerminalUI
 from newel.text.format import one_line
-
-if TYPE_CHECKING:
-    from prompt_toolkit.completion import Completer
 
 
 async def run_jexida(agent: JexidaAgent, *, title: str, history: Path, warnings: Sequence[str] = ()) -> int:
@@ -48,24 +44,17 @@ def _open_ui(agent: JexidaAgent, history: Path) -> TerminalUI:
 
         return PanelRenderer(screen, RichPanels(Styles()), host=lambda: agent.host.name)
 
-    def completer() -> Completer:
-        from newel.terminal.repl.completion import ReplCompleter
-
-        return ReplCompleter(
-            lambda: {command.name: command.help for command in COMMANDS},
-            arguments={
-                "run": partial(complete_routine, agent.routines),
-                "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],
-            },
-        )
-
     return open_ui(
         history,
         plain=lambda out: PanelRenderer(
             Printer(out), PanelStyle(), host=lambda: agent.host.name, animated=False
         ),
         live=live,
-        completer=completer,
+        commands=lambda: {command.name: command.help for command in COMMANDS},
+        arguments={
+            "run": partial(complete_routine, agent.routines),
+            "model": lambda typed: [(typed, dict.fromkeys(agent.model_names, ""))],
+        },
     )
 
 

@@ -29,8 +29,6 @@ from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
-    from prompt_toolkit.completion import Completer
-
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
 
@@ -67,20 +65,16 @@ def _open_ui(agent: CodingAgent, home: Path, screen: Literal["rich", "console"])
 
         return RichRenderer(screen, Styles(), window=agent.window)
 
-    def completer() -> Completer:
-        from newel.terminal.repl.completion import FileCompleter, ReplCompleter
-
-        def commands() -> dict[str, str]:
-            help_by_name = {command.name: command.help for command in COMMANDS}
-            return help_by_name | {name: template.description for name, template in agent.templates.items()}
-
-        return ReplCompleter(commands, files=FileCompleter(agent.workspace))
+    def commands() -> dict[str, str]:
+        help_by_name = {command.name: command.help for command in COMMANDS}
+        return help_by_name | {name: template.description for name, template in agent.templates.items()}
 
     return open_ui(
         home / "history",
         plain=lambda out: ConsoleRenderer(out, separate_runs=False, window=agent.window),
         live=live,
-        completer=completer,
+        commands=commands,
+        files=agent.workspace,
         is_plain=screen == "console",
     )
 

@@ -74,17 +74,19 @@ ArgumentCompleter = Callable[[str], Iterable[tuple[str, Mapping[str, str]]]]
 
 
 class ReplCompleter(Completer):
-    """``commands`` returns each command's help by its name, without the slash; ``arguments`` completes those of commands."""
+    """``commands`` returns each command's help by its name, without the slash; ``arguments`` completes those of commands.
+    ``files`` are those that can be mentioned.
+    """
 
     def __init__(
         self,
         commands: Callable[[], Mapping[str, str]],
         *,
-        files: FileCompleter | None = None,
+        files: Workspace | None = None,
         arguments: Mapping[str, ArgumentCompleter] = {},
     ) -> None:
         self._commands = commands
-        self._files = files
+        self._files = FileCompleter(files) if files else None
         self._arguments = arguments
 
     def get_completions(

@@ -8,19 +8,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TextIO
+from typing import TYPE_CHECKING, Generic, TextIO
 
 import anyio
 import msgspec
 
+from newel.agent.agent import Agent
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEvent
 from newel.agent.messages import Attachment, UserMessage
 from newel.context.mentions import expand_mentions
 from newel.session.coding_agent import CodingAgent
@@ -28,6 +27,7 @@ from newel.terminal.commands import CommandTable, Context, parse_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout, text_stdout
+from newel.terminal.ui.echo import can_draw
 from newel.terminal.ui.plain_ui import PlainUI
 from newel.terminal.ui.terminal_ui import TerminalUI, When
 from newel.text.format import format_duration, join_names, one_line
@@ -35,10 +35,9 @@ from newel.text.sanitize import SanitizedStream
 from newel.workspace.port import Completed, Workspace
 
 if TYPE_CHECKING:
-    from prompt_toolkit.completion import Completer
-
     from newel.terminal.renderers.live import LiveRenderer
     from newel.terminal.renderers.screen import Screen
+    from newel.terminal.repl.completion import ArgumentCompleter
 
 FAILED = 1
 
@@ -73,30 +72,27 @@ async def prepare(agent: CodingAgent, prompt: Prompt, note: Callable[[str], None
     return UserMessage(content=text, attachments=attachments)
 
 
-class EventSource(Protocol):
-    """An agent, as far as a REPL knows it."""
-
-    def subscribe(self, subscriber: Callable[[AgentEvent], None], /) -> Callable[[], None]: ...
-
-
 def open_ui(
     history: Path,
     *,
     plain: Callable[[TextIO], Renderer],
     live: Callable[[Screen], LiveRenderer],
-    completer: Callable[[], Completer],
+    commands: Callable[[], Mapping[str, str]],
+    arguments: Mapping[str, ArgumentCompleter] = {},
+    files: Workspace | None = None,
     is_plain: bool = False,
 ) -> TerminalUI:
     """The user interface that standard input and output allow: ``live`` draws where a cursor can be moved, ``plain``
-    elsewhere. ``history`` is the file that keeps what the user enters.
+    elsewhere. ``history`` is the file that keeps what the user enters. The others are completed: see ``ReplCompleter``.
     """
-    is_dumb = os.environ.get("TERM", "dumb") == "dumb"
-    if is_plain or is_dumb or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if is_plain or not can_draw():
         out = text_stdout()
         return PlainUI(plain(out), sys.stdin.fileno(), out)
+    from newel.terminal.repl.completion import ReplCompleter
     from newel.terminal.ui.prompt_toolkit_ui import PromptToolkitUI
 
-    return PromptToolkitUI(sys.stdout, live, completer=completer(), history=history)
+    completer = ReplCompleter(commands, files=files, arguments=arguments)
+    return PromptToolkitUI(sys.stdout, live, completer=completer, history=history)
 
 
 class Repl(Generic[Context]):
@@ -119,7 +115,7 @@ class Repl(Generic[Context]):
         self._idle = anyio.Event()
         self._running: anyio.CancelScope | None = None
 
-    async def run(self, agent: EventSource, *background: Callable[[], Awaitable[None]]) -> int:
+    async def run(self, agent: Agent | CodingAgent, *background: Callable[[], Awaitable[None]]) -> int:
         """Serve the user until they leave, showing the agent's events; ``background`` tasks run meanwhile.
 
         Returns 0, 1 if the terminal has gone, 128 + N if signal N ended it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -12,7 +13,7 @@ from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, 
 from newel.agent.ports import ThinkingLevel
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
-from newel.terminal.review.commands import decide, keep, reject, rollback, show_review, undo
+from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
 from newel.text.format import describe_call, format_columns, one_line, short_number, usage_line
 from newel.workspace.port import Workspace
 
@@ -320,8 +321,13 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
         show_review,
     ),
     SlashCommand("decide", "", "keep or reject pending changes, hunk by hunk", decide),
-    SlashCommand("keep", "HUNK|FILE|--all", "keep pending changes: write them to the files", keep),
-    SlashCommand("reject", "HUNK|FILE|--all", "reject pending changes", reject),
+    SlashCommand(
+        "keep",
+        "HUNK|FILE|--all",
+        "keep pending changes: write them to the files",
+        partial(decide_by_name, "keep"),
+    ),
+    SlashCommand("reject", "HUNK|FILE|--all", "reject pending changes", partial(decide_by_name, "reject")),
     SlashCommand("undo", "[CHECKPOINT]", "undo the changes of the last run, or of another", undo),
     SlashCommand("rollback", "[CHECKPOINT]", "restore files to their state before a run", rollback),
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),

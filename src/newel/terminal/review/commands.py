@@ -42,17 +42,8 @@ async def decide(context: CommandContext, _: str) -> None:
         await InteractiveReview(project, conversation_ui(context.ui)).run()
 
 
-async def keep(context: CommandContext, text: str) -> None:
-    """``/keep HUNK…|FILE…|--all [--yes]``"""
-    await _decide_named(context, "keep", text)
-
-
-async def reject(context: CommandContext, text: str) -> None:
-    """``/reject HUNK…|FILE…|--all [--yes] [--mine peel|base]``"""
-    await _decide_named(context, "reject", text)
-
-
-async def _decide_named(context: CommandContext, verdict: Verdict, text: str) -> None:
+async def decide_by_name(verdict: Verdict, context: CommandContext, text: str) -> None:
+    """``/keep HUNK…|FILE…|--all [--yes]``, ``/reject HUNK…|FILE…|--all [--yes] [--mine peel|base]``"""
     if project := await _project(context):
         from newel.terminal.review.interactive import decide_named, parse_arguments
 

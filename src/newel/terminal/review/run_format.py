@@ -121,16 +121,10 @@ def describe_plan(plan: RollbackPlan, format_command: CommandFormatter) -> str:
         lines += [
             f"  {escape_line(file.path)}  {escape_line(file.about, 400)}".rstrip() for file in plan.files
         ]
-    return "\n".join([*lines, *_left_alone(plan)])
-
-
-def _left_alone(plan: RollbackPlan) -> list[str]:
-    if not plan.conflicts:
-        return []
-    return [
-        "Skipped (changed since):",
-        *(f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts),
-    ]
+    if plan.conflicts:
+        lines.append("Skipped (changed since):")
+        lines += [f"  {escape_line(conflict.reason, 400)}" for conflict in plan.conflicts]
+    return "\n".join(lines)
 
 
 async def roll_back(project: ProjectReview, plan: RollbackPlan, ui: ReviewUI, *, yes: bool = False) -> bool:

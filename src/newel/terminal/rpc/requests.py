@@ -33,11 +33,11 @@ class Say(RpcRequest, frozen=True, tag="message"):
 
 
 class Interrupt(RpcRequest, frozen=True, tag="interrupt"):
-    pass
+    """Abort the current run."""
 
 
 class StopRun(RpcRequest, frozen=True, tag="stop"):
-    pass
+    """Stop the run before its next request."""
 
 
 class Steer(RpcRequest, frozen=True, tag="steer"):
@@ -49,7 +49,7 @@ class FollowUp(RpcRequest, frozen=True, tag="follow_up"):
 
 
 class Clear(RpcRequest, frozen=True, tag="clear"):
-    pass
+    """Start a new session."""
 
 
 class CompactHistory(RpcRequest, frozen=True, tag="compact"):
@@ -65,7 +65,7 @@ class SetThinking(RpcRequest, frozen=True, tag="set_thinking"):
 
 
 class GetState(RpcRequest, frozen=True, tag="get_state"):
-    pass
+    """Answered by a ``state`` line."""
 
 
 class Approve(RpcRequest, frozen=True, tag="approve"):

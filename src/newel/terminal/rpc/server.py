@@ -133,7 +133,9 @@ class _JsonMode:
         self._more = anyio.Event()
         self._no_more = False
         self._running: anyio.CancelScope | None = None
-        self._questions: dict[str, _PendingQuestion] = {}
+        self._questions: dict[str, anyio.Event] = {}
+        """The pending approvals by call, each with the event of its answer."""
+        self._approvals: dict[str, Approval] = {}
 
     def end(self, code: int = 0) -> None:
         """Stop everything and end with this exit code."""
@@ -147,8 +149,8 @@ class _JsonMode:
         """The input has ended: finish the queued requests, and wait for no more approvals."""
         self._no_more = True
         self._more.set()
-        for question in self._questions.values():
-            question.answer(_NOBODY)
+        for answered in self._questions.values():
+            answered.set()
 
     def interrupt(self) -> None:
         if self._running is not None:
@@ -268,7 +270,7 @@ class _JsonMode:
         if self._no_more:
             return _NOBODY
         call = request.call
-        question = self._questions[call.id] = _PendingQuestion()
+        answered = self._questions[call.id] = anyio.Event()
         self.renderer.handle(
             ApprovalAsked(
                 tool_call_id=call.id,
@@ -281,32 +283,20 @@ class _JsonMode:
             )
         )
         try:
-            return await question.wait()
+            await answered.wait()
+            return self._approvals.get(call.id, _NOBODY)
         finally:
             del self._questions[call.id]
+            self._approvals.pop(call.id, None)
 
     def answer(self, request: Approve) -> None:
-        question = self._questions.get(request.tool_call_id)
-        if question is None:
+        answered = self._questions.get(request.tool_call_id)
+        if answered is None:
             raise InvalidRpcRequest(f"No call {request.tool_call_id!r} is waiting for approval.")
-        question.answer(Approval(request.decision, request.word))
+        self._approvals.setdefault(
+            request.tool_call_id, Approval(request.decision, request.word)
+        )  # the first counts
+        answered.set()
 
 
 _NOBODY = Approval("nobody")
-
-
-class _PendingQuestion:
-    """A pending approval; the first answer counts."""
-
-    def __init__(self) -> None:
-        self._answered = anyio.Event()
-        self._answer = _NOBODY
-
-    def answer(self, approval: Approval) -> None:
-        if not self._answered.is_set():
-            self._answer = approval
-            self._answered.set()
-
-    async def wait(self) -> Approval:
-        await self._answered.wait()
-        return self._answer
