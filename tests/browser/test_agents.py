@@ -75,7 +75,7 @@ def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Ma
     expect(state(page)).to_have_text("Completed")
 
 
-def test_agents_work_at_the_same_time_and_one_is_closed_after_a_question(workbench: Make) -> None:
+def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> None:
     page = workbench(scenarios(answering("Wait", bash("sleep 20"), {"content": "Done."}))).page()
     for name in ("Agent-1", "Agent-2"):
         open_agent(page, "Wait long")
@@ -91,7 +91,7 @@ def test_agents_work_at_the_same_time_and_one_is_closed_after_a_question(workben
     expect(page.get_by_role("tab", name="Agent-1")).to_contain_text("Running")
 
 
-def test_a_contract_that_cannot_be_fulfilled_says_why_and_can_be_changed(workbench: Make) -> None:
+def test_a_contract_that_cannot_be_fulfilled_shows_why_and_can_be_edited(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400}, "response": {"content": ""}}
     page = workbench(
         scenarios(JUDGE, answering("hopeless", fault), answering("easy", bash("true"), {"content": "Done."}))

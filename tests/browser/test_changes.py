@@ -26,7 +26,7 @@ def rows(page: Page, words: str) -> object:
     )
 
 
-def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -> None:
+def test_a_double_click_on_accept_accepts_in_every_view(workbench: Make) -> None:
     edits = [replace_line("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
     bench = workbench(proposal_scenarios(("edit", edits)))
     (bench.newel.project / "notes.md").write_text(NOTES)
@@ -52,7 +52,7 @@ def test_a_double_click_on_accept_accepts_wherever_it_is_made(workbench: Make) -
     expect(third).not_to_contain_text("Accepted, unsaved")
 
 
-def test_accepting_a_hunk_moves_no_button_from_under_the_pointer(workbench: Make) -> None:
+def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> None:
     """Else a click on the next hunk is lost, or hits another button."""
     edits = [replace_line("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
     bench = workbench(proposal_scenarios(("edit", edits)))
@@ -83,7 +83,7 @@ def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Ma
     assert (undo["x"], undo["y"]) == (accept["x"], accept["y"])
 
 
-def test_a_file_that_is_open_shows_what_happens_to_it_on_the_disk(workbench: Make) -> None:
+def test_an_open_file_shows_changes_on_the_disk(workbench: Make) -> None:
     bench = workbench(scenarios())
     path = bench.newel.project / "notes.md"
     path.write_text("before\n")
@@ -109,7 +109,7 @@ def test_a_file_with_a_proposal_opens_at_its_first_hunk(workbench: Make) -> None
     expect(page.locator(".inline-hunk")).to_contain_text("accepted")
 
 
-def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(workbench: Make) -> None:
+def test_created_deleted_moved_and_binary_files_and_modes_are_labelled(workbench: Make) -> None:
     bench = workbench(scenarios(answering("go", bash(SHELL), {"content": "Done."})), "--approve", "review")
     project = bench.newel.project
     (project / "plan.md").write_text("measure\ncut\n")
@@ -149,7 +149,7 @@ def test_new_deleted_moved_and_binary_files_and_permissions_are_said_as_such(wor
     assert (project / "old.md").exists()
 
 
-def test_links_are_said_to_be_links_with_what_they_lead_to(workbench: Make) -> None:
+def test_links_are_labelled_with_their_targets(workbench: Make) -> None:
     """Else somebody accepts a link out of the project for a new text file."""
     link = "ln -s /etc/hostname link; ln -sf link turned"
     bench = workbench(scenarios(answering("go", bash(link), {"content": "Done."})), "--approve", "review")
@@ -166,7 +166,7 @@ def test_links_are_said_to_be_links_with_what_they_lead_to(workbench: Make) -> N
     expect(page.locator(".file-summary")).to_contain_text("new symbolic link → /etc/hostname")
 
 
-def test_what_stands_on_both_sides_of_a_conflict_is_called_by_its_name(workbench: Make) -> None:
+def test_the_sides_of_a_conflict_have_the_right_labels(workbench: Make) -> None:
     """Else somebody is asked to keep a proposal where there is none, and loses lines of their own."""
     bench = workbench(scenarios())
     path = bench.newel.project / "notes.md"

@@ -18,7 +18,7 @@ Make = Callable[..., Workbench]
 MINUS = "\N{MINUS SIGN}"
 
 
-def test_an_answer_shows_reasoning_calls_and_text_and_is_there_after_a_reload(workbench: Make) -> None:
+def test_an_answer_shows_reasoning_calls_and_text_also_after_a_reload(workbench: Make) -> None:
     bench = workbench(scenarios(WORK))
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
     page = bench.page()
@@ -49,7 +49,7 @@ def test_an_answer_shows_reasoning_calls_and_text_and_is_there_after_a_reload(wo
     expect(page).to_have_title("add a flag · newel")
 
 
-def test_a_call_unfolds_to_its_whole_input_its_output_and_its_changes(workbench: Make) -> None:
+def test_a_call_expands_to_its_input_output_and_changes(workbench: Make) -> None:
     bench = workbench(scenarios(WORK))
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
     page = bench.page()
@@ -65,7 +65,7 @@ def test_a_call_unfolds_to_its_whole_input_its_output_and_its_changes(workbench:
     expect(page.locator("ins")).to_be_visible()
 
 
-def test_stopping_shows_at_once_and_the_chat_goes_on_where_it_was(workbench: Make) -> None:
+def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("run it", {"content": "Now.", **bash(WAIT)}, {"content": "It ran."}), SLOW)
     )
@@ -97,7 +97,7 @@ def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     expect(answers(page).last).to_contain_text("Now it works.")
 
 
-def test_what_is_said_during_a_run_waits_and_is_answered(workbench: Make) -> None:
+def test_a_message_sent_during_a_run_is_queued_and_answered(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering("run it", {"content": "Now.", **bash(WAIT)}, {"content": "It ran."}),
@@ -116,7 +116,7 @@ def test_what_is_said_during_a_run_waits_and_is_answered(workbench: Make) -> Non
     expect(page.get_by_role("article", name="You")).to_have_count(2)
 
 
-def test_an_edited_message_takes_the_place_of_what_followed(workbench: Make) -> None:
+def test_an_edited_message_replaces_what_followed(workbench: Make) -> None:
     page = workbench(
         scenarios(answering("blue", {"content": "It is blue."}), answering("red", {"content": "It is red."}))
     ).page()
@@ -134,7 +134,7 @@ def test_an_edited_message_takes_the_place_of_what_followed(workbench: Make) -> 
     expect(page.get_by_role("article", name="You")).to_have_count(1)
 
 
-def test_drafts_places_and_tabs_are_kept(workbench: Make) -> None:
+def test_drafts_scroll_positions_and_tabs_survive(workbench: Make) -> None:
     long = {"content": "\n\n".join(f"Paragraph {number}." for number in range(80))}
     page = workbench(scenarios(answering("much", long))).page()
     open_chat(page)
@@ -155,7 +155,7 @@ def test_drafts_places_and_tabs_are_kept(workbench: Make) -> None:
     expect(message_box(page)).to_have_value("another draft")
 
 
-def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
+def test_an_earlier_conversation_can_be_reopened(workbench: Make) -> None:
     page = workbench(scenarios(answering("remember", {"content": "I remember."}))).page()
     open_chat(page)
     say(page, "remember the newel")
@@ -169,7 +169,7 @@ def test_an_earlier_conversation_opens_again(workbench: Make) -> None:
     expect(page.get_by_text("I remember.")).to_be_visible()
 
 
-def test_what_is_text_goes_along_with_a_message_and_what_is_not_is_refused(workbench: Make) -> None:
+def test_text_files_are_attached_and_others_are_refused(workbench: Make) -> None:
     bench = workbench(scenarios())
     notes = bench.newel.home / "notes.txt"
     notes.write_text("The secret is 4711.")
@@ -194,7 +194,7 @@ GIVEN = """(text) => {
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
-def test_a_file_is_pasted_or_dropped_onto_the_message(workbench: Make, way: str) -> None:
+def test_a_file_can_be_pasted_or_dropped_onto_the_message(workbench: Make, way: str) -> None:
     bench = workbench(scenarios())
     page = bench.page()
     open_chat(page)
@@ -212,7 +212,7 @@ def test_a_file_is_pasted_or_dropped_onto_the_message(workbench: Make, way: str)
     assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
 
 
-def test_a_chat_has_the_model_that_was_chosen(workbench: Make) -> None:
+def test_a_chat_uses_the_chosen_model(workbench: Make) -> None:
     bench = workbench({**scenarios(), "models": ["big-model", "small-model"]})
     page = bench.page()
     open_chat(page)
@@ -226,7 +226,7 @@ def test_a_chat_has_the_model_that_was_chosen(workbench: Make) -> None:
 
 
 @pytest.mark.slow  # seventy steps
-def test_the_start_of_a_long_conversation_comes_when_it_is_wanted(workbench: Make) -> None:
+def test_the_start_of_a_long_conversation_loads_on_demand(workbench: Make) -> None:
     many = answering(
         "go", *[{"content": f"Step {number}.", **bash("true")} for number in range(70)], {"content": "Done."}
     )
@@ -242,7 +242,7 @@ def test_the_start_of_a_long_conversation_comes_when_it_is_wanted(workbench: Mak
     expect(page.get_by_text("Step 69.", exact=True)).to_have_count(1)
 
 
-def test_a_table_of_many_columns_is_read_by_words_and_scrolled(workbench: Make) -> None:
+def test_a_wide_table_wraps_at_words_and_scrolls(workbench: Make) -> None:
     rows = (["word"] * 40, ["---"] * 40, ["another"] * 40)
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     page = workbench(scenarios(answering("a table", {"content": table}))).page(**NARROW)

@@ -59,7 +59,7 @@ def hanging(bench: Workbench) -> Generator[None]:
         bench.process.send_signal(signal.SIGCONT)
 
 
-def test_decisions_and_typing_without_the_server_are_applied_once_when_it_returns(
+def test_decisions_and_edits_made_offline_are_applied_once_after_reconnecting(
     workbench: Make,
 ) -> None:
     bench, page, _, text = proposed(workbench)
@@ -92,7 +92,7 @@ def test_decisions_and_typing_without_the_server_are_applied_once_when_it_return
 
 
 @pytest.mark.parametrize("how", ["reload", pytest.param("another window", marks=pytest.mark.slow)])
-def test_a_page_that_ends_without_the_server_loses_nothing_though_another_window_worked_on(
+def test_a_page_closed_offline_loses_nothing_although_another_window_went_on(
     workbench: Make, how: str
 ) -> None:
     bench, page, _, text = proposed(workbench)
@@ -149,7 +149,7 @@ def test_a_hanging_server_loses_no_decision_and_no_letter(workbench: Make) -> No
     were_refused(bench)
 
 
-def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make) -> None:
+def test_edits_that_no_longer_apply_are_shown_for_copying(workbench: Make) -> None:
     bench = workbench(proposal_scenarios(), "--ephemeral")
     put(bench)
     page = bench.page()
@@ -174,7 +174,7 @@ def test_typing_that_fits_nowhere_any_more_is_shown_to_be_copied(workbench: Make
     were_refused(bench)
 
 
-def test_what_waits_is_accessible_and_fits(workbench: Make) -> None:
+def test_offline_changes_are_accessible_and_fit(workbench: Make) -> None:
     bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page(**NARROW)

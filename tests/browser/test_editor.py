@@ -99,7 +99,7 @@ def test_a_user_decides_edits_undoes_and_saves_hunks(workbench: Make) -> None:
     on_disk(path, "# NOTES\n\nfirst\n\nsecond\n\nthird, by me\n")
 
 
-def test_undo_takes_typing_and_decisions_back_in_their_order(workbench: Make) -> None:
+def test_undo_reverts_typing_and_decisions_in_order(workbench: Make) -> None:
     _, page, _, text = proposed(workbench)
     text.get_by_text("third").click()
     page.keyboard.press("End")
@@ -126,7 +126,7 @@ def test_undo_takes_typing_and_decisions_back_in_their_order(workbench: Make) ->
 
 
 @pytest.mark.slow  # a story in two windows
-def test_what_is_typed_in_two_windows_at_once_is_in_both(workbench: Make) -> None:
+def test_text_typed_in_two_windows_at_once_appears_in_both(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     other = bench.page()
     windows = ((page, text), (other, open_file(bench, other)))
@@ -190,7 +190,7 @@ def test_typing_keeps_the_ending_of_each_line(workbench: Make) -> None:
     on_disk(path, "one!\r\nnew\r\ntwo\nthree \u2028 😀\r\nfour\r\nlast 😀")
 
 
-def test_a_change_on_the_disk_is_a_conflict_with_three_ways_on(workbench: Make) -> None:
+def test_a_change_on_the_disk_is_a_conflict_with_three_resolutions(workbench: Make) -> None:
     bench, page, path, _ = proposed(workbench)
     page.get_by_role("button", name="Accept all").click()
     expect(summary(page)).to_have_text("2 accepted, unsaved")
@@ -207,7 +207,7 @@ def test_a_change_on_the_disk_is_a_conflict_with_three_ways_on(workbench: Make) 
     were_refused(bench)
 
 
-def test_theirs_can_be_taken_where_the_disk_changed(workbench: Make) -> None:
+def test_theirs_can_be_chosen_after_a_change_on_the_disk(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
     outside = NOTES.replace("second", "second, from outside")
     path.write_text(outside)
@@ -219,7 +219,7 @@ def test_theirs_can_be_taken_where_the_disk_changed(workbench: Make) -> None:
     assert path.read_text() == outside
 
 
-def test_a_hunk_with_lines_of_the_users_own_asks_which_of_it_is_dropped(workbench: Make) -> None:
+def test_rejecting_a_hunk_with_the_users_lines_asks_which_to_drop(workbench: Make) -> None:
     _, page, _, text = proposed(workbench)
     text.get_by_text("SECOND", exact=True).click()
     page.keyboard.press("End")
@@ -262,7 +262,7 @@ def test_the_editor_is_accessible_and_fits(workbench: Make) -> None:
     assert find_flaws(page) == []
 
 
-def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
+def test_a_binary_file_is_described_as_one(workbench: Make) -> None:
     bench = workbench(proposal_scenarios())
     (bench.newel.project / "data.bin").write_bytes(b"\0\1\2")
     with (bench.newel.project / "large.txt").open("wb") as file:
@@ -279,7 +279,7 @@ def test_a_file_that_is_no_text_says_so(workbench: Make) -> None:
         expect(page.get_by_role("region", name=name)).to_contain_text(words)
 
 
-def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_typed(workbench: Make) -> None:
+def test_deleting_an_open_file_loses_no_typed_text(workbench: Make) -> None:
     bench = workbench(proposal_scenarios())
     untouched, path = put(bench, name="other.md"), put(bench)
     page = bench.page()
@@ -311,7 +311,7 @@ def test_a_file_that_goes_away_under_its_tab_takes_nothing_with_it_that_was_type
     were_refused(bench)
 
 
-def test_a_proposal_that_arrives_during_typing_loses_no_letter(workbench: Make) -> None:
+def test_a_proposal_that_arrives_during_typing_loses_no_key(workbench: Make) -> None:
     bench = workbench(proposal_scenarios((WORDS, [TITLE, SECOND])))
     put(bench)
     page = bench.page()
@@ -336,7 +336,7 @@ def test_a_proposal_that_arrives_during_typing_loses_no_letter(workbench: Make) 
     were_refused(bench)
 
 
-def test_an_edit_whose_answer_was_lost_is_not_made_twice(workbench: Make) -> None:
+def test_an_edit_whose_response_was_lost_is_not_applied_twice(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     lost: list[str] = []
 
@@ -362,7 +362,7 @@ def test_an_edit_whose_answer_was_lost_is_not_made_twice(workbench: Make) -> Non
     were_refused(bench)
 
 
-def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_tabs(workbench: Make) -> None:
+def test_created_and_deleted_files_are_decided_in_their_tabs(workbench: Make) -> None:
     remove = {"file_path": "notes.md", "operation": "delete", "start_line": 1, "end_line": 7}
     bench = workbench(proposal_scenarios((WORDS, [add_file("guide/new.md", "# New\n"), remove])))
     path = put(bench)
@@ -385,7 +385,7 @@ def test_a_file_that_is_proposed_and_one_that_is_removed_are_decided_in_their_ta
     expect(summary(page)).to_contain_text("No such file")
 
 
-def test_a_line_of_a_megabyte_is_shown_and_typed_in(workbench: Make) -> None:
+def test_a_line_of_a_megabyte_is_shown_and_can_be_edited(workbench: Make) -> None:
     bench = workbench(proposal_scenarios())
     line = "<script>alert(1)</script>" + "0123456789" * 100_000
     path = put(bench, f"first\n{line}\nlast\n", "long.html")

@@ -93,7 +93,7 @@ def test_bidirectional_marks_in_an_answer_do_not_reverse_later_text(workbench: M
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", page.locator(".prose").last.inner_text())
 
 
-def test_questions_errors_and_names_of_models_and_files_are_text(workbench: Make) -> None:
+def test_questions_errors_and_names_of_models_and_files_are_escaped(workbench: Make) -> None:
     refused = {"kind": "status", "status": 400, "body": json.dumps({"error": {"message": ALL}})}
     bench = workbench(
         scenarios(
@@ -140,7 +140,7 @@ def test_questions_errors_and_names_of_models_and_files_are_text(workbench: Make
     assert is_inert(page)
 
 
-def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> None:
+def test_contracts_verdicts_acceptance_and_notices_are_escaped(workbench: Make) -> None:
     judge = {
         "name": "judge",
         "trigger_regex": r"After \d+ tool call",
@@ -175,7 +175,7 @@ def test_contracts_verdicts_acceptance_and_notices_are_text(workbench: Make) -> 
     assert is_inert(page)
 
 
-def test_names_lines_instructions_and_runs_of_a_review_are_text(workbench: Make) -> None:
+def test_names_lines_instructions_and_runs_of_a_review_are_escaped(workbench: Make) -> None:
     instruction = f"Tidy {PROBES[0]} \u202e{PROBES[3]}"
     name = "<img src=x onerror=window.pwned=1>\u202egnp.md"
     lines = "".join(f"{probe}\n" for probe in PROBES)

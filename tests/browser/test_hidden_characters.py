@@ -58,7 +58,7 @@ def hidden(page: Page) -> list[str]:
     return page.evaluate(_LOOK)
 
 
-def test_every_view_in_which_a_proposal_is_decided_shows_what_hides(workbench: Make) -> None:
+def test_every_view_of_a_proposal_shows_hidden_characters(workbench: Make) -> None:
     edits = [replace_line(NAME, 1, f"{EVIL}\n"), add_file("made.md", f"{EVIL} {PICTURE}\n")]
     bench = workbench(proposal_scenarios(("go", edits)))
     (bench.newel.project / NAME).write_text(f"one {EVIL}\ntwo {EVIL}\n", newline="")
@@ -111,7 +111,7 @@ def test_every_view_in_which_a_proposal_is_decided_shows_what_hides(workbench: M
     assert hidden(page) == []
 
 
-def test_commands_servers_and_questions_that_wait_show_what_hides(workbench: Make) -> None:
+def test_approvals_of_commands_servers_and_questions_show_hidden_characters(workbench: Make) -> None:
     command = f"echo {EVIL}"
     source = ASKING["args"][-1].replace(PROBE, f"Which {ascii(SUBTLE)[1:-1]}?")
     asking: dict[str, Any] = {**ASKING, "args": [*ASKING["args"][:-1], source]}

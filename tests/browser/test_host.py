@@ -50,7 +50,7 @@ def sign(page: Page) -> Locator:
     return page.get_by_role("banner").locator(".host")
 
 
-def test_the_page_says_which_host_it_works_on_and_what_is_kept_is_written_there(
+def test_the_page_names_its_host_and_kept_changes_are_written_there(
     bench: Workbench, host: Sshd, project: Path
 ) -> None:
     page = bench.page()
@@ -70,7 +70,7 @@ def test_the_page_says_which_host_it_works_on_and_what_is_kept_is_written_there(
     assert list(bench.newel.project.iterdir()) == []
 
 
-def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhile_is_lost(
+def test_a_lost_host_is_named_with_the_reason_and_typed_text_survives(
     bench: Workbench, host: Sshd, project: Path
 ) -> None:
     page = bench.page()
@@ -107,16 +107,14 @@ def test_a_host_that_is_gone_is_named_with_the_reason_and_nothing_typed_meanwhil
     bench.complaints.clear()  # the browser's own, of what could not be done
 
 
-def test_the_page_says_where_the_models_of_the_host_are(workbench: Make, host: Sshd, project: Path) -> None:
+def test_the_page_says_where_the_models_of_the_host_run(workbench: Make, host: Sshd, project: Path) -> None:
     OllamaProgram(host.bin, models={"phi3:latest": {}})
     words = ("--host", f"host:{project}", "--through", "run")
     page = workbench(story(), *words, environ={"NEWEL_SSH_CONFIG": str(host.config)}).page()
     expect(page.get_by_role("button", name="Model: phi3:latest on host (ollama run)")).to_be_visible()
 
 
-def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
-    workbench: Make, host: Sshd, project: Path
-) -> None:
+def test_a_contract_is_run_judged_and_checked_on_the_host(workbench: Make, host: Sshd, project: Path) -> None:
     """Of the same folder, so that an agent can be left alone with the work there as it can here."""
     judged = {"response": verdict("The notes are sorted.", satisfied=True)}
     steps = ({"content": "Sorting.", **bash("sort -o notes.md notes.md && pwd")}, {"content": "Done."})
@@ -137,7 +135,7 @@ def test_a_contract_is_carried_out_judged_and_checked_on_the_host(
     assert list(bench.newel.project.iterdir()) == []
 
 
-def test_what_a_chat_does_under_review_on_a_host_waits_in_the_page_and_is_written_there_when_kept(
+def test_a_chats_changes_under_review_on_a_host_are_listed_and_written_there_when_kept(
     workbench: Make, host: Sshd, project: Path
 ) -> None:
     given = scenarios(answering("sort", bash("sort -o notes.md notes.md; rm plan.md"), {"content": "Done."}))
@@ -156,7 +154,7 @@ def test_what_a_chat_does_under_review_on_a_host_waits_in_the_page_and_is_writte
     assert (project / "plan.md").read_bytes() == PLAN.encode()
 
 
-def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
+def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project(
     workbench: Make, host: Sshd, project: Path
 ) -> None:
     for words in (
@@ -183,9 +181,7 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_as_it_is(
 
 
 @pytest.mark.slow  # a host that is gone is waited for
-def test_what_keeps_an_agent_from_a_worktree_on_a_host_is_told(
-    bench: Workbench, host: Sshd, project: Path
-) -> None:
+def test_the_reason_why_a_host_has_no_worktree_is_shown(bench: Workbench, host: Sshd, project: Path) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
     page.get_by_label("Separate git worktree").check()

@@ -23,7 +23,7 @@ def setup(page: Page) -> None:
     expect(page.get_by_role("region", name="Model", exact=True)).to_contain_text("No model configured.")
 
 
-def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(workbench: Make) -> None:
+def test_without_a_model_the_page_lists_what_it_tried_and_accepts_a_url(workbench: Make) -> None:
     bench = workbench(scenarios(answering("ping", {"content": "pong"})), environ=NOTHING)
     page = bench.page(**NARROW)
     setup(page)
@@ -59,7 +59,7 @@ def test_without_a_model_the_page_says_what_was_looked_for_and_takes_an_address(
     expect(second.get_by_text("pong")).to_be_visible()
 
 
-def test_what_waits_for_review_is_decided_without_a_model_and_a_run_says_what_is_missing(
+def test_pending_changes_can_be_decided_without_a_model_and_a_run_explains_what_is_missing(
     workbench: Make,
 ) -> None:
     edits = [replace_line("notes.md", 1, "# NOTES\n")]
@@ -90,9 +90,7 @@ def test_what_waits_for_review_is_decided_without_a_model_and_a_run_says_what_is
     expect(page.get_by_text("Yes.", exact=True)).to_be_visible()
 
 
-def test_a_model_server_that_is_dead_is_told_of_before_anything_was_sent(
-    workbench: Make, tmp_path: Path
-) -> None:
+def test_a_dead_model_server_is_reported_before_anything_is_sent(workbench: Make, tmp_path: Path) -> None:
     with running(scenarios()) as gone:
         url = f"{gone.url}/v1"
     bench = workbench(scenarios(), environ={"LLM_BASE_URL": url})

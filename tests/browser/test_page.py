@@ -73,7 +73,7 @@ def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
         assert (screen, find_flaws(page)) == (screen, [])
 
 
-def test_everything_can_be_done_with_the_keyboard(workbench: Make) -> None:
+def test_everything_works_with_the_keyboard(workbench: Make) -> None:
     page = workbench(scenarios(answering("hello", {"content": "Good day."}))).page()
     keys = page.keyboard
     keys.press("Alt+n")
@@ -117,7 +117,7 @@ def test_everything_can_be_done_with_the_keyboard(workbench: Make) -> None:
     assert {"New chat", "New agent", "Message", "Copy message", "Commands (Ctrl+K)"} <= seen
 
 
-def test_colours_are_as_the_system_has_them_until_they_are_switched(workbench: Make) -> None:
+def test_colours_follow_the_system_until_they_are_switched(workbench: Make) -> None:
     page = workbench(scenarios()).page(scheme="dark")
     ground = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(ground) == "rgb(22, 24, 27)"
@@ -128,7 +128,7 @@ def test_colours_are_as_the_system_has_them_until_they_are_switched(workbench: M
     assert page.evaluate(ground) == "rgb(251, 251, 249)"
 
 
-def test_an_address_of_a_tab_leads_there(workbench: Make) -> None:
+def test_a_tabs_url_opens_it(workbench: Make) -> None:
     page = workbench(scenarios()).page()
     open_chat(page)
     say(page, "the first")
@@ -142,7 +142,7 @@ def test_an_address_of_a_tab_leads_there(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
 
 
-def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None:
+def test_many_tabs_stay_in_one_scrollable_row(workbench: Make) -> None:
     page = workbench(scenarios()).page(width=800)
     for number in range(12):
         open_chat(page)
@@ -157,7 +157,7 @@ def test_many_tabs_stay_on_one_row_that_can_be_scrolled(workbench: Make) -> None
     assert overflow_px(page) == 0
 
 
-def test_a_server_that_the_project_names_and_that_is_ignored_is_told(workbench: Make) -> None:
+def test_an_ignored_server_of_the_project_is_reported(workbench: Make) -> None:
     """Else somebody who wanted that server wonders for long why another one answers."""
     bench = workbench(scenarios())
     bench.kill()

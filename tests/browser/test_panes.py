@@ -14,7 +14,7 @@ from tests.support import BIN
 Make = Callable[..., Workbench]
 
 
-def test_two_files_of_one_name_can_be_told_apart(workbench: Make) -> None:
+def test_two_files_of_the_same_name_are_distinguishable(workbench: Make) -> None:
     bench = workbench(scenarios())
     for folder in ("a", "b"):
         (bench.newel.project / folder).mkdir()

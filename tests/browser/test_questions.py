@@ -15,7 +15,7 @@ Make = Callable[..., Workbench]
 COMMAND = "echo ran > ran\u200b; true"
 
 
-def test_a_call_runs_only_when_somebody_allowed_exactly_this(workbench: Make) -> None:
+def test_a_call_runs_only_after_exactly_it_was_approved(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("do it", bash(COMMAND), bash("echo again > again"), {"content": "So be it."})),
         "--approve",
@@ -38,7 +38,7 @@ def test_a_call_runs_only_when_somebody_allowed_exactly_this(workbench: Make) ->
     expect(page).to_have_title("do it · newel")
 
 
-def test_a_question_says_in_its_title_what_would_be_done_and_hides_no_line_of_it(workbench: Make) -> None:
+def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Make) -> None:
     command = "touch hidden\n--- a\n+++ b\n@@ -1 +1 @@"
     edit = call("edit", file_path="cli.py", old_string="1", new_string="2")
     bench = workbench(
@@ -56,7 +56,7 @@ def test_a_question_says_in_its_title_what_would_be_done_and_hides_no_line_of_it
     expect(question).to_contain_text("Execute Shell Command in ")
 
 
-def test_a_no_can_say_what_to_do_instead_and_questions_outlive_a_reload(workbench: Make) -> None:
+def test_a_refusal_can_give_instructions_and_questions_survive_a_reload(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("do it", bash("rm -r x"), {"content": "As you wish."})), "--approve", "ask"
     )
@@ -71,7 +71,7 @@ def test_a_no_can_say_what_to_do_instead_and_questions_outlive_a_reload(workbenc
     assert "list it first" in bench.newel.requests[-1]["messages"][-1]["content"]
 
 
-def test_an_agents_question_is_seen_from_another_tab_another_window_and_after_a_reload(
+def test_an_agents_question_shows_in_other_tabs_other_windows_and_after_a_reload(
     workbench: Make,
 ) -> None:
     bench = workbench(
@@ -101,7 +101,7 @@ def test_an_agents_question_is_seen_from_another_tab_another_window_and_after_a_
     assert (bench.newel.project / "done").exists()
 
 
-def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench: Make) -> None:
+def test_a_server_of_the_project_runs_only_after_its_command_is_trusted(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering("what time", call("time__get_current_time", timezone="UTC"), {"content": "Late."})
@@ -144,7 +144,7 @@ def test_a_server_of_the_project_runs_only_when_its_command_is_trusted(workbench
     expect(page.get_by_label("Output", exact=True)).to_contain_text("UTC")
 
 
-def test_a_tool_asks_by_a_form_and_by_an_address_and_gets_the_answers(workbench: Make) -> None:
+def test_a_tool_asks_by_form_and_by_url_and_gets_the_answers(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering("book", call("asking__book"), {"content": "Booked."}),

@@ -20,7 +20,7 @@ WHOLE = "begin " + "word " * 30 + "end"
 WHOLE_STEP = {"token_delay_ms": 40, "response": {"content": WHOLE}}
 
 
-def test_a_reload_in_the_middle_of_an_answer_loses_nothing_of_it(workbench: Make) -> None:
+def test_a_reload_during_an_answer_loses_nothing(workbench: Make) -> None:
     page = workbench(scenarios(answering("tell me slowly", WHOLE_STEP))).page()
     open_chat(page)
     say(page, "tell me slowly")
@@ -31,7 +31,7 @@ def test_a_reload_in_the_middle_of_an_answer_loses_nothing_of_it(workbench: Make
     expect(answers(page)).to_have_count(1)
 
 
-def test_a_killed_server_restores_the_conversation_and_continues_it(workbench: Make) -> None:
+def test_a_restarted_server_restores_the_conversation_and_continues_it(workbench: Make) -> None:
     bench = workbench(scenarios(answering("count", bash("echo ran >> count; sleep 0.3"), WHOLE_STEP)))
     page = bench.page()
     open_chat(page)
@@ -49,7 +49,7 @@ def test_a_killed_server_restores_the_conversation_and_continues_it(workbench: M
     assert (bench.newel.project / "count").read_text() == "ran\n"
 
 
-def test_what_is_sent_while_the_server_is_away_goes_out_once_when_it_is_back(workbench: Make) -> None:
+def test_messages_sent_offline_are_sent_once_after_reconnecting(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()
     open_chat(page)
@@ -65,7 +65,7 @@ def test_what_is_sent_while_the_server_is_away_goes_out_once_when_it_is_back(wor
     expect(page.get_by_text("· sending")).to_have_count(0)
 
 
-def test_what_was_not_acknowledged_when_the_page_was_reloaded_is_sent_again_and_said_once(
+def test_unacknowledged_messages_are_sent_again_after_a_reload_and_only_once(
     workbench: Make,
 ) -> None:
     bench = workbench(scenarios())
@@ -97,7 +97,7 @@ def test_what_was_not_acknowledged_when_the_page_was_reloaded_is_sent_again_and_
     assert "4711" in str(bench.newel.requests[-1]["messages"][-1])
 
 
-def test_two_windows_show_the_same(workbench: Make) -> None:
+def test_two_windows_show_the_same_conversation(workbench: Make) -> None:
     bench = workbench(
         scenarios(
             answering("tell me slowly", WHOLE_STEP), answering("other", {"content": "From the other window."})
@@ -117,7 +117,7 @@ def test_two_windows_show_the_same(workbench: Make) -> None:
         expect(page.get_by_role("article", name="You")).to_have_count(2)
 
 
-def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Make) -> None:
+def test_a_tab_closed_in_one_window_closes_in_the_other(workbench: Make) -> None:
     bench = workbench(scenarios(answering("Wait", bash("sleep 20"))))
     one = bench.page()
     open_chat(one)
@@ -142,7 +142,7 @@ def test_a_tab_that_is_closed_in_one_window_is_closed_in_the_other(workbench: Ma
         expect(page).to_have_title("newel")
 
 
-def test_a_tab_that_is_not_shown_says_that_there_is_something_new(workbench: Make) -> None:
+def test_a_background_tab_shows_that_it_has_news(workbench: Make) -> None:
     page = workbench(
         scenarios(answering("soon", {"token_delay_ms": 100, "response": {"content": "Here it is now."}}))
     ).page()
@@ -196,7 +196,7 @@ def test_the_page_follows_new_output_only_when_scrolled_to_the_end(workbench: Ma
     expect(page.get_by_role("button", name="Scroll to end")).to_be_hidden()
 
 
-def test_without_the_token_the_page_says_what_to_do_and_the_url_opens_it(workbench: Make) -> None:
+def test_without_the_token_the_page_explains_how_to_open_it_and_the_url_works(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.context().new_page()
     page.goto(bench.url.partition("#")[0])
@@ -248,7 +248,7 @@ Setext
 @pytest.mark.parametrize(
     "end", ["", "[1]: https://example.org/"], ids=["as it came", "a link's address last"]
 )
-def test_a_text_that_grew_piece_by_piece_looks_as_it_does_after_a_reload(workbench: Make, end: str) -> None:
+def test_streamed_text_looks_the_same_after_a_reload(workbench: Make, end: str) -> None:
     grown = {"token_delay_ms": 4, "response": {"content": GROWN * 2 + end}}
     page = workbench(scenarios(answering("grow", grown))).page()
     open_chat(page)

@@ -21,7 +21,7 @@ def denied(page: Page) -> None:
     expect(page.get_by_text("Sign in with the address that Newel printed.")).to_be_visible(timeout=20_000)
 
 
-def test_an_open_page_goes_on_after_a_restart_without_a_new_address(workbench: Make) -> None:
+def test_an_open_page_works_after_a_restart_with_the_same_url(workbench: Make) -> None:
     bench = workbench(scenarios(PING), environ=NO_TOKEN)
     page = bench.page()
     open_chat(page)
@@ -35,7 +35,7 @@ def test_an_open_page_goes_on_after_a_restart_without_a_new_address(workbench: M
     expect(page.get_by_text("pong")).to_be_visible(timeout=20_000)
 
 
-def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_showed(
+def test_a_page_whose_token_is_refused_accepts_a_new_url_and_keeps_its_state(
     workbench: Make,
 ) -> None:
     bench = workbench(scenarios(PING), environ=NO_TOKEN)
@@ -66,7 +66,7 @@ def test_a_page_whose_token_is_refused_takes_the_new_address_and_shows_what_it_s
     bench.complaints[:] = [each for each in bench.complaints if "401" not in each]
 
 
-def test_an_address_opened_before_the_server_is_up_is_used_when_it_is(workbench: Make) -> None:
+def test_a_url_opened_before_the_server_starts_connects_once_it_runs(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.context().new_page()
     held: list[Route] = []
@@ -87,7 +87,7 @@ def test_an_address_opened_before_the_server_is_up_is_used_when_it_is(workbench:
 
 
 @pytest.mark.slow  # a browser gives up a request
-def test_a_network_that_swallows_requests_holds_up_no_reconnection_for_long(workbench: Make) -> None:
+def test_a_network_that_drops_requests_does_not_delay_reconnection_for_long(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()
     open_chat(page)

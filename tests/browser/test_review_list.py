@@ -58,7 +58,7 @@ DRAW = answering(
 
 
 @pytest.mark.slow  # a story; test_changes.py decides what is no text in the list
-def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None:
+def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> None:
     bench = workbench(scenarios(DRAW), "--approve", "review")
     project = bench.newel.project
     (project / "new.png").write_bytes(PICTURE)
@@ -102,7 +102,7 @@ def test_what_is_no_text_is_seen_and_decided_in_its_tab(workbench: Make) -> None
     expect(whole.get_by_role("img")).to_have_count(0)
 
 
-def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversation(
+def test_proposals_of_a_terminal_run_are_listed_with_a_link_to_the_conversation(
     workbench: Make,
 ) -> None:
     bench = workbench(scenarios(answering("hum", bash("echo hm > tune.md"), {"content": "Hummed."})))
@@ -125,7 +125,7 @@ def test_what_a_run_in_the_terminal_proposed_is_listed_and_leads_to_its_conversa
     assert (bench.newel.project / "tune.md").read_text() == "hm\n"
 
 
-def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workbench: Make) -> None:
+def test_an_earlier_job_shows_its_rejected_hunks_and_can_be_rerun(workbench: Make) -> None:
     words = "order the notes"
     edits = [replace_line("notes.md", 1, "LINE 0\n"), replace_line("notes.md", 9, "LINE 8\n")]
     bench = workbench(proposal_scenarios((words, edits)))
@@ -152,7 +152,7 @@ def test_an_earlier_request_is_read_with_what_was_rejected_and_run_again(workben
     expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")
 
 
-def test_what_a_chat_and_an_agent_propose_is_one_list_and_a_decision_is_seen_everywhere(
+def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywhere(
     workbench: Make,
 ) -> None:
     bench = workbench(scenarios(JUDGE, CHAT, AGENT), "--approve", "review")

@@ -58,7 +58,7 @@ def jobs(page: Page) -> dict[str, str]:
     return {job["instruction"]: job["status"] for job in ask(page, "GET", "jobs")["jobs"]}
 
 
-def test_enter_in_the_instruction_answers_the_question_that_waits(workbench: Make) -> None:
+def test_enter_in_the_instruction_answers_the_open_question(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page, FIRST)
     expect(question(page)).to_contain_text("In capitals?")
@@ -77,7 +77,7 @@ def test_enter_in_the_instruction_answers_the_question_that_waits(workbench: Mak
     assert received == ["No, as they are"]
 
 
-def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workbench: Make) -> None:
+def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> None:
     bench, page = begun(workbench, thinks=1)
     instruct(page, FIRST)
     box(page).fill(SECOND)
@@ -109,7 +109,7 @@ def test_what_was_begun_before_the_question_came_is_not_its_answer_unasked(workb
     assert jobs(page) == {FIRST: "completed", SECOND: "awaiting_review"}
 
 
-def test_what_was_typed_for_a_question_outlives_a_reload_and_what_was_typed_for_another(
+def test_a_draft_answer_survives_a_reload_and_belongs_to_its_question(
     workbench: Make,
 ) -> None:
     """Else an answer that took a while to write is lost, or is taken for something else than an answer."""
@@ -141,7 +141,7 @@ def test_what_was_typed_for_a_question_outlives_a_reload_and_what_was_typed_for_
     assert jobs(page)[SECOND] == "waiting_for_user"
 
 
-def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(workbench: Make) -> None:
+def test_a_question_can_be_answered_in_the_list_of_jobs_also_by_keyboard(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page, FIRST)
     expect(question(page)).to_be_visible()
@@ -171,7 +171,7 @@ def test_a_question_can_be_answered_where_its_request_is_listed_also_by_keys(wor
 
 
 @pytest.mark.slow  # three views, each in three looks
-def test_the_views_that_ask_are_accessible_and_fit(workbench: Make) -> None:
+def test_the_views_with_questions_are_accessible_and_fit(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     instruct(page, FIRST)
     expect(question(page)).to_be_visible()

@@ -321,7 +321,7 @@ def cut_off(told: Told) -> None:
 
 @pytest.mark.slow  # fourteen steps in two windows, and the server's death in and after each of them
 @pytest.mark.timeout(180)
-def test_a_review_from_the_first_word_to_the_undo_of_its_rollback(workbench: Make) -> None:
+def test_a_review_from_the_first_instruction_to_the_undone_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))
     cut_off(told)
     for step in STEPS:

@@ -36,7 +36,7 @@ def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
     return bench, bench.page(**options)
 
 
-def test_from_an_instruction_to_saved_files_by_keys_with_a_reload_at_every_step(workbench: Make) -> None:
+def test_from_an_instruction_to_saved_files_by_keyboard_with_reloads(workbench: Make) -> None:
     bench, page = begun(workbench)
     project, keys = bench.newel.project, page.keyboard
     box = sidebar(page).get_by_role("textbox", name="Instruction")
@@ -115,7 +115,7 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     expect(hunks(first, "notes.md").locator(".hunk-where").last).to_contain_text("accepted")
 
 
-def test_a_file_that_changed_outside_is_a_conflict_and_the_job_is_run_again_on_it(workbench: Make) -> None:
+def test_a_file_changed_outside_is_a_conflict_and_the_job_can_be_rerun_on_it(workbench: Make) -> None:
     bench, page = begun(workbench)
     propose(page)
     outside = PLAN.replace("measure", "measure well")
@@ -133,7 +133,7 @@ def test_a_file_that_changed_outside_is_a_conflict_and_the_job_is_run_again_on_i
     assert (bench.newel.project / "plan.md").read_bytes() == PLAN.replace("measure", "MEASURE TWICE").encode()
 
 
-def test_what_is_selected_goes_along_as_context_and_stays_over_a_reload(workbench: Make) -> None:
+def test_selected_lines_are_attached_as_context_also_after_a_reload(workbench: Make) -> None:
     bench, page = begun(workbench)
     sidebar(page).get_by_role("button", name="Add selection").click()
     expect(sidebar(page)).to_contain_text("Select lines in a file first.")
@@ -162,7 +162,7 @@ def test_what_is_selected_goes_along_as_context_and_stays_over_a_reload(workbenc
     expect(rows).to_contain_text("Pinned")
 
 
-def test_while_the_server_is_gone_nothing_is_lost_and_afterwards_the_work_goes_on(workbench: Make) -> None:
+def test_nothing_is_lost_while_the_server_is_down_and_work_continues_afterwards(workbench: Make) -> None:
     bench, page = begun(workbench)
     instruct(page)
     asks = sidebar(page).get_by_role("form", name="The agent asks")
@@ -181,7 +181,7 @@ def test_while_the_server_is_gone_nothing_is_lost_and_afterwards_the_work_goes_o
     expect(sidebar(page).locator(".job-state")).to_have_text("To review: 3 files")
 
 
-def test_lines_of_ones_own_in_a_hunk_are_not_rejected_without_a_choice(workbench: Make) -> None:
+def test_the_users_lines_in_a_hunk_are_rejected_only_by_choice(workbench: Make) -> None:
     _, page = begun(workbench)
     propose(page)
     hunks(page, "notes.md").nth(1).locator(".hunk-main").click()
@@ -201,7 +201,7 @@ def test_lines_of_ones_own_in_a_hunk_are_not_rejected_without_a_choice(workbench
     expect(second.get_by_role("button", name="Accept", exact=True)).to_be_visible()
 
 
-def test_a_skipped_question_lets_the_job_go_on_and_a_cancelled_job_says_so(workbench: Make) -> None:
+def test_a_skipped_question_continues_the_job_and_a_cancelled_job_says_so(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page)
     sidebar(page).get_by_role("button", name="Skip").click()
@@ -216,7 +216,7 @@ def test_a_skipped_question_lets_the_job_go_on_and_a_cancelled_job_says_so(workb
     expect(sidebar(page).get_by_role("form", name="The agent asks")).to_be_visible()
 
 
-def test_what_a_model_and_a_file_say_is_text_on_the_page(workbench: Make) -> None:
+def test_text_of_models_and_files_is_escaped(workbench: Make) -> None:
     evil = "<img src=x onerror=alert(1)>\x1b[31m\u202e"
     edit = {
         "edit_id": "e",

@@ -89,7 +89,7 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     were_refused(bench)  # if it was made before the window had heard of the save: then it was made anew
 
 
-def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_again(workbench: Make) -> None:
+def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: Make) -> None:
     bench, page, _ = begun(workbench)
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
@@ -116,7 +116,7 @@ def test_a_decision_on_a_hunk_that_changed_meanwhile_says_so_and_can_be_made_aga
 
 
 @pytest.mark.slow  # three thousand hunks
-def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
+def test_thousands_of_hunks_can_be_browsed(workbench: Make) -> None:
     each, files = 1_000, 3
     bench = workbench(proposal_scenarios())
     page = bench.page()
@@ -140,7 +140,7 @@ def test_thousands_of_hunks_can_be_looked_through(workbench: Make) -> None:
     assert region.locator(".windowed-row").count() < 60
 
 
-def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench: Make) -> None:
+def test_a_run_lists_its_changes_and_can_be_undone_and_redone(workbench: Make) -> None:
     bench, page, job = begun(workbench)
     hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
     body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": hunks}
@@ -168,7 +168,7 @@ def test_a_run_says_what_it_changed_and_can_be_taken_back_and_that_too(workbench
     expect(region.locator(".timeline-head")).to_have_count(3)
 
 
-def test_of_a_run_some_hunks_are_taken_back_and_what_is_newer_stays(workbench: Make) -> None:
+def test_some_hunks_of_a_run_can_be_undone_and_newer_changes_stay(workbench: Make) -> None:
     bench, page, job = begun(workbench)
     hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
     body = {"session_id": job["session_id"], "job_id": job["id"], "accepted_hunk_ids": hunks}
@@ -202,7 +202,7 @@ def test_hunks_can_be_chosen_before_the_run_is_loaded(workbench: Make) -> None:
     expect(dialog.get_by_role("checkbox", name="app.py")).to_be_visible()
 
 
-def test_a_file_is_compared_as_it_was_as_proposed_and_as_it_is_now(workbench: Make) -> None:
+def test_a_file_is_compared_before_proposed_and_now(workbench: Make) -> None:
     bench, page, _ = begun(workbench)
     region = unfolded(page)
     region.get_by_role("button", name="Compare app.py").click()

@@ -30,7 +30,7 @@ def waiting(page: Page) -> Locator:
     return page.locator(".entry.pending")
 
 
-def test_a_message_sent_while_an_answer_is_written_stands_below_it(workbench: Make) -> None:
+def test_a_message_sent_during_an_answer_is_shown_below_it(workbench: Make) -> None:
     page = workbench(scenarios(SLOW, AGAIN)).page()
     open_chat(page)
     say(page, "tell me slowly")
@@ -44,7 +44,7 @@ def test_a_message_sent_while_an_answer_is_written_stands_below_it(workbench: Ma
     assert spoken(page) == ["tell", "begin", "and", "Then"]
 
 
-def test_after_a_stop_a_reload_shows_how_it_ended_and_what_still_waits(workbench: Make) -> None:
+def test_after_a_stop_a_reload_shows_how_the_run_ended_and_the_queue(workbench: Make) -> None:
     bench = workbench(scenarios(ENDLESS, AGAIN))
     page = bench.page()
     open_chat(page)
@@ -77,7 +77,7 @@ def test_after_a_stop_a_reload_shows_how_it_ended_and_what_still_waits(workbench
     expect(page.get_by_role("button", name="Continue")).to_have_count(0)
 
 
-def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_waits(workbench: Make) -> None:
+def test_a_graceful_stop_keeps_its_note_over_a_reload_and_the_queue_continues(workbench: Make) -> None:
     page = workbench(scenarios(SLOW, AGAIN)).page()
     open_chat(page)
     say(page, "tell me slowly")
@@ -94,7 +94,7 @@ def test_a_graceful_stop_keeps_its_note_over_a_reload_and_goes_on_with_what_wait
     assert spoken(page) == ["tell", "begin", "and", "Then"]
 
 
-def test_a_message_that_waits_can_be_edited_withdrawn_and_sent_now(workbench: Make) -> None:
+def test_a_queued_message_can_be_edited_withdrawn_and_sent_now(workbench: Make) -> None:
     bench = workbench(scenarios(ENDLESS, AGAIN))
     page = bench.page(**NARROW)
     open_chat(page)
@@ -119,7 +119,7 @@ def test_a_message_that_waits_can_be_edited_withdrawn_and_sent_now(workbench: Ma
     assert "and thn" not in str(bench.newel.requests)
 
 
-def test_a_click_on_a_message_that_waits_counts_while_another_one_is_queued(workbench: Make) -> None:
+def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(workbench: Make) -> None:
     """A button that is replaced while it is pressed gets no click."""
     bench = workbench(scenarios(ENDLESS, AGAIN))
     page = bench.page()
@@ -139,7 +139,7 @@ def test_a_click_on_a_message_that_waits_counts_while_another_one_is_queued(work
     expect(waiting(page)).to_contain_text("keep me")
 
 
-def test_no_message_that_waits_is_lost_by_a_double_click_or_with_its_tab_unasked(workbench: Make) -> None:
+def test_no_queued_message_is_lost_by_a_double_click_or_by_closing_its_tab(workbench: Make) -> None:
     """Else somebody who clicks twice withdraws two messages, or loses by closing a tab what was never sent."""
     page = workbench(scenarios(ENDLESS, AGAIN)).page()
     open_chat(page)
@@ -175,7 +175,7 @@ def failing(times: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow  # the pauses between three tries
-def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_at_the_end(
+def test_a_retried_request_is_one_line_and_its_failure_is_shown_once(
     workbench: Make,
 ) -> None:
     bench = workbench(scenarios(failing(20)))
@@ -210,7 +210,7 @@ def test_a_request_that_is_made_again_is_one_line_and_its_failure_is_said_once_a
     is_told()
 
 
-def test_a_request_that_was_answered_in_the_end_says_what_failed_before(workbench: Make) -> None:
+def test_a_request_that_succeeded_after_retries_says_what_failed(workbench: Make) -> None:
     page = workbench(scenarios(failing(1))).page()
     open_chat(page)
     say(page, "ping")
@@ -220,7 +220,7 @@ def test_a_request_that_was_answered_in_the_end_says_what_failed_before(workbenc
         page.reload()
 
 
-def test_escape_closes_the_sheet_that_lies_over_a_run_and_does_not_stop_the_run(workbench: Make) -> None:
+def test_escape_closes_the_sheet_over_a_run_and_does_not_stop_the_run(workbench: Make) -> None:
     """Else whoever closes the review on a telephone stops the chat below it."""
     page = workbench(scenarios(ENDLESS)).page(**NARROW)
     open_chat(page)

@@ -50,7 +50,7 @@ def names(page: Page) -> list[str]:
     return tree(page).locator(".tree-name").all_inner_texts()
 
 
-def test_the_tree_is_walked_with_the_keyboard(workbench: Make) -> None:
+def test_the_tree_is_navigable_with_the_keyboard(workbench: Make) -> None:
     _, page = begun(workbench)
     keys = page.keyboard
     expect(item(page, "src")).to_be_focused()
@@ -75,7 +75,7 @@ def test_the_tree_is_walked_with_the_keyboard(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="main.py")).to_be_visible()
 
 
-def test_what_waits_is_marked_with_files_that_are_only_proposed(workbench: Make) -> None:
+def test_pending_files_are_marked_including_proposed_ones(workbench: Make) -> None:
     bench, page = begun(workbench)
     propose(page, WORDS)
     expect(item(page, "src")).to_contain_text("1 file below to review")
@@ -101,7 +101,7 @@ def test_what_waits_is_marked_with_files_that_are_only_proposed(workbench: Make)
     assert (bench.newel.project / "guide" / "index.md").read_text() == "# Guide\n"
 
 
-def test_what_is_unfolded_is_so_after_a_reload_and_new_files_come_with_the_focus(workbench: Make) -> None:
+def test_expanded_folders_survive_a_reload_and_new_files_appear_without_losing_focus(workbench: Make) -> None:
     bench, page = begun(workbench)
     item(page, "src").click()
     expect(item(page, "main.py")).to_be_visible()
@@ -115,7 +115,7 @@ def test_what_is_unfolded_is_so_after_a_reload_and_new_files_come_with_the_focus
     expect(item(page, "main.py")).to_have_count(0)
 
 
-def test_a_folder_of_thousands_of_files_has_few_rows_in_the_page(workbench: Make) -> None:
+def test_a_folder_of_thousands_of_files_renders_few_rows(workbench: Make) -> None:
     bench, page = begun(workbench)
     many = bench.newel.project / "src" / "many"
     many.mkdir()
@@ -130,7 +130,7 @@ def test_a_folder_of_thousands_of_files_has_few_rows_in_the_page(workbench: Make
     expect(tree(page)).to_contain_text("More files exist. Find a file by name.")
 
 
-def test_a_file_is_found_by_a_piece_of_its_name(workbench: Make) -> None:
+def test_a_file_is_found_by_a_part_of_its_name(workbench: Make) -> None:
     _, page = begun(workbench)
     page.keyboard.press("Alt+p")
     dialog = page.get_by_role("dialog", name="Find a file")

@@ -114,7 +114,7 @@ async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[
 @pytest.mark.slow  # forty processes are killed
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("what", WAYS)
-async def test_a_process_that_dies_at_any_step_leaves_what_the_next_one_brings_to_its_end(
+async def test_a_process_that_dies_at_any_step_is_completed_by_the_next(
     tmp_path: Path, origins: Path, what: str
 ) -> None:
     assert [ran for ran in await each_step(origins, tmp_path / "copy", what, KILLED) if ran.killed]
@@ -124,7 +124,7 @@ async def test_a_process_that_dies_at_any_step_leaves_what_the_next_one_brings_t
 @pytest.mark.timeout(1000)
 @pytest.mark.parametrize("fault", ["error=ENOSPC", "error=EIO"])
 @pytest.mark.parametrize("what", WAYS)
-async def test_a_disk_that_fails_at_any_step_is_told_and_the_request_can_be_made_again(
+async def test_a_disk_that_fails_at_any_step_is_reported_and_the_request_can_be_repeated(
     tmp_path: Path, origins: Path, what: str, fault: str
 ) -> None:
     told = [ran for ran in await each_step(origins, tmp_path / "copy", what, fault) if "done" not in ran.said]

@@ -50,7 +50,7 @@ def write_and_die(directory: Path, after: int, promised: dict[str, int]) -> None
             note(line, promised)
 
 
-def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_goes_on(tmp_path: Path) -> None:
+def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_continues(tmp_path: Path) -> None:
     """Killed again and again at random moments, also while it begins, and taken up by the next process at once."""
     promised: dict[str, int] = {}
     for longest in (1, RUNS, 800, 0, 800, 800):
@@ -66,7 +66,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_goes_on(tmp_path: 
     assert promised
 
 
-def test_a_full_disk_costs_what_did_not_fit_and_all_goes_on_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_loses_only_what_did_not_fit_and_work_continues_with_room(tmp_path: Path) -> None:
     """A run that ended meanwhile is known to have, and is not done again."""
     command = [sys.executable, str(FULL_DISK), str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)

@@ -53,7 +53,7 @@ def alone(*command: str | Path, environ: dict[str, str] | None = None, cwd: Path
         ("jobs", "The journal "),
     ],
 )
-def test_without_room_nothing_is_changed_and_with_room_all_of_it(
+def test_a_full_disk_changes_nothing_and_with_room_everything_is_written(
     tmp_path: Path, full: str, refused: str
 ) -> None:
     lines = alone(sys.executable, "-m", "tests.faults.full_disk_child", tmp_path, full)
@@ -88,7 +88,7 @@ ls
 """
 
 
-def test_an_agent_works_on_when_the_ledgers_disk_is_full_and_is_recorded_when_there_is_room(
+def test_an_agent_continues_while_the_ledgers_disk_is_full_and_is_recorded_with_room(
     newel_with: Callable[..., Newel],
 ) -> None:
     def writes(name: str) -> dict[str, Any]:
@@ -102,9 +102,7 @@ def test_an_agent_works_on_when_the_ledgers_disk_is_full_and_is_recorded_when_th
 
 
 @pytest.mark.parametrize("disk", ["local", "dash", "busybox"])
-def test_a_copy_that_there_is_no_room_for_leaves_the_room_to_others_and_says_what_to_do(
-    tmp_path: Path, disk: str
-) -> None:
+def test_a_copy_without_room_frees_what_it_took_and_says_what_to_do(tmp_path: Path, disk: str) -> None:
     if disk != "local":
         require_program(disk)
     words, *later = alone(sys.executable, "-m", "tests.faults.full_copy_child", tmp_path, disk)

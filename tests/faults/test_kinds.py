@@ -48,7 +48,7 @@ async def undo(folder: Path) -> None:
     recorders.close()
 
 
-async def test_what_a_command_did_before_newel_was_killed_is_undone(tmp_path: Path) -> None:
+async def test_changes_of_a_command_are_undone_although_newel_was_killed(tmp_path: Path) -> None:
     folder = tmp_path / "place"
     before = fresh(folder)
     words = [sys.executable, "-m", CHILD, str(folder), "die"]
@@ -65,7 +65,7 @@ async def test_what_a_command_did_before_newel_was_killed_is_undone(tmp_path: Pa
 @needs_strace
 @pytest.mark.slow  # some twenty processes are killed
 @pytest.mark.timeout(300)
-async def test_an_undo_that_is_killed_at_any_step_is_brought_to_its_end(tmp_path: Path) -> None:
+async def test_an_undo_killed_at_any_step_is_completed(tmp_path: Path) -> None:
     folder, origin = tmp_path / "place", tmp_path / "origin"
     before = fresh(folder)
     await done(folder)

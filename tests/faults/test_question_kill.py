@@ -11,7 +11,7 @@ from tests.served import SECONDS, Page, served
 from tests.support import Newel, bash, scenario
 
 
-def test_a_call_that_waits_for_approval_waits_again_after_kill_9_and_runs_once(
+def test_a_call_awaiting_approval_waits_again_after_kill_9_and_runs_once(
     newel_with: Callable[..., Newel],
 ) -> None:
     newel = newel_with(scenario("work", bash("echo x >> ran"), {"content": "It ran."}))

@@ -42,7 +42,7 @@ async def undo(folder: Path) -> None:
 @pytest.mark.slow  # some twenty processes are traced
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", ["error=EIO", "error=ENOSPC"])
-async def test_a_disk_that_fails_once_costs_a_run_nothing_of_its_undo(tmp_path: Path, fault: str) -> None:
+async def test_an_io_error_costs_a_run_nothing_of_its_undo(tmp_path: Path, fault: str) -> None:
     folder = fresh(tmp_path / "place")
     found = [step for step in steps(folder, CHILD) if step.call not in {"mkdir", "mkdirat"}]
     assert files(folder / "project") == NEW
@@ -62,7 +62,7 @@ async def test_a_disk_that_fails_once_costs_a_run_nothing_of_its_undo(tmp_path: 
 
 @pytest.mark.slow  # some ten processes are traced
 @pytest.mark.timeout(120)
-async def test_a_folder_that_cannot_be_read_for_once_costs_a_run_nothing_of_its_undo(tmp_path: Path) -> None:
+async def test_an_unreadable_folder_costs_a_run_nothing_of_its_undo(tmp_path: Path) -> None:
     folder = fresh(tmp_path / "place")
     below = steps(folder / "project", CHILD, calls="getdents64", place=folder)
     tried = 0
@@ -78,7 +78,7 @@ async def test_a_folder_that_cannot_be_read_for_once_costs_a_run_nothing_of_its_
     assert tried
 
 
-async def test_signals_that_cannot_be_handled_are_an_error_in_words(tmp_path: Path) -> None:
+async def test_signals_that_cannot_be_handled_are_an_explained_error(tmp_path: Path) -> None:
     ended = run_traced(
         CHILD, [str(tmp_path), "listen"], tmp_path / "trace", ["trace=fcntl", "inject=fcntl:error=EIO"]
     )

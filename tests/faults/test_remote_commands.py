@@ -130,7 +130,7 @@ GOES: dict[str, Callable[[Sshd], None]] = {
 
 
 @pytest.mark.parametrize("what", GOES)
-async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
+async def test_a_command_ends_with_its_connection_and_its_outcome_is_unknown(
     what: str, sshd: Sshd, project: Path
 ) -> None:
     """It is not run again either."""
@@ -145,7 +145,7 @@ async def test_a_command_ends_with_what_led_to_it_and_its_outcome_is_unknown(
     assert (project / "runs").read_text() == "ran\n"
 
 
-async def test_a_command_ends_behind_a_wire_that_swallows_all(
+async def test_a_command_ends_when_the_network_drops_everything(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
     """No end of the connection ever gets through."""
@@ -196,7 +196,7 @@ def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project
     assert said.endswith("Its output so far:\nbegun\n\n")
 
 
-async def test_more_commands_than_a_host_takes_at_once_wait_for_each_other() -> None:
+async def test_commands_beyond_the_hosts_limit_wait_for_each_other() -> None:
     """Most servers open ten sessions on a connection, ours here three; one is the connection's own shell."""
     said: list[str] = []
     with served("MaxSessions 3") as server:
@@ -214,7 +214,7 @@ async def test_more_commands_than_a_host_takes_at_once_wait_for_each_other() -> 
     assert sorted(said) == [f"{number}\n" for number in range(6)]
 
 
-async def test_what_a_command_leaves_in_the_background_stays_and_is_not_waited_for(sshd: Sshd) -> None:
+async def test_background_processes_of_a_command_stay_and_are_not_awaited(sshd: Sshd) -> None:
     async with connected(Target("host"), config=str(sshd.config)) as connection:
         client = await connection.client()
         done = await run_on_host(client, "sleep 1000 & echo $!", root="/", limits=LIMITS)
@@ -226,7 +226,7 @@ async def test_what_a_command_leaves_in_the_background_stays_and_is_not_waited_f
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole(sshd: Sshd) -> None:
+async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_unchanged(sshd: Sshd) -> None:
     data = os.urandom(3_000_000)
     pieces: list[bytes] = []
 

@@ -74,7 +74,7 @@ def copied(origin: Path, folder: Path) -> Project:
 @needs_strace
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("what", ["save", "rollback"])
-async def test_a_process_that_is_killed_at_any_step_leaves_what_the_next_one_finishes(
+async def test_a_process_killed_at_any_step_is_completed_by_the_next(
     tmp_path: Path, what: str, call: str
 ) -> None:
     with Ledger.open(tmp_path / "origin" / "ledger") as ledger:
@@ -110,7 +110,7 @@ def assert_saved_once(project: Project, what: str) -> None:
         assert len({one.id for one in review.applied}) == len(review.applied) == (1 if what == "save" else 2)
 
 
-async def test_an_undo_that_died_before_it_wrote_a_file_is_finished_and_not_undone(tmp_path: Path) -> None:
+async def test_an_undo_killed_before_it_wrote_a_file_is_completed_and_not_undone(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
         await proposed(project)
@@ -188,7 +188,7 @@ def told(script: str, folder: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
-async def test_a_full_disk_stops_a_save_between_files_and_it_can_be_asked_for_again(tmp_path: Path) -> None:
+async def test_a_full_disk_stops_a_save_between_files_and_it_can_be_repeated(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
@@ -232,7 +232,7 @@ def locked() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_what_may_not_be_written_stays_and_its_hunks_stay_in_review(locked: Path) -> None:
+def test_unwritable_files_stay_and_their_hunks_stay_under_review(locked: Path) -> None:
     lines = told(READ_ONLY, locked)
     assert [line.split(":")[0] for line in lines] == [
         f"True [] Cannot write {locked}/open/locked",
@@ -245,7 +245,7 @@ def test_what_may_not_be_written_stays_and_its_hunks_stay_in_review(locked: Path
     assert (locked / "closed" / "gone").read_bytes() == b"old"
 
 
-async def test_a_folder_that_was_swapped_for_a_link_is_not_written_into(tmp_path: Path) -> None:
+async def test_a_folder_swapped_for_a_link_is_not_written_into(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
         project.file("src/a", b"1\n")

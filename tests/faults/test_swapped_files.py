@@ -74,7 +74,7 @@ def put_back(at: ReviewBench) -> None:
         (grown, Conflict),
     ],
 )
-async def test_nothing_is_applied_when_a_file_was_swapped_and_the_review_goes_on_when_it_is_back(
+async def test_nothing_is_applied_while_a_file_is_swapped_and_the_review_continues_afterwards(
     tmp_path: Path, swap: Callable[[Path], None], error: type[NewelError]
 ) -> None:
     outside = tmp_path / "outside"
@@ -113,7 +113,7 @@ files.replace(sys.argv[1], b"ours", sys.argv[2], resolved=True)
 
 
 @needs_strace
-def test_a_folder_swapped_for_a_link_while_a_file_is_being_written_leads_nowhere(tmp_path: Path) -> None:
+def test_a_folder_swapped_for_a_link_during_a_write_is_not_followed(tmp_path: Path) -> None:
     """The writer is stopped after it has looked at all and before it puts the file in its place."""
     folder, outside = tmp_path.resolve() / "project" / "folder", tmp_path.resolve() / "outside"
     for each in (folder, outside):

@@ -14,7 +14,7 @@ from tests.support import Newel, scenario
 
 @pytest.mark.slow  # the server dies and comes back a dozen times
 @pytest.mark.timeout(60)
-def test_a_run_that_is_given_up_leaves_its_tab_to_its_user(newel_with: Callable[..., Newel]) -> None:
+def test_a_run_that_is_given_up_leaves_its_tab_usable(newel_with: Callable[..., Newel]) -> None:
     silent = {"response": {"content": "…"}, "fault": {"kind": "stall", "after_chunks": 0}}
     newel = newel_with(scenario("work", silent))
 

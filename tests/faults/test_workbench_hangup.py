@@ -12,7 +12,7 @@ from tests.served import served, wait_until
 from tests.support import Newel, bash, scenario
 
 
-def test_a_command_does_not_outlive_the_terminal_its_server_was_started_in(
+def test_a_command_ends_with_the_terminal_of_its_server(
     newel_with: Callable[..., Newel],
 ) -> None:
     newel = newel_with(scenario("work", bash("echo $$ > pid; exec sleep 600"), {"content": "Done."}))

@@ -20,7 +20,7 @@ def until_idle(page: Page) -> None:
     page.until_tabs(lambda tabs: tabs[0]["status"] != "running")
 
 
-def test_a_run_cut_off_in_a_command_goes_on_knowing_that_it_does_not_know(
+def test_a_run_killed_in_a_command_continues_with_an_unknown_outcome(
     newel_with: Callable[..., Newel],
 ) -> None:
     newel = newel_with(scenario("work", WORK, {"content": "I look first."}))
@@ -43,7 +43,7 @@ def test_a_run_cut_off_in_a_command_goes_on_knowing_that_it_does_not_know(
 
 
 @pytest.mark.parametrize("now", [False, True])
-def test_a_run_that_was_stopped_stays_so_and_sends_nothing_that_waited(
+def test_a_stopped_run_stays_stopped_and_sends_no_queued_message(
     newel_with: Callable[..., Newel], now: bool
 ) -> None:
     """Else an agent goes on, and acts on further messages, after a person was told that it was stopped."""
@@ -70,7 +70,7 @@ def test_a_run_that_was_stopped_stays_so_and_sends_nothing_that_waited(
         wait_until(lambda: len(newel.requests) > 1, "the request")
 
 
-def test_a_contract_that_was_stopped_stays_so(newel_with: Callable[..., Newel]) -> None:
+def test_a_stopped_contract_stays_stopped(newel_with: Callable[..., Newel]) -> None:
     newel = newel_with(scenario("work", WORK, {"content": "Went on."}))
     with served(newel) as server, server.page() as page:
         tab = page.ask("openAgent")["tab"]
@@ -111,7 +111,7 @@ def test_every_acknowledged_message_is_answered_once_however_often_the_server_di
     assert len(notes) == len(set(notes)), "a command ran twice"
 
 
-def test_events_are_numbered_without_a_gap_across_a_crash(newel_with: Callable[..., Newel]) -> None:
+def test_events_are_numbered_without_gaps_across_a_crash(newel_with: Callable[..., Newel]) -> None:
     newel = newel_with(scenario("work", WORK, {"content": "Done."}))
     with served(newel) as server, server.page() as page:
         tab = page.ask("openChat")["tab"]

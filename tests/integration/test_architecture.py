@@ -20,7 +20,7 @@ def steps(walk: str) -> list[str]:
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_a_request_passes_the_documented_functions_in_their_order(walk: str, tmp_path: Path) -> None:
+def test_a_request_passes_the_documented_functions_in_order(walk: str, tmp_path: Path) -> None:
     documented = steps(walk)
     assert len(documented) > 10
     entered = WALKS[walk](tmp_path)

@@ -56,16 +56,14 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-async def test_a_large_file_is_read_no_further(tmp_path: Path) -> None:
+async def test_reading_a_large_file_can_be_cancelled(tmp_path: Path) -> None:
     """Else a user would wait for gigabytes to be counted after pressing Esc."""
     (tmp_path / "large").write_bytes(b"a line\n" * 2_000_000)
     assert await stopped(tmp_path, 4, "read", file_path="large") == 4
 
 
 @pytest.mark.parametrize(("more", "at"), [(0, 1), (300_000, 1), (300_000, 2), (300_000, 3)])
-async def test_an_edit_that_is_stopped_before_it_writes_changes_nothing(
-    tmp_path: Path, more: int, at: int
-) -> None:
+async def test_an_edit_cancelled_before_its_write_changes_nothing(tmp_path: Path, more: int, at: int) -> None:
     """A short file is looked at once, a longer one three times."""
     before = "one\n" + "more\n" * more
     (tmp_path / "f").write_text(before)
@@ -73,6 +71,6 @@ async def test_an_edit_that_is_stopped_before_it_writes_changes_nothing(
     assert contents(tmp_path) == {"f": before}
 
 
-async def test_a_write_that_is_stopped_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_write_cancelled_before_its_rename_leaves_nothing(tmp_path: Path) -> None:
     await stopped(tmp_path, 1, "write", file_path="deep/er/f", content="x")
     assert contents(tmp_path) == {}

@@ -18,14 +18,14 @@ async def fail() -> None:
     raise ConnectionLost("The connection broke.")
 
 
-async def test_the_error_of_a_task_leaves_as_itself() -> None:
+async def test_an_error_of_a_task_is_raised_unchanged() -> None:
     with pytest.raises(ConnectionLost, match="broke"):
         async with task_group() as tasks:
             tasks.start_soon(fail)
             await anyio.sleep_forever()
 
 
-async def test_the_error_of_the_block_leaves_as_itself_and_ends_the_tasks() -> None:
+async def test_an_error_of_the_block_is_raised_unchanged_and_ends_the_tasks() -> None:
     ended = anyio.Event()
 
     async def work() -> None:
@@ -41,7 +41,7 @@ async def test_the_error_of_the_block_leaves_as_itself_and_ends_the_tasks() -> N
     assert ended.is_set()
 
 
-async def test_the_first_of_several_errors_leaves() -> None:
+async def test_the_first_of_several_errors_is_raised() -> None:
     async def fail_when_cancelled() -> None:
         try:
             await anyio.sleep_forever()
@@ -106,7 +106,7 @@ async def test_background_tasks_end_with_the_block() -> None:
     assert running == 0
 
 
-async def test_an_error_keeps_its_cause_and_is_no_member_of_its_own_chain() -> None:
+async def test_an_error_keeps_its_cause_and_has_no_cycle_in_its_chain() -> None:
     async def work() -> None:
         raise ConnectionLost("The connection broke.") from OSError("reset by peer")
 

@@ -31,18 +31,18 @@ def names(path: str) -> set[str]:
     return {name for name in found if name.rpartition("::")[2].startswith("test_")}
 
 
-def test_no_name_on_the_page_goes_unchecked() -> None:
+def test_every_name_in_the_table_is_checked() -> None:
     assert len(re.findall(r"`[\w./-]+\.py::[\w:]+`", PAGE)) == PAGE.count(".py::") > 200
     assert len(MODULES) > 50
 
 
 @pytest.mark.parametrize("path", sorted({path for path, _ in TESTS}))
-def test_every_test_that_the_page_names_exists(path: str) -> None:
+def test_every_test_in_the_table_exists(path: str) -> None:
     named = {name for file, name in TESTS if file == path}
     assert named <= names(path)
 
 
-def test_every_module_that_the_page_names_exists() -> None:
+def test_every_module_in_the_table_exists() -> None:
     homes = (ROOT / "src" / "newel", *(ROOT / "packages").glob("*/src"), ROOT)
     assert [name for name in MODULES if not any((home / name).is_file() for home in homes)] == []
 

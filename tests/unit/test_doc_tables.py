@@ -112,7 +112,7 @@ def test_every_environment_variable_and_key_of_the_settings_is_documented() -> N
         assert key in rows[0], key
 
 
-def test_a_command_has_30_seconds_by_default(tmp_path: Path) -> None:
+def test_the_default_timeout_of_a_command_is_30_seconds(tmp_path: Path) -> None:
     """A design, the documentation, the settings and the model are all told this number."""
     bash = next(tool for tool in coding_tools(LocalWorkspace(str(tmp_path))) if tool.spec.name == "bash")
     assert "stopped after 30 seconds" in bash.spec.description

@@ -66,7 +66,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_the_documentation_leads_somewhere(page: Path) -> None:
+def test_every_link_in_the_documentation_works(page: Path) -> None:
     for path, anchor in LINK.findall(page.read_text()):
         target = (page.parent / path) if path else page
         assert target.exists(), path

@@ -29,5 +29,5 @@ CODES: dict[type[NewelError], str] = {
 
 
 @pytest.mark.parametrize("error", CODES)
-def test_a_code_outlives_the_name_of_its_class(error: type[NewelError]) -> None:
+def test_a_code_does_not_depend_on_the_name_of_its_class(error: type[NewelError]) -> None:
     assert error.code == CODES[error]

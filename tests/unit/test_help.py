@@ -8,7 +8,7 @@ from newel.cli import MODULES
 from newel.cli.main import agent_parser
 
 
-def test_the_help_names_each_command_and_no_other() -> None:
+def test_the_help_lists_exactly_the_commands() -> None:
     listed, _, _ = agent_parser("newel").format_help().partition("\noptions:")
     assert set(re.findall(r"\bnewel ([a-z][a-z-]*)", listed)) == set(MODULES)
 

@@ -20,15 +20,15 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
 
-def test_programs_that_tests_start_hear_signals() -> None:
+def test_programs_started_by_tests_get_signals() -> None:
     done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["[False,", "False,", "False,", "False]"]
 
 
 @pytest.mark.slow  # tests within a test
 @pytest.mark.timeout(120)
-def test_so_they_do_where_the_tests_run_in_the_background() -> None:
-    this = f"{Path(__file__)}::{test_programs_that_tests_start_hear_signals.__name__}"
+def test_programs_started_by_tests_in_the_background_get_signals() -> None:
+    this = f"{Path(__file__)}::{test_programs_started_by_tests_get_signals.__name__}"
     subprocess.run(  # in one of xdist's workers, which inherit what the process before them ignores
         [sys.executable, "-c", IGNORING, "-m", "pytest", "-q", "-n", "1", this],
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},

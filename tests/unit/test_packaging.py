@@ -18,7 +18,7 @@ def read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text())
 
 
-def test_installing_brings_newels_commands_and_none_that_hides_another() -> None:
+def test_installing_adds_newels_commands_and_shadows_no_other() -> None:
     assert {each.name for each in distribution("newel").entry_points} == {
         "coding-agent",
         "jexida",
@@ -40,7 +40,7 @@ def test_newel_depends_on_no_package_of_this_checkout() -> None:
 @pytest.mark.parametrize(
     "project", [ROOT / "pyproject.toml", ROOT / "packages/mock-llm-server/pyproject.toml"]
 )
-def test_every_dependency_has_a_version_that_was_tested_as_its_lower_bound(project: Path) -> None:
+def test_every_dependency_has_a_tested_lower_bound(project: Path) -> None:
     """Else an installation beside older packages seems to work, and breaks later."""
     pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["constraint-dependencies"])
     for each in read(project)["project"]["dependencies"]:
@@ -50,7 +50,7 @@ def test_every_dependency_has_a_version_that_was_tested_as_its_lower_bound(proje
 
 
 @pytest.mark.parametrize("project", [ROOT / "pyproject.toml", *PROJECTS])
-def test_what_builds_a_package_is_pinned_in_a_checkout_and_bounded_elsewhere(project: Path) -> None:
+def test_build_requirements_are_pinned_in_a_checkout_and_bounded_elsewhere(project: Path) -> None:
     """Else a release of the build backend breaks every installation from a checkout or a git URL, or changes what it brings."""
     pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["build-constraint-dependencies"])
     for each in read(project)["build-system"]["requires"]:
@@ -59,6 +59,6 @@ def test_what_builds_a_package_is_pinned_in_a_checkout_and_bounded_elsewhere(pro
         assert f"{found[1]}=={found[2]}" in pins
 
 
-def test_the_licence_is_in_every_package_that_is_published() -> None:
+def test_every_published_package_contains_the_licence() -> None:
     licence = (ROOT / "LICENSE").read_bytes()
     assert (ROOT / "packages/mock-llm-server/LICENSE").read_bytes() == licence

@@ -15,7 +15,7 @@ from tests.nodejs import NODE, PAGE, packages
     [["build.mjs", "--check"], ["--test", "--test-isolation=none"]],
     ids=["built files", "unit tests"],
 )
-def test_the_page(words: list[str]) -> None:
+def test_the_javascript_tests_pass(words: list[str]) -> None:
     """What is shipped is what the sources say; its state is folded from the server's messages as the protocol has it."""
     packages(PAGE)
     done = subprocess.run([NODE, *words], cwd=PAGE, capture_output=True, text=True, check=False)

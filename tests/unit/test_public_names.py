@@ -11,19 +11,19 @@ import newel
 
 
 @pytest.mark.parametrize("name", newel.__all__)
-def test_each_public_name_is_there_and_documented(name: str) -> None:
+def test_each_public_name_exists_and_is_documented(name: str) -> None:
     assert getattr(newel, name).__name__ == name
     assert newel.__doc__ is not None
     assert name in newel.__doc__
 
 
-def test_an_unknown_name_is_refused_as_python_does() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = newel.nonsense  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] — that is the test
 
 
 @pytest.mark.parametrize("start", ["import newel", "import newel.cli.main", "import newel.app.terminal"])
-def test_importing_does_not_load_what_is_heavy(start: str) -> None:
+def test_importing_newel_loads_nothing_heavy(start: str) -> None:
     """Each start of the command would pay for it."""
     heavy = [
         "anyio",

@@ -7,7 +7,7 @@ import pytest
 from tests.requirements import skip_or_fail, summary
 
 
-def test_the_end_of_a_run_says_what_to_install() -> None:
+def test_the_end_of_a_test_run_says_what_to_install() -> None:
     reasons = [
         "Skipped: needs sshd: `apt-get install openssh-server`",
         "Skipped: needs strace: `apt-get install strace`",
@@ -22,7 +22,7 @@ def test_the_end_of_a_run_says_what_to_install() -> None:
     assert summary(["Skipped: root may write anywhere"]) == ""
 
 
-def test_a_module_that_needs_something_when_it_is_imported_is_skipped(
+def test_a_module_with_a_missing_requirement_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else `./run test` fails on macOS, which has no `prlimit`, before a test of that module has run."""

@@ -56,7 +56,7 @@ def test_ctrl_c_ends_it_quietly() -> None:
     assert (process.returncode, errors) == (130, "")
 
 
-def test_a_taken_port_is_explained() -> None:
+def test_a_port_in_use_is_explained() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("--port", str(port))
@@ -78,7 +78,7 @@ def test_a_taken_port_is_explained() -> None:
         (["replay-from", "absent.jsonl"], "absent.jsonl: No such file"),
     ],
 )
-def test_what_cannot_start_says_why_in_one_line(arguments: list[str], message: str) -> None:
+def test_a_failed_start_gives_its_reason_in_one_line(arguments: list[str], message: str) -> None:
     result = run(*arguments)
     assert result.returncode == 2
     assert message in result.stderr.splitlines()[-1]
@@ -94,13 +94,13 @@ def test_a_bad_scenario_file_is_refused_at_start_and_by_check(tmp_path: Path) ->
         assert (result.returncode, result.stderr) == (code, expected)
 
 
-def test_check_counts_what_is_there() -> None:
+def test_check_counts_scenarios_and_steps() -> None:
     result = run("check", Path(__file__).parent.parent / "scenarios.json")
     assert result.returncode == 0
     assert "good, 13 scenarios" in result.stdout
 
 
-def test_what_is_recorded_survives_a_kill_and_replays(tmp_path: Path) -> None:
+def test_a_recording_survives_a_kill_and_replays(tmp_path: Path) -> None:
     """The whole round: serve, record, kill, convert, serve again."""
     recording, scenarios = tmp_path / "session.jsonl", tmp_path / "replay.json"
     with started("--record", recording) as (process, url):

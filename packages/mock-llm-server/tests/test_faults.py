@@ -120,7 +120,7 @@ def test_a_stall_before_the_first_byte(send: Send) -> None:
         assert send(server, ask(), patience=0.3) == (b"", False)
 
 
-def test_a_stall_with_an_end_goes_on(send: Send) -> None:
+def test_a_stall_with_a_duration_ends(send: Send) -> None:
     with running(script({"kind": "stall", "after_chunks": 3, "seconds": 0.2})) as server:
         start = time.monotonic()
         _, body, whole = parts(send(server, ask())[0])
@@ -128,7 +128,7 @@ def test_a_stall_with_an_end_goes_on(send: Send) -> None:
     assert (events(body)[-1], whole) == (b"data: [DONE]", True)
 
 
-def test_a_stall_ends_when_the_client_leaves(send: Send, tmp_path: Path) -> None:
+def test_a_stall_ends_when_the_client_disconnects(send: Send, tmp_path: Path) -> None:
     """A test of time-outs must not leave a sleeping connection behind for each attempt."""
     recording = tmp_path / "session.jsonl"
     with running(script({"kind": "stall"}), record=recording) as server:
@@ -215,7 +215,7 @@ def get(server: MockServer, path: str) -> bytes:
         return b"".join(iter(lambda: sock.recv(4096), b""))
 
 
-def test_faults_happen_one_after_the_other_and_then_no_more(send: Send) -> None:
+def test_faults_occur_in_order_and_then_stop(send: Send) -> None:
     """This is how retries are tested."""
     fault = [
         {"kind": "status", "status": 503, "times": 2},

@@ -124,7 +124,7 @@ def test_captured_text_keeps_arguments_valid_json(text: str) -> None:
     assert fill_arguments('{"a": {{ user }}', values) == '{"a": ' + text
 
 
-def test_arguments_without_templates_are_sent_to_the_letter() -> None:
+def test_arguments_without_templates_are_sent_verbatim() -> None:
     assert fill_arguments('{ "a" :1 ', {}) == '{ "a" :1 '
 
 

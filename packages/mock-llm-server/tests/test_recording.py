@@ -168,7 +168,7 @@ def test_a_recorded_stream_can_be_replayed_without_streaming(tmp_path: Path) -> 
     ]
 
 
-def test_a_recording_holds_the_exchange_and_no_secret(tmp_path: Path) -> None:
+def test_a_recording_contains_the_exchange_and_no_secret(tmp_path: Path) -> None:
     """Recordings are shared and committed."""
     recording = tmp_path / "session.jsonl"
     with running(SCRIPT, record=recording) as server:
@@ -280,7 +280,7 @@ async def test_a_real_endpoint_is_recorded_through_the_proxy(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_an_upstream_that_is_not_there_is_a_502_with_its_name() -> None:
+async def test_an_unreachable_upstream_is_a_502_that_names_it() -> None:
     async with serve() as gone:
         address = gone.url
     async with serve(upstream=Upstream(address)) as proxy, httpx2.AsyncClient() as client:

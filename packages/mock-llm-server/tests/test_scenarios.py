@@ -57,7 +57,7 @@ def test_the_plain_format_loads() -> None:
     assert script.default_response.content == "?"
 
 
-def test_the_bundled_scenarios_load_and_hold_the_documented_ones() -> None:
+def test_the_bundled_scenarios_load_and_include_the_documented_ones() -> None:
     names = {scenario.name: scenario for scenario in load().scenarios}
     assert names["hello-world"].trigger == "hello world"
     assert len(names["hello-world"].steps) == 3

@@ -123,9 +123,7 @@ def test_head_unknown_paths_and_methods(server: MockServer) -> None:
         (json.dumps(request("capture")).encode(), "has no tool_result"),
     ],
 )
-def test_a_request_it_cannot_answer_gets_400_and_the_reason(
-    server: MockServer, body: bytes, message: str
-) -> None:
+def test_an_invalid_request_gets_400_and_the_reason(server: MockServer, body: bytes, message: str) -> None:
     reply = httpx2.post(f"{server.url}/chat/completions", content=body)
     assert reply.status_code == 400
     assert message in reply.json()["error"]["message"]
@@ -155,7 +153,7 @@ def test_a_body_over_the_limit_is_refused_while_it_arrives(server: MockServer) -
         assert sock.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_client_that_asks_first_is_told_to_continue(server: MockServer) -> None:
+def test_a_client_that_expects_100_continue_gets_it(server: MockServer) -> None:
     """Curl sends larger bodies only after 100 Continue, or a second later."""
     body = json.dumps(request("echo ok")).encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
@@ -168,7 +166,7 @@ def test_a_client_that_asks_first_is_told_to_continue(server: MockServer) -> Non
 
 @settings(max_examples=50)
 @given(data=st.binary(min_size=1, max_size=200) | st.just(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20_000))
-def test_junk_does_not_bring_the_server_down(server: MockServer, data: bytes) -> None:
+def test_junk_does_not_crash_the_server(server: MockServer, data: bytes) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as sock:
         try:
             sock.sendall(data)
@@ -194,7 +192,7 @@ def test_twenty_clients_at_once_each_get_their_own_answer(server: MockServer) ->
     assert answers == [[f"{number}.{round_}" for round_ in range(10)] for number in range(20)]
 
 
-def test_answers_have_ids_of_their_own(server: MockServer) -> None:
+def test_each_answer_has_its_own_id(server: MockServer) -> None:
     replies = [httpx2.post(f"{server.url}/chat/completions", json=request("echo x")).json() for _ in range(5)]
     assert len({reply["id"] for reply in replies}) == 5
 
@@ -224,13 +222,13 @@ async def test_a_server_in_the_same_loop_ends_with_its_block() -> None:
         await anyio.connect_tcp("127.0.0.1", server.port)
 
 
-def test_what_fails_beside_the_server_is_not_wrapped() -> None:
+def test_errors_of_the_block_are_not_wrapped() -> None:
     """A failed assertion must be shown as such, not as an exception group from a task group."""
     with pytest.raises(ZeroDivisionError), running(SCRIPT):
         _ = 1 / 0
 
 
-def test_a_server_ends_though_a_client_still_waits() -> None:
+def test_a_server_stops_while_a_client_waits() -> None:
     stalled = {"response": {}, "fault": {"kind": "stall"}}
     script = {"scenarios": [{"name": "s", "trigger": "", "steps": [stalled]}]}
     with socket.socket() as sock:

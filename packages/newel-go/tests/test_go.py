@@ -31,11 +31,11 @@ def test_a_subcommand_goes_to_the_toolchain(toolchain: str, words: tuple[str, ..
     assert (done.stdout, done.returncode) == (f"toolchain: {' '.join(words)}\n", 0)
 
 
-def test_options_are_the_workbenchs(toolchain: str) -> None:
+def test_options_are_those_of_the_workbench(toolchain: str) -> None:
     assert "usage: go" in typed(f"{BIN}:{toolchain}:/usr/bin:/bin", "--help").stdout
 
 
-def test_without_a_toolchain_the_workbench_says_what_it_takes() -> None:
+def test_without_a_toolchain_the_workbench_lists_its_arguments() -> None:
     done = typed(str(BIN), "version")
     assert done.returncode == 2
     assert "Unexpected argument: version." in done.stderr

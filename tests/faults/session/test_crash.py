@@ -60,7 +60,7 @@ def test_a_session_has_one_writer_until_that_one_is_dead(tmp_path: Path) -> None
         session.append_message(UserMessage("mine now"))
 
 
-def test_a_session_that_is_open_here_is_not_opened_twice(tmp_path: Path) -> None:
+def test_an_open_session_cannot_be_opened_twice(tmp_path: Path) -> None:
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         session.append_message(UserMessage("hello"))
         with pytest.raises(SessionError, match=r"is open in this process \(since 2"):
@@ -70,7 +70,7 @@ def test_a_session_that_is_open_here_is_not_opened_twice(tmp_path: Path) -> None
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_session_is_read_while_another_process_writes_it(tmp_path: Path) -> None:
+def test_a_session_can_be_read_while_another_process_writes_it(tmp_path: Path) -> None:
     with start_writer(tmp_path, "", 0) as writer:
         assert writer.stdout is not None
         for _ in range(20):

@@ -36,7 +36,7 @@ def test_a_message_that_does_not_fit_is_refused_whole_and_the_next_one_fits(tmp_
     assert not path.with_name(path.name + ".torn").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_with_a_way_out(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("a file stands in the way")
     session = SessionManager(directory=tmp_path / "sessions", cwd="/src/shop")
     with pytest.raises(SessionError, match=r"cannot be created: .*NEWEL_HOME"):
@@ -61,7 +61,7 @@ def test_a_file_deleted_while_it_is_open_is_noticed(tmp_path: Path) -> None:
             session.append_message(UserMessage("into the void"))
 
 
-def test_lines_after_a_foreign_cut_are_whole(tmp_path: Path) -> None:
+def test_lines_appended_after_a_foreign_truncation_are_whole(tmp_path: Path) -> None:
     """Another program shortened the file under us; what we write after that must still be lines."""
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         for text in ("one", "two"):

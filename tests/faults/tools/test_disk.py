@@ -126,7 +126,7 @@ def run(script: str, folder: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_a_kill_in_the_middle_of_a_write_leaves_one_content_whole(tmp_path: Path) -> None:
+def test_a_kill_during_a_write_leaves_one_complete_content(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"A" * 20_000_000)
     chance = random.Random(1)  # noqa: S311 — moments to kill at, no secret
@@ -167,7 +167,7 @@ def read_only() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_folder_that_may_not_be_written_is_an_error_in_words(read_only: Path) -> None:
+def test_a_folder_without_write_permission_is_an_explained_error(read_only: Path) -> None:
     where = read_only.resolve()
     assert run(READ_ONLY, read_only) == [
         f"Cannot write {where}/old: Permission denied.",
@@ -187,7 +187,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_file_that_may_not_be_written_is_not_replaced_either(open_folder: Path) -> None:
+def test_a_file_without_write_permission_is_not_replaced(open_folder: Path) -> None:
     """A file that was made read-only on purpose, or is someone else's, would be lost or change its owner."""
     theirs, locked = open_folder / "theirs", open_folder / "locked"
     for path in (theirs, locked):

@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> LocalWorkspace:
     return LocalWorkspace(str(tmp_path))
 
 
-async def test_what_a_reader_raises_stops_the_command(workspace: LocalWorkspace) -> None:
+async def test_an_error_of_the_reader_stops_the_command(workspace: LocalWorkspace) -> None:
     async def on_output(_: str) -> None:
         raise RuntimeError("the screen is gone")
 
@@ -37,7 +37,9 @@ async def test_what_a_reader_raises_stops_the_command(workspace: LocalWorkspace)
     assert not alive(Path(workspace.root) / "pid")
 
 
-async def test_the_shell_s_end_is_the_end_even_if_a_child_keeps_the_pipe(workspace: LocalWorkspace) -> None:
+async def test_a_command_ends_with_its_shell_even_if_a_child_keeps_the_pipe(
+    workspace: LocalWorkspace,
+) -> None:
     """Starting a server in the background would otherwise hang every agent run until the timeout."""
     began = time.monotonic()
     done = await workspace.run("sleep 1000 & echo $! > pid; echo started", timeout=20)
@@ -51,7 +53,7 @@ async def test_the_shell_s_end_is_the_end_even_if_a_child_keeps_the_pipe(workspa
         os.kill(int((Path(workspace.root) / "pid").read_text()), 9)
 
 
-async def test_a_timeout_stops_everything_and_keeps_what_was_printed(workspace: LocalWorkspace) -> None:
+async def test_a_timeout_stops_everything_and_keeps_the_output(workspace: LocalWorkspace) -> None:
     done = await workspace.run("echo before; sleep 60 & echo $! > pid; wait", timeout=0.3)
     assert done.timed_out
     assert done.stdout == "before\n"
@@ -59,7 +61,7 @@ async def test_a_timeout_stops_everything_and_keeps_what_was_printed(workspace: 
     assert not alive(Path(workspace.root) / "pid")
 
 
-async def test_a_command_may_tidy_up_when_it_is_stopped(workspace: LocalWorkspace) -> None:
+async def test_a_stopped_command_may_clean_up(workspace: LocalWorkspace) -> None:
     done = await workspace.run("trap 'echo tidied > done; exit 0' TERM; echo x; sleep 60 & wait", timeout=0.3)
     assert done.timed_out
     assert (Path(workspace.root) / "done").read_text() == "tidied\n"
@@ -119,7 +121,7 @@ async def test_a_process_that_ignores_term_is_killed(workspace: LocalWorkspace) 
     assert left == []
 
 
-async def test_job_control_does_not_help_a_process_to_survive(workspace: LocalWorkspace) -> None:
+async def test_job_control_does_not_let_a_process_survive(workspace: LocalWorkspace) -> None:
     """`set -m` gives each job a process group of its own, which a kill of the first group would miss."""
     if sys.platform == "darwin":
         pytest.xfail("there is no list of a session's process groups")
@@ -132,7 +134,9 @@ async def test_job_control_does_not_help_a_process_to_survive(workspace: LocalWo
 @pytest.mark.parametrize(
     "how", ["sleep 1000", "setsid sleep 1000", "env -i setsid /bin/sleep 1000", "nohup setsid sleep 1000"]
 )
-async def test_what_a_command_leaves_running_is_named(workspace: LocalWorkspace, how: str) -> None:
+async def test_processes_that_a_command_leaves_running_are_listed(
+    workspace: LocalWorkspace, how: str
+) -> None:
     """A server nobody knows of holds its port, and the next command fails for no reason that can be seen."""
     done = await workspace.run(f"{how} < /dev/null > out.log 2>&1 & echo $! > pid; sleep 0.1")
     pid = int((Path(workspace.root) / "pid").read_text())
@@ -145,13 +149,13 @@ async def test_what_a_command_leaves_running_is_named(workspace: LocalWorkspace,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
-async def test_what_is_about_to_end_is_not_left_running(workspace: LocalWorkspace) -> None:
+async def test_processes_about_to_end_are_not_listed_as_running(workspace: LocalWorkspace) -> None:
     done = await workspace.run("sleep 0.02 > /dev/null 2>&1 &")
     assert list(done.left_running) == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
-async def test_other_programs_of_newel_are_no_relatives_of_a_command(workspace: LocalWorkspace) -> None:
+async def test_other_newel_programs_do_not_belong_to_a_command(workspace: LocalWorkspace) -> None:
     """What Newel starts while a command runs, git say, must not end with it."""
     async with anyio.create_task_group() as group:
         group.start_soon(partial(workspace.run, "sleep 60", timeout=0.5))
@@ -162,7 +166,7 @@ async def test_other_programs_of_newel_are_no_relatives_of_a_command(workspace: 
             other.kill()
 
 
-async def test_only_the_stopped_command_s_processes_are_stopped(workspace: LocalWorkspace) -> None:
+async def test_only_the_processes_of_the_stopped_command_are_stopped(workspace: LocalWorkspace) -> None:
     """A development server started by an earlier command must outlive a test run that hangs."""
     await workspace.run("setsid sleep 1000 > out.log 2>&1 & echo $! > pid")
     try:
@@ -172,7 +176,7 @@ async def test_only_the_stopped_command_s_processes_are_stopped(workspace: Local
         os.kill(int((Path(workspace.root) / "pid").read_text()), 9)
 
 
-async def test_the_inner_agent_s_commands_are_the_outer_s_too(tmp_path: Path) -> None:
+async def test_the_inner_agents_commands_belong_to_the_outer_one(tmp_path: Path) -> None:
     """A command may be another agent, which is killed before it can stop its own commands."""
     outer = LocalWorkspace(str(tmp_path))
     marks = (await outer.run("echo $NEWEL_RUN")).stdout.split()
@@ -183,7 +187,7 @@ async def test_the_inner_agent_s_commands_are_the_outer_s_too(tmp_path: Path) ->
     assert both[0] == marks[0]
 
 
-async def test_a_flood_of_output_does_not_hold_off_the_timeout(workspace: LocalWorkspace) -> None:
+async def test_a_flood_of_output_does_not_delay_the_timeout(workspace: LocalWorkspace) -> None:
     async def on_output(_: str) -> None:
         pass
 
@@ -193,7 +197,7 @@ async def test_a_flood_of_output_does_not_hold_off_the_timeout(workspace: LocalW
     assert not alive(Path(workspace.root) / "pid")
 
 
-async def test_a_background_flood_does_not_hold_off_the_end(workspace: LocalWorkspace) -> None:
+async def test_a_background_flood_does_not_delay_the_end(workspace: LocalWorkspace) -> None:
     began = time.monotonic()
     done = await workspace.run("yes & echo $! > pid", timeout=20)
     assert done.exit_code == 0

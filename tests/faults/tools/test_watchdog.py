@@ -105,13 +105,13 @@ def is_up(pid: int) -> bool:
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
 
 
-def test_what_will_not_end_is_killed(program: Program) -> None:
+def test_processes_that_will_not_end_are_killed(program: Program) -> None:
     pids = program.start("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", "pid")
     program.kill()
     until(lambda: not any(map(is_alive, pids)))
 
 
-def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
+def test_processes_that_cleared_their_environment_end_too(program: Program) -> None:
     """It carries no mark, and is known by the session alone."""
     pids = program.start("exec env -i sh -c 'echo $$ > pid; exec sleep 1000'", "pid")
     program.run("true")  # by now the number of the session is written down
@@ -119,7 +119,7 @@ def test_what_asks_for_no_environment_ends_too(program: Program) -> None:
     until(lambda: not any(map(is_alive, pids)))
 
 
-def test_commands_that_ended_before_keep_what_they_left_running(program: Program) -> None:
+def test_finished_commands_keep_their_background_processes(program: Program) -> None:
     """A development server outlives the command that started it, as it outlives an orderly end."""
     pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     program.run("sleep 1000 > /dev/null 2>&1 & echo $! > left")
@@ -133,7 +133,7 @@ def test_commands_that_ended_before_keep_what_they_left_running(program: Program
         os.kill(left, signal.SIGKILL)
 
 
-def test_of_many_commands_each_one_ends(program: Program) -> None:
+def test_each_of_many_commands_ends(program: Program) -> None:
     for number in range(30):
         program.run("true")
         program.start(f"echo $$ > pid{number}; exec sleep 1000", f"pid{number}")
@@ -142,14 +142,14 @@ def test_of_many_commands_each_one_ends(program: Program) -> None:
     until(lambda: not any(map(is_alive, pids)))
 
 
-def test_one_watchdog_stands_for_all_commands(program: Program) -> None:
+def test_one_watchdog_serves_all_commands(program: Program) -> None:
     assert program.watchdogs == []
     for _ in range(3):
         program.run("true")
     assert len(program.watchdogs) == 1
 
 
-def test_a_watchdog_that_was_killed_is_replaced_and_the_next_knows_all_that_runs(program: Program) -> None:
+def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_commands(program: Program) -> None:
     pids = program.start("echo $$ > early; exec sleep 1000", "early")
     (first,) = program.watchdogs
     os.kill(first, signal.SIGKILL)
@@ -163,7 +163,7 @@ def test_a_watchdog_that_was_killed_is_replaced_and_the_next_knows_all_that_runs
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
-def test_a_watchdog_does_not_end_before_its_newel(program: Program, number: signal.Signals) -> None:
+def test_a_watchdog_outlives_its_newel(program: Program, number: signal.Signals) -> None:
     """Whatever the terminal, or somebody who ends all processes, sends to it."""
     pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     (watchdog,) = program.watchdogs
@@ -173,7 +173,7 @@ def test_a_watchdog_does_not_end_before_its_newel(program: Program, number: sign
     until(lambda: not any(map(is_alive, pids)))
 
 
-def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
+def test_a_watchdog_keeps_no_file_of_its_newel_open(tmp_path: Path) -> None:
     """Neither its terminal nor its folder, nor what it was handed: who waits for these would wait for both."""
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
@@ -201,7 +201,7 @@ def test_a_watchdog_holds_nothing_of_its_newel_open(tmp_path: Path) -> None:
         program.kill()
 
 
-def test_an_orderly_end_waits_for_nothing_and_leaves_no_watchdog(tmp_path: Path) -> None:
+def test_a_normal_exit_waits_for_nothing_and_leaves_no_watchdog(tmp_path: Path) -> None:
     with started(tmp_path) as program:
         program.run("true")
         (watchdog,) = program.watchdogs
@@ -239,7 +239,7 @@ anyio.run(main)
 """
 
 
-def test_a_copy_of_the_process_ends_and_protects_its_own_commands_only(tmp_path: Path) -> None:
+def test_a_forked_process_ends_and_protects_only_its_own_commands(tmp_path: Path) -> None:
     """As `multiprocessing` makes them: neither may its end be ours, nor its life."""
     with subprocess.Popen(
         [sys.executable, "-c", FORK], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True

@@ -41,7 +41,9 @@ def run_id(newel: Newel) -> str:
 # -- how it ends --------------------------------------------------------------------------------------
 
 
-def test_with_review_it_works_and_is_checked_in_a_copy_and_what_it_did_waits(with_agent: WithAgent) -> None:
+def test_under_review_an_agent_works_and_is_checked_in_a_copy_and_its_changes_are_pending(
+    with_agent: WithAgent,
+) -> None:
     newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a && ls")))
     (newel.project / "mine").write_text("mine\n")
     done = newel("agent", "Make a file", "--accept", "test -s a && test -s mine", "--approve", "review")
@@ -53,7 +55,7 @@ def test_with_review_it_works_and_is_checked_in_a_copy_and_what_it_did_waits(wit
     assert (newel.project / "a").read_text() == "made\n"
 
 
-def test_with_review_what_it_did_before_a_kill_waits_and_it_goes_on_from_there(
+def test_under_review_changes_before_a_kill_are_pending_and_the_agent_resumes_from_them(
     with_agent: WithAgent, tmp_path: Path
 ) -> None:
     marker = tmp_path / "at_it"
@@ -80,7 +82,7 @@ def test_with_review_what_it_did_before_a_kill_waits_and_it_goes_on_from_there(
     assert (newel.project / "log").read_text() == "one\nthree\n"  # the half of a command went with its copy
 
 
-def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> None:
+def test_a_contract_is_run_judged_and_checked(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(1, False, missing="b"),
         after(2, True),
@@ -98,21 +100,21 @@ def test_a_contract_is_carried_out_judged_and_checked(with_agent: WithAgent) -> 
     assert len(questions(newel)) == 3
 
 
-def test_the_small_model_judges_if_it_is_told_to(with_agent: WithAgent) -> None:
+def test_the_small_model_judges_if_configured(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     newel.environ["LLM_SMALL_FAST_MODEL"] = "tiny"
     assert newel("agent", "Make a file", "--small-judge").returncode == 0
     assert [body["model"] for body in newel.requests] == ["mock-model", "tiny"]
 
 
-def test_a_limit_ends_it_with_words_and_another_exit_code(with_agent: WithAgent) -> None:
+def test_a_limit_ends_a_run_with_a_reason_and_its_own_exit_code(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, False), scenario("Make", bash("touch a")))
     done = newel("agent", "Make a file", "--max-turns", "1")
     assert done.returncode == 1
     assert done.stdout.endswith("\nStopped at the limit of 1 turn. 1 tool call had run.\n")
 
 
-def test_a_server_that_fails_is_a_failure_with_its_words(with_agent: WithAgent) -> None:
+def test_a_failing_server_is_a_failure_with_its_message(with_agent: WithAgent) -> None:
     fault = {"response": {"content": ""}, "fault": {"kind": "status", "status": 401}}
     done = with_agent(scenario("Make", fault))("agent", "Make a file")
     assert done.returncode == 1
@@ -123,14 +125,14 @@ def test_a_server_that_fails_is_a_failure_with_its_words(with_agent: WithAgent) 
 @pytest.mark.parametrize(
     "words", [[], [""], ["x", "--max-turns", "0"], ["x", "--max-cost", "much"], ["x", "--resume", "a"]]
 )
-def test_what_cannot_be_meant_is_refused(with_agent: WithAgent, words: list[str]) -> None:
+def test_invalid_arguments_are_refused(with_agent: WithAgent, words: list[str]) -> None:
     done = with_agent(scenario("Make", {"content": "Hm."}))("agent", *words)
     assert done.returncode == 2
     assert done.stdout == ""
     assert "newel" in done.stderr
 
 
-def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -> None:
+def test_calls_that_need_approval_are_declined_at_once(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(0, False, missing="a"),
         scenario("Not yet", {"content": "I may not."}),
@@ -144,7 +146,7 @@ def test_nobody_is_waited_for_where_nobody_can_be_asked(with_agent: WithAgent) -
     assert "declined" not in told
 
 
-def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent) -> None:
+def test_an_agent_with_a_worktree_does_not_touch_the_project(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     git = [require_program("git"), "-c", "user.name=A", "-c", "user.email=a@example.com"]
     subprocess.run([*git, "init", "-q"], cwd=newel.project, check=True)
@@ -156,7 +158,7 @@ def test_an_agent_with_a_worktree_leaves_the_project_alone(with_agent: WithAgent
     assert (newel.home / ".newel" / "worktrees" / "project-maker" / "a").exists()
 
 
-def test_a_worktree_without_a_repository_is_refused_before_anything_is_asked(with_agent: WithAgent) -> None:
+def test_a_worktree_without_a_repository_is_refused_before_any_request(with_agent: WithAgent) -> None:
     require_program("git")
     newel = with_agent(scenario("Make", bash("touch a")))
     done = newel("agent", "Make a file", "--worktree")
@@ -165,7 +167,7 @@ def test_a_worktree_without_a_repository_is_refused_before_anything_is_asked(wit
     assert newel.requests == []
 
 
-def test_a_log_that_cannot_be_written_is_told_and_the_work_goes_on(with_agent: WithAgent) -> None:
+def test_an_unwritable_log_is_reported_and_the_run_continues(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "logs").write_text("in the way")
@@ -174,7 +176,7 @@ def test_a_log_that_cannot_be_written_is_told_and_the_work_goes_on(with_agent: W
     assert done.stdout.count("cannot be written") == 1
 
 
-def test_a_reader_that_goes_away_ends_the_work(with_agent: WithAgent) -> None:
+def test_a_closed_pipe_ends_the_run(with_agent: WithAgent) -> None:
     newel = with_agent(scenario("Make", bash("echo ready; sleep 20")))
     with newel.start("agent", "Make a file") as agent:
         assert agent.stdout is not None
@@ -187,7 +189,7 @@ def test_a_reader_that_goes_away_ends_the_work(with_agent: WithAgent) -> None:
 # -- stopping -----------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_lets_the_request_finish_and_nothing_follows(with_agent: WithAgent) -> None:
+def test_ctrl_c_ends_the_run_after_the_current_request(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", {"response": bash("touch a"), "delay_ms": 800}))
     agent = newel.start("agent", "Make a file")
     wait_for(lambda: newel.requests)
@@ -211,7 +213,7 @@ def test_a_second_ctrl_c_does_not_wait(with_agent: WithAgent) -> None:
     assert "Stopped at once." in out
 
 
-def test_a_polite_kill_ends_it_at_once_and_says_so(with_agent: WithAgent) -> None:
+def test_sigterm_ends_a_run_at_once_with_a_message(with_agent: WithAgent) -> None:
     newel = with_agent(scenario("Make", bash("touch began; sleep 20")))
     agent = newel.start("agent", "Make a file")
     wait_for((newel.project / "began").exists)
@@ -224,7 +226,7 @@ def test_a_polite_kill_ends_it_at_once_and_says_so(with_agent: WithAgent) -> Non
 # -- after a crash ------------------------------------------------------------------------------------
 
 
-def test_a_killed_run_goes_on_where_it_was_and_does_nothing_twice(with_agent: WithAgent) -> None:
+def test_a_killed_run_resumes_and_repeats_nothing(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(1, False, missing="two"),
         after(2, False, missing="three"),
@@ -256,7 +258,7 @@ def test_a_killed_run_goes_on_where_it_was_and_does_nothing_twice(with_agent: Wi
     assert len(newel.sessions) == 1
 
 
-def test_one_undo_takes_back_a_contract_that_was_resumed(with_agent: WithAgent, tmp_path: Path) -> None:
+def test_one_undo_reverts_a_resumed_contract(with_agent: WithAgent, tmp_path: Path) -> None:
     marker = tmp_path / "at_it"
     newel = with_agent(
         after(1, False, missing="two"),
@@ -284,7 +286,7 @@ def test_one_undo_takes_back_a_contract_that_was_resumed(with_agent: WithAgent, 
     assert (newel.project / "one").read_text() == "one\nmore\n"
 
 
-def test_a_run_that_has_ended_cannot_be_gone_on_with(with_agent: WithAgent) -> None:
+def test_a_run_that_has_ended_cannot_be_resumed(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     newel("agent", "Make a file")
     done = newel("agent", "--resume", run_id(newel))
@@ -295,7 +297,7 @@ def test_a_run_that_has_ended_cannot_be_gone_on_with(with_agent: WithAgent) -> N
 # -- several at once, and looking at them -------------------------------------------------------------
 
 
-def test_two_agents_of_one_project_work_at_once_each_in_its_own_conversation(with_agent: WithAgent) -> None:
+def test_two_agents_of_one_project_run_at_once_in_their_own_conversations(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(1, True),
         scenario("Make the first", bash("touch first; while ! test -e second; do sleep 0.05; done")),
@@ -311,7 +313,7 @@ def test_two_agents_of_one_project_work_at_once_each_in_its_own_conversation(wit
     assert len(list((newel.home / ".newel" / "logs").iterdir())) == 2
 
 
-def test_a_run_can_be_watched_from_elsewhere_until_it_ends(with_agent: WithAgent) -> None:
+def test_a_run_can_be_followed_from_another_process_until_it_ends(with_agent: WithAgent) -> None:
     newel = with_agent(
         after(1, True),
         scenario("Make", {"content": "Beginning.", **bash("while ! test -e seen; do sleep 0.05; done")}),
@@ -335,19 +337,19 @@ def test_the_log_of_a_run_can_be_read(with_agent: WithAgent) -> None:
     assert "sk-test-0123456789abcdef" not in log
 
 
-def test_a_run_that_is_not_there_is_said(with_agent: WithAgent) -> None:
+def test_an_unknown_run_is_reported(with_agent: WithAgent) -> None:
     done = with_agent(scenario("Make", {"content": "Hm."}))("agents", "tail", "abc")
     assert done.returncode == 1
     assert "no agent whose id begins with 'abc'" in done.stderr
 
 
-def test_no_agents_is_said(with_agent: WithAgent) -> None:
+def test_an_empty_list_of_agents_is_reported(with_agent: WithAgent) -> None:
     assert with_agent(scenario("Make", {"content": "Hm."}))("agents").stdout.startswith(
         "No agents in this folder yet."
     )
 
 
-def test_each_event_can_be_had_as_json(with_agent: WithAgent) -> None:
+def test_events_can_be_printed_as_json(with_agent: WithAgent) -> None:
     newel = with_agent(after(1, True), scenario("Make", bash("touch a")))
     lines = newel("agent", "Make a file", "--json").stdout.split("\n")
     assert json.loads(lines[0])["message"].startswith("Agent ")
@@ -355,7 +357,7 @@ def test_each_event_can_be_had_as_json(with_agent: WithAgent) -> None:
     assert any('"type":"evaluation","satisfied":true' in line for line in lines)
 
 
-def test_the_documentation_names_every_option_and_no_other(with_agent: WithAgent) -> None:
+def test_the_documentation_names_exactly_the_existing_options(with_agent: WithAgent) -> None:
     newel = with_agent(scenario("Make", {"content": "Hm."}))
     text = (Path(__file__).parents[3] / "docs" / "agents.md").read_text()
     told = set(re.findall(r"`(--[a-z][a-z-]+)", text)) | {"--help"}

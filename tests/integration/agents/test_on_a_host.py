@@ -42,7 +42,7 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_alone_and_can_be_undone(
+def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project_and_can_be_undone(
     with_agent: WithAgent, host: Sshd, project: Path
 ) -> None:
     newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a; rm mine; ls")))
@@ -63,7 +63,7 @@ def test_an_agent_with_a_worktree_on_a_host_leaves_the_project_alone_and_can_be_
     assert list(newel.project.iterdir()) == []
 
 
-def test_what_an_agent_does_on_a_host_with_review_is_checked_in_a_copy_and_waits(
+def test_under_review_on_a_host_an_agent_is_checked_in_a_copy_and_its_changes_are_pending(
     with_agent: WithAgent, host: Sshd, project: Path
 ) -> None:
     newel = with_agent(after(1, True), scenario("Make a file", bash("echo made > a && ls")))
@@ -79,7 +79,7 @@ def test_what_an_agent_does_on_a_host_with_review_is_checked_in_a_copy_and_waits
     assert files(project) == before | {"a": "made\n"}
 
 
-def test_a_worktree_in_no_repository_of_a_host_is_refused_before_anything_is_asked(
+def test_a_worktree_on_a_host_without_a_repository_is_refused_before_any_request(
     with_agent: WithAgent, host: Sshd
 ) -> None:
     newel = with_agent()

@@ -29,7 +29,7 @@ def said(newel: Newel) -> list[Any]:
 # -- the answer ---------------------------------------------------------------------------------------
 
 
-def test_a_pipe_gets_the_answer_and_nothing_else(with_model: Make) -> None:
+def test_a_pipe_gets_only_the_answer(with_model: Make) -> None:
     done = with_model(LOOKS)("look at it")
     assert done.returncode == 0
     assert done.stdout == "# Found\n\nOne fault in `a.py`.\n"
@@ -39,7 +39,7 @@ def test_a_pipe_gets_the_answer_and_nothing_else(with_model: Make) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["--quiet"], ["--renderer", "console"], ["--renderer", "rich"]])
-def test_an_error_stands_on_standard_error(with_model: Make, words: list[str]) -> None:
+def test_errors_go_to_standard_error(with_model: Make, words: list[str]) -> None:
     newel = with_model(scenario("x", {"fault": {"kind": "status", "status": 401}}))
     done = newel(*words, "x")
     assert done.returncode == 1
@@ -55,37 +55,37 @@ def test_a_run_that_reaches_a_limit_has_no_answer(with_model: Make) -> None:
     assert "limit of 1 turn for one prompt" in done.stderr
 
 
-def test_quiet_shows_nothing_but_the_answer(with_model: Make) -> None:
+def test_quiet_shows_only_the_answer(with_model: Make) -> None:
     done = with_model(LOOKS)("-q", "look at it")
     assert (done.returncode, done.stdout, done.stderr) == (0, "# Found\n\nOne fault in `a.py`.\n", "")
 
 
-def test_each_prompt_has_its_answer(with_model: Make) -> None:
+def test_each_prompt_gets_its_answer(with_model: Make) -> None:
     done = with_model(LOOKS)("look at it", "--then", "look at it again")
     assert done.stdout == "# Found\n\nOne fault in `a.py`.\n" * 2
 
 
-def test_a_log_of_everything_can_be_asked_for(with_model: Make) -> None:
+def test_a_complete_log_can_be_requested(with_model: Make) -> None:
     done = with_model(LOOKS)("--renderer", "console", "look at it")
     assert done.stdout.startswith("I look first.\nbash echo here; exit 3 ✗ exit code 3")
     assert " in · " in done.stdout
 
 
-def test_a_screen_that_the_settings_choose_is_no_wish_for_a_log(with_model: Make) -> None:
+def test_a_renderer_in_the_settings_does_not_request_a_log(with_model: Make) -> None:
     newel = with_model(LOOKS)
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text('renderer = "console"\n')
     assert newel("look at it").stdout == "# Found\n\nOne fault in `a.py`.\n"
 
 
-def test_the_answer_is_written_to_a_file_as_it_is(with_model: Make) -> None:
+def test_the_answer_is_written_to_a_file_verbatim(with_model: Make) -> None:
     newel = with_model(scenario("go", {"content": "\x1b[31mred\x1b[0m\u2028and more"}))
     done = newel("-o", "answer.md", "go on with it")
     assert (newel.project / "answer.md").read_text() == "\x1b[31mred\x1b[0m\u2028and more\n"
     assert done.stdout == "red\nand more\n"
 
 
-def test_a_file_that_cannot_be_written_is_named_before_the_model_is_asked(with_model: Make) -> None:
+def test_an_unwritable_output_file_is_reported_before_any_request(with_model: Make) -> None:
     newel = with_model()
     done = newel("-o", "missing/answer.md", "how are you")
     assert done.returncode == 2
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_written_is_named_before_the_model_is_asked(with_m
     assert newel.requests == []
 
 
-def test_progress_that_nobody_can_read_ends_no_run(with_model: Make) -> None:
+def test_an_unreadable_progress_stream_does_not_end_the_run(with_model: Make) -> None:
     newel = with_model(LOOKS)
     with open("/dev/full", "w") as full:  # noqa: PTH123 — a device, no file
         done = subprocess.run(
@@ -151,7 +151,7 @@ def test_bare_words_are_one_prompt(with_model: Make) -> None:
         (["help", "me"], ["help me"]),
     ],
 )
-def test_several_prompts_are_quoted_or_follow_then(
+def test_several_prompts_are_quoted_or_separated_by_then(
     with_model: Make, words: list[str], prompts: list[str]
 ) -> None:
     newel = with_model(scenario("", {"content": "Done."}))
@@ -183,9 +183,7 @@ def test_several_prompts_are_quoted_or_follow_then(
         (["/compact", "now"], "of the conversation"),
     ],
 )
-def test_a_word_that_is_meant_as_a_command_is_not_sent_to_the_model(
-    with_model: Make, words: list[str], hint: str
-) -> None:
+def test_a_mistyped_command_is_not_sent_to_the_model(with_model: Make, words: list[str], hint: str) -> None:
     newel = with_model(scenario("", {"content": "Done."}))
     done = newel(*words)
     assert done.returncode == 2
@@ -216,7 +214,7 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
         (["undo", "--all"], "There is no option --all."),
     ],
 )
-def test_an_option_of_another_tool_is_answered_with_newels_own(
+def test_an_option_of_another_tool_gets_a_hint_at_newels(
     with_model: Make, words: list[str], hint: str
 ) -> None:
     """If this fails, a newcomer reads a page of usage and is none the wiser."""

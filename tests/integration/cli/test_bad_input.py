@@ -17,7 +17,7 @@ Make = Callable[..., Newel]
 @pytest.mark.parametrize(
     "content", ["", "notes of mine", "root:x:0:0\nbin:x:1:1\n", '{"a": 1}\n', "\x00\x01\n"]
 )
-def test_a_file_that_is_no_session_is_refused_and_left_alone(with_model: Make, content: str) -> None:
+def test_a_foreign_file_is_refused_as_a_session_and_not_changed(with_model: Make, content: str) -> None:
     newel = with_model()
     file = newel.project / "notes.txt"
     file.write_text(content)
@@ -32,7 +32,7 @@ def test_a_file_that_is_no_session_is_refused_and_left_alone(with_model: Make, c
     ("command", "words"),
     [("newel", ["how are you"]), ("newel", ["--json", "how are you"]), ("lsimons-agent", [])],
 )
-def test_damage_is_told_by_every_front_end(with_model: Make, command: str, words: list[str]) -> None:
+def test_every_front_end_reports_damage(with_model: Make, command: str, words: list[str]) -> None:
     newel = with_model()
     newel("how are you")
     with newel.sessions[0].open("ab") as stream:
@@ -42,14 +42,14 @@ def test_damage_is_told_by_every_front_end(with_model: Make, command: str, words
 
 
 @pytest.mark.parametrize("words", [["--ephemeral", "--continue"], ["--ephemeral", "--session", "x"], [""]])
-def test_what_cannot_be_meant_is_wrong_usage(with_model: Make, words: list[str]) -> None:
+def test_invalid_arguments_are_usage_errors(with_model: Make, words: list[str]) -> None:
     done = with_model()(*words, stdin="")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("words", [["a prompt"], ["--json"], ["--renderer", "rich"]])
-def test_the_plain_conversation_says_what_it_does_not_take(with_model: Make, words: list[str]) -> None:
+def test_the_simple_repl_names_what_it_does_not_support(with_model: Make, words: list[str]) -> None:
     done = with_model()(*words, command="lsimons-agent")
     assert done.returncode == 2
 
@@ -58,7 +58,7 @@ def test_the_plain_conversation_says_what_it_does_not_take(with_model: Make, wor
 @pytest.mark.parametrize(
     "command", ["newel 'how are you'", "lsimons-agent", "newel sessions", "newel --json"]
 )
-def test_closed_channels_are_no_reason_to_fall_over(with_model: Make, command: str, closed: str) -> None:
+def test_closed_standard_streams_cause_no_traceback(with_model: Make, command: str, closed: str) -> None:
     newel = with_model()
     done = subprocess.run(
         ["sh", "-c", f"exec {BIN}/{command} {closed}"],
@@ -91,7 +91,7 @@ def test_a_full_disk_behind_the_output_is_one_message(with_model: Make, words: l
     assert "No space left" in done.stderr
 
 
-def test_a_numbers_mistake_is_explained(with_model: Make) -> None:
+def test_an_invalid_number_is_explained(with_model: Make) -> None:
     done = with_model()("--max-turns", "many", "x")
     assert done.returncode == 2
     assert "whole number" in done.stderr
@@ -108,7 +108,7 @@ def test_an_export_overwrites_nothing(with_model: Make) -> None:
 
 
 @pytest.mark.parametrize("words", [["doctor"], ["--json", "x"]])
-def test_a_server_that_is_not_there_is_named_at_once(with_model: Make, words: list[str]) -> None:
+def test_an_unreachable_server_is_reported_at_once(with_model: Make, words: list[str]) -> None:
     """Else who forgot to start their local server would watch retries that cannot help."""
     newel = with_model()
     done = newel(*words, LLM_BASE_URL="http://localhost:9/v1")
@@ -118,7 +118,7 @@ def test_a_server_that_is_not_there_is_named_at_once(with_model: Make, words: li
     assert done.returncode == 1
 
 
-def test_a_server_that_stays_busy_is_given_up_on(with_model: Make) -> None:
+def test_a_server_that_stays_busy_is_given_up(with_model: Make) -> None:
     down = {"kind": "status", "status": 503, "headers": {"Retry-After": "0"}}
     newel = with_model(scenario("x", {"fault": down, "response": {"content": "Never."}}))
     done = newel("x")
@@ -128,7 +128,7 @@ def test_a_server_that_stays_busy_is_given_up_on(with_model: Make) -> None:
     assert len(newel.requests) == 10
 
 
-def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_model: Make) -> None:
+def test_invalid_json_lines_are_reported_and_the_others_are_served(with_model: Make) -> None:
     newel = with_model()
     lines = ["nonsense", '{"type":"dance"}', '{"type":"message","content":"how are you"}']
     done = newel("--json", stdin="\n".join(lines) + "\n")
@@ -139,7 +139,7 @@ def test_json_lines_that_make_no_sense_are_named_and_the_rest_is_served(with_mod
     assert events[-1]["type"] == "agent_end"
 
 
-def test_where_newel_cannot_run_it_says_where_it_can() -> None:
+def test_an_unsupported_platform_names_the_supported_ones() -> None:
     program = "import sys, newel.cli.main; sys.platform = 'win32'; sys.exit(newel.cli.main.jexida())"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -46,7 +46,7 @@ def prepared(with_model: Make, *steps: dict[str, Any]) -> tuple[Newel, Path]:
 
 
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
-def test_a_file_that_became_a_link_meanwhile_is_asked_about_again_by_its_target(
+def test_a_file_replaced_by_a_link_needs_approval_again_for_its_target(
     with_model: Make, drive: Drive, step: dict[str, Any]
 ) -> None:
     newel, file = prepared(with_model, step)
@@ -68,7 +68,7 @@ def test_a_file_that_became_a_link_meanwhile_is_asked_about_again_by_its_target(
 
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
 @pytest.mark.parametrize("decision", ["once", "always"])
-def test_a_content_that_was_replaced_meanwhile_is_shown_before_it_is_overwritten(
+def test_replaced_content_is_shown_before_it_is_overwritten(
     with_model: Make, drive: Drive, step: dict[str, Any], decision: str
 ) -> None:
     newel, file = prepared(with_model, step)
@@ -86,7 +86,7 @@ def test_a_content_that_was_replaced_meanwhile_is_shown_before_it_is_overwritten
 
 
 @pytest.mark.parametrize("step", [WRITE, EDIT], ids=["write", "edit"])
-def test_a_folder_that_became_a_link_meanwhile_is_not_written_through(
+def test_a_folder_replaced_by_a_link_is_not_written_through(
     with_model: Make, drive: Drive, step: dict[str, Any]
 ) -> None:
     newel, file = prepared(with_model, step)
@@ -105,7 +105,7 @@ def test_a_folder_that_became_a_link_meanwhile_is_not_written_through(
     assert (elsewhere / "a.txt").read_text() == "one\n"
 
 
-def test_what_keeps_changing_is_given_up_in_the_end_and_left_alone(with_model: Make, drive: Drive) -> None:
+def test_a_file_that_keeps_changing_is_given_up_and_not_touched(with_model: Make, drive: Drive) -> None:
     newel, file = prepared(with_model, EDIT)
     driver, asked = asked_about(drive, newel)
     for number in range(10):
@@ -122,7 +122,7 @@ def test_what_keeps_changing_is_given_up_in_the_end_and_left_alone(with_model: M
     assert "keeps changing" in newel.requests[-1]["messages"][-1]["content"]
 
 
-def test_the_question_names_the_file_that_a_link_leads_to(with_model: Make, drive: Drive) -> None:
+def test_the_question_names_the_target_of_a_link(with_model: Make, drive: Drive) -> None:
     newel = with_model(
         scenario("do it", call("write", file_path="notes.txt", content="x"), {"content": "Done."})
     )
@@ -139,7 +139,7 @@ def test_the_question_names_the_file_that_a_link_leads_to(with_model: Make, driv
     assert bashrc.read_text() == "x"
 
 
-def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: Make, drive: Drive) -> None:
+def test_always_applies_to_the_shown_file_and_not_to_its_name(with_model: Make, drive: Drive) -> None:
     newel = with_model(
         scenario(
             "do it",
@@ -169,7 +169,7 @@ def test_always_is_for_the_file_that_was_shown_and_not_for_its_name(with_model: 
     assert bashrc.read_text() == "one\n"
 
 
-def test_a_command_is_bound_to_the_folder_that_it_was_shown_with(with_model: Make, drive: Drive) -> None:
+def test_a_command_is_bound_to_the_folder_of_its_approval(with_model: Make, drive: Drive) -> None:
     newel = with_model(scenario("do it", bash("echo made > made.txt"), {"content": "Done."}))
     driver, asked = asked_about(drive, newel)
     newel.project.rename(newel.home / "moved")
@@ -184,7 +184,7 @@ def test_a_command_is_bound_to_the_folder_that_it_was_shown_with(with_model: Mak
     assert not (newel.home / "made.txt").exists()
 
 
-def test_a_second_edit_of_a_file_is_shown_as_it_is_after_the_first_and_asked_about_once(
+def test_a_second_edit_of_a_file_is_shown_after_the_first_and_approved_once(
     with_model: Make,
     drive: Drive,
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_second_edit_of_a_file_is_shown_as_it_is_after_the_first_and_asked_abo
     assert len([each for each in driver.seen if each["type"] == "approval_request"]) == 2
 
 
-def test_a_yes_to_reading_one_file_reads_no_other(with_model: Make, drive: Drive) -> None:
+def test_approval_to_read_one_file_covers_no_other(with_model: Make, drive: Drive) -> None:
     newel = with_model(scenario("do it", call("read", file_path="NOTES"), {"content": "Done."}))
     (newel.home / "notes.txt").write_text("notes")
     (newel.home / "diary.txt").write_text("dear diary")
@@ -225,7 +225,7 @@ def test_a_yes_to_reading_one_file_reads_no_other(with_model: Make, drive: Drive
     assert "dear diary" not in str(newel.requests)
 
 
-def test_a_yes_to_reading_one_file_does_not_open_a_key(with_model: Make, drive: Drive) -> None:
+def test_approval_to_read_one_file_does_not_cover_a_key(with_model: Make, drive: Drive) -> None:
     newel = with_model(scenario("do it", call("read", file_path="NOTES"), {"content": "Done."}))
     (newel.home / ".ssh").mkdir()
     (newel.home / ".ssh" / "key").write_text("PRIVATE")
@@ -242,7 +242,7 @@ def test_a_yes_to_reading_one_file_does_not_open_a_key(with_model: Make, drive: 
 
 
 @pytest.mark.parametrize("content", ["two\n", "one\n", ""])
-def test_a_name_forges_no_lines_of_what_is_asked_about(with_model: Make, drive: Drive, content: str) -> None:
+def test_a_file_name_cannot_forge_lines_of_a_question(with_model: Make, drive: Drive, content: str) -> None:
     """A model that chooses the name shows the diff of another file above the true one."""
     name = "a.txt\n@@ -1 +1 @@\n-one\n+harmless"
     newel, file = prepared(with_model, call("write", file_path=f"sub/{name}", content=content))
@@ -257,7 +257,7 @@ def test_a_name_forges_no_lines_of_what_is_asked_about(with_model: Make, drive: 
     driver.until("agent_end")
 
 
-def test_a_tools_name_forges_no_lines_of_what_is_asked_about(with_model: Make, drive: Drive) -> None:
+def test_a_tool_name_cannot_forge_lines_of_a_question(with_model: Make, drive: Drive) -> None:
     """A server passes off as the arguments what only stands in the name of its tool."""
     offered = offered_name("rogue", name := "act of rogue\n{}\n\nDone: act")
     newel = with_model(scenario("do it", call(offered, path="/"), {"content": "Done."}))

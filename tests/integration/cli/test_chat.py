@@ -38,13 +38,13 @@ def test_the_answer_is_the_servers_own(with_model: Callable[..., Newel]) -> None
     assert (request["model"], request["max_tokens"], "tools" in request) == ("mock-model", 4096, False)
 
 
-def test_another_model_can_be_named(with_model: Callable[..., Newel]) -> None:
+def test_another_model_can_be_chosen(with_model: Callable[..., Newel]) -> None:
     newel = with_model()
     ask(newel, model="other")
     assert newel.requests[0]["model"] == "other"
 
 
-def test_an_error_is_raised_at_once_without_a_second_try(with_model: Callable[..., Newel]) -> None:
+def test_an_error_is_raised_at_once_without_a_retry(with_model: Callable[..., Newel]) -> None:
     newel = with_model(scenario("how are you", {"fault": {"kind": "status", "status": 500}}))
     done = ask(newel)
     assert done.returncode == 1
@@ -52,7 +52,7 @@ def test_an_error_is_raised_at_once_without_a_second_try(with_model: Callable[..
     assert len(newel.requests) == 1
 
 
-def test_what_is_not_set_is_named(with_model: Callable[..., Newel]) -> None:
+def test_a_missing_setting_is_named(with_model: Callable[..., Newel]) -> None:
     newel = with_model()
     assert "LLM_BASE_URL" in ask(newel, LLM_BASE_URL="", LLM_AUTH_TOKEN="").stderr
     assert "LLM_DEFAULT_MODEL" in ask(newel, LLM_DEFAULT_MODEL="").stderr
@@ -65,7 +65,7 @@ def refusing(words: str, times: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("times", "names"), [(1, ["max_completion_tokens"]), (2, [])])
-def test_a_server_that_wants_another_output_limit_gets_it(
+def test_a_server_that_requires_another_output_limit_gets_it(
     with_model: Callable[..., Newel], times: int, names: list[str]
 ) -> None:
     refused = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
@@ -76,14 +76,14 @@ def test_a_server_that_wants_another_output_limit_gets_it(
     assert len(newel.requests) == times + 1
 
 
-def test_a_refusal_for_another_reason_is_final(with_model: Callable[..., Newel]) -> None:
+def test_other_rejections_are_final(with_model: Callable[..., Newel]) -> None:
     newel = with_model(refusing("The tools are not supported.", 1))
     done = ask(newel)
     assert (done.returncode, len(newel.requests)) == (1, 1)
     assert "400" in done.stderr
 
 
-def test_a_server_that_wants_another_output_limit_is_asked_wrongly_only_once(
+def test_a_server_that_requires_another_output_limit_rejects_only_one_request(
     with_model: Callable[..., Newel],
 ) -> None:
     """If this fails, a program that asks a thousand times sends two thousand requests."""

@@ -20,7 +20,7 @@ def settings(newel: Newel, text: str) -> None:
     (newel.home / ".newel" / "config.toml").write_text(text)
 
 
-def test_a_limit_of_cost_without_a_known_price_stops_before_anything_is_spent(with_model: Make) -> None:
+def test_a_cost_limit_without_a_known_price_stops_before_any_request(with_model: Make) -> None:
     newel = with_model(scenario("work", {"content": "Done."}))
     ran = newel("--max-cost", "0.01", "work")
     assert ran.returncode == 1
@@ -31,14 +31,16 @@ def test_a_limit_of_cost_without_a_known_price_stops_before_anything_is_spent(wi
     assert '[models."mock-model"] input_price and output_price' in ran.stdout + ran.stderr
 
 
-def test_the_same_of_the_limit_in_the_settings(with_model: Make) -> None:
+def test_a_cost_limit_in_the_settings_without_a_known_price_stops_before_any_request(
+    with_model: Make,
+) -> None:
     newel = with_model(scenario("work", {"content": "Done."}))
     settings(newel, "[limits]\nmaxCost = 1.0\n")
     assert newel("work").returncode == 1
     assert newel.requests == []
 
 
-def test_prices_that_are_set_are_counted_and_end_the_run(with_model: Make) -> None:
+def test_configured_prices_are_counted_and_end_the_run(with_model: Make) -> None:
     newel = with_model(
         scenario(
             "work", bash("echo 1") | USED, bash("echo 2") | USED, bash("echo 3") | USED, {"content": "Done."}
@@ -52,13 +54,13 @@ def test_prices_that_are_set_are_counted_and_end_the_run(with_model: Make) -> No
     assert "Stopped at the limit of 5 US dollars" in ran.stdout
 
 
-def test_a_model_that_costs_nothing_can_be_said_to(with_model: Make) -> None:
+def test_a_model_can_be_declared_free(with_model: Make) -> None:
     newel = with_model(scenario("work", bash("echo 1") | USED, {"content": "Done."} | USED))
     settings(newel, '[models."mock-model"]\ninput_price = 0\noutput_price = 0\n')
     assert newel("--max-cost", "5", "work").returncode == 0
 
 
-def test_a_change_to_a_model_without_a_price_is_refused_as_well(with_model: Make) -> None:
+def test_a_switch_to_a_model_without_a_price_is_refused(with_model: Make) -> None:
     newel = with_model(scenario("work", {"content": "Done."} | USED))
     settings(newel, '[limits]\nmaxCost = 5\n[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
     lines = [
@@ -71,7 +73,7 @@ def test_a_change_to_a_model_without_a_price_is_refused_as_well(with_model: Make
     assert "The price of the model other-model" in ran.stdout
 
 
-def test_an_agent_on_a_contract_with_a_limit_does_not_begin_without_a_price(with_model: Make) -> None:
+def test_an_agent_with_a_cost_limit_does_not_start_without_a_price(with_model: Make) -> None:
     newel = with_model(scenario("work", {"content": "Done."}))
     ran = newel("agent", "--max-cost", "1", "work")
     assert ran.returncode == 1
@@ -79,7 +81,7 @@ def test_an_agent_on_a_contract_with_a_limit_does_not_begin_without_a_price(with
     assert newel.requests == []
 
 
-def test_a_server_that_counts_no_tokens_cannot_be_limited_by_cost(with_model: Make) -> None:
+def test_a_server_without_token_counts_cannot_have_a_cost_limit(with_model: Make) -> None:
     none = {"usage": {"prompt_tokens": 0, "completion_tokens": 0}}
     newel = with_model(scenario("work", bash("echo 1") | none, bash("echo 2") | none, {"content": "Done."}))
     settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
@@ -97,7 +99,7 @@ def test_a_server_that_counts_no_tokens_cannot_be_limited_by_cost(with_model: Ma
         ("input_price = -1\noutput_price = 1\n", ">= 0"),
     ],
 )
-def test_half_a_price_is_refused_in_words(with_model: Make, text: str, words: str) -> None:
+def test_an_incomplete_price_is_refused_with_a_message(with_model: Make, text: str, words: str) -> None:
     newel = with_model()
     settings(newel, f'[models."m"]\n{text}')
     ran = newel("work")
@@ -106,7 +108,7 @@ def test_half_a_price_is_refused_in_words(with_model: Make, text: str, words: st
     assert "models" in ran.stderr
 
 
-def test_what_a_summary_costs_counts_towards_the_limit(with_model: Make) -> None:
+def test_summaries_count_towards_the_cost_limit(with_model: Make) -> None:
     """If this fails, a long run spends more than its user allowed, on requests that nobody sees."""
     long = {"content": "word " * 2400, "usage": {"prompt_tokens": 4000, "completion_tokens": 3000}}
     script: dict[str, Any] = {"scenarios": []}
@@ -125,7 +127,7 @@ def test_what_a_summary_costs_counts_towards_the_limit(with_model: Make) -> None
     assert json.loads(ran.stdout.splitlines()[-1])["cost"] > 3
 
 
-def test_a_small_model_without_a_known_price_is_refused_as_well(with_model: Make) -> None:
+def test_a_small_model_without_a_known_price_is_refused(with_model: Make) -> None:
     """If this fails, the summaries of a run with a limit cost what nobody counts."""
     newel = with_model(scenario("work", {"content": "Done."} | USED))
     settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')

@@ -145,7 +145,7 @@ CASES: Final = [
 
 
 @pytest.mark.parametrize(("name", "damage"), CASES)
-def test_garbage_in_a_file_of_newels_ends_no_command_without_words(
+def test_garbage_in_newels_files_gives_messages_and_no_traceback(
     name: str, damage: str, template: Newel, tmp_path: Path
 ) -> None:
     used = template.home.parent

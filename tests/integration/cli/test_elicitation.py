@@ -145,7 +145,7 @@ def test_a_form_is_filled_in_shown_and_sent(opened: Open, front: str) -> None:
     }
 
 
-def test_who_asks_is_named_and_its_words_are_inert_and_marked_as_its_own(opened: Open) -> None:
+def test_a_question_names_its_server_and_its_text_is_inert(opened: Open) -> None:
     terminal, _ = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
     text = terminal.screen.text
@@ -155,7 +155,7 @@ def test_who_asks_is_named_and_its_words_are_inert_and_marked_as_its_own(opened:
     assert "\x1b]0;pwned" not in terminal.raw
 
 
-def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> None:
+def test_answers_to_a_form_can_be_changed_before_sending(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
     terminal.answer("Adam\n")
@@ -179,7 +179,7 @@ def test_what_was_filled_in_can_be_changed_before_it_is_sent(opened: Open) -> No
     ("typed", "told"),
     [("/decline", "declin"), ("/cancel", "cancel")],
 )
-def test_a_form_can_be_left_at_any_question(opened: Open, typed: str, told: str) -> None:
+def test_a_form_can_be_cancelled_at_any_question(opened: Open, typed: str, told: str) -> None:
     terminal, newel = opened("newel", "go", tools=("book",))
     terminal.wait_for("Name (")
     terminal.answer("Ada\n")
@@ -190,7 +190,7 @@ def test_a_form_can_be_left_at_any_question(opened: Open, typed: str, told: str)
 
 
 @pytest.mark.parametrize(("typed", "told"), [("y", "wiped"), ("", "declin"), ("what", "declin")])
-def test_nothing_but_a_yes_agrees_to_what_a_server_asks(opened: Open, typed: str, told: str) -> None:
+def test_only_a_yes_accepts_a_servers_question(opened: Open, typed: str, told: str) -> None:
     terminal, newel = opened("newel", "go", tools=("wipe",))
     terminal.wait_for("Delete everything?")
     terminal.wait_for("n declines (Enter)")
@@ -203,7 +203,7 @@ def test_nothing_but_a_yes_agrees_to_what_a_server_asks(opened: Open, typed: str
 
 
 @pytest.mark.parametrize(("typed", "action"), [("y", "accept"), ("", "decline"), ("/cancel", "cancel")])
-def test_an_address_is_shown_with_its_real_host_and_never_opened(
+def test_a_url_is_shown_with_its_real_host_and_never_opened(
     opened: Open, tmp_path: Path, typed: str, action: str
 ) -> None:
     browser = tmp_path / "browser"
@@ -218,7 +218,7 @@ def test_an_address_is_shown_with_its_real_host_and_never_opened(
     assert not (tmp_path / "opened").exists()
 
 
-def test_a_form_that_cannot_be_typed_is_declined_with_its_reason_shown(opened: Open) -> None:
+def test_a_form_that_cannot_be_filled_in_is_declined_with_the_reason(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("puzzle",))
     terminal.wait_for("Newel cannot answer it.")
     terminal.answer("y\n")
@@ -228,7 +228,7 @@ def test_a_form_that_cannot_be_typed_is_declined_with_its_reason_shown(opened: O
     assert json.loads(results(newel)[0])["action"] == "decline"
 
 
-def test_two_tools_that_ask_at_the_same_time_are_heard_one_after_the_other(opened: Open) -> None:
+def test_two_tools_that_ask_at_once_are_served_one_after_the_other(opened: Open) -> None:
     terminal, newel = opened("newel", "go", tools=("peek", "peek"))
     for number in (1, 2):
         terminal.wait_for(lambda: terminal.screen.text.count("May I look?") == number)  # noqa: B023 — called at once
@@ -256,7 +256,7 @@ def test_ctrl_c_at_a_question_ends_the_run(opened: Open) -> None:
     ],
     ids=["prompt", "prompt in JSON", "JSON mode", "simple"],
 )
-def test_where_nobody_sits_a_question_is_declined_and_the_run_goes_on(
+def test_without_a_user_a_question_is_declined_and_the_run_continues(
     ready: Ready, words: tuple[str, ...], stdin: str
 ) -> None:
     newel = ready("wipe")

@@ -39,7 +39,7 @@ def files_below(folder: Path) -> dict[str, bytes | None]:
 
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN.keys())
 @pytest.mark.parametrize("place", ["among the sessions", "in the project"])
-def test_a_file_that_is_no_session_is_refused_untouched(with_model: Make, place: str, content: bytes) -> None:
+def test_a_foreign_file_is_refused_unchanged(with_model: Make, place: str, content: bytes) -> None:
     newel = with_model()
     newel("how are you")
     path = (
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_session_is_refused_untouched(with_model: Make, place:
     assert len(newel.requests) == 1
 
 
-def test_a_file_that_is_no_session_stands_in_no_list_and_is_not_gone_on_with(with_model: Make) -> None:
+def test_a_foreign_file_is_not_listed_as_a_session_and_not_continued(with_model: Make) -> None:
     newel = with_model()
     newel("how are you")
     for number, content in enumerate(FOREIGN.values()):
@@ -70,7 +70,7 @@ def test_a_file_that_is_no_session_stands_in_no_list_and_is_not_gone_on_with(wit
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device", "dangling link"])
-def test_what_is_no_file_is_refused_at_once(with_model: Make, kind: str) -> None:
+def test_a_path_that_is_not_a_file_is_refused_at_once(with_model: Make, kind: str) -> None:
     newel = with_model()
     path = newel.project / "s.jsonl"
     match kind:

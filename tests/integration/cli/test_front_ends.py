@@ -93,7 +93,7 @@ def open_terminal() -> Iterator[Callable[..., Terminal]]:
 
 
 @pytest.mark.parametrize("command", ["newel", "coding-agent"])
-def test_without_a_prompt_a_terminal_gets_a_conversation(
+def test_without_a_prompt_a_terminal_starts_a_conversation(
     with_model: Make, open_terminal: Callable[..., Terminal], command: str
 ) -> None:
     newel = with_model()
@@ -107,7 +107,7 @@ def test_without_a_prompt_a_terminal_gets_a_conversation(
     assert len(newel.sessions) == 1
 
 
-def test_a_conversation_begun_with_a_prompt_goes_on_at_the_terminal(
+def test_a_conversation_started_with_a_prompt_continues_at_the_terminal(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:
     newel = with_model()
@@ -121,7 +121,7 @@ def test_a_conversation_begun_with_a_prompt_goes_on_at_the_terminal(
     assert [message["role"] for message in newel.requests[1]["messages"]].count("user") == 2
 
 
-def test_a_prompt_given_at_a_terminal_asks_there_before_it_acts(
+def test_a_prompt_on_the_command_line_asks_at_the_terminal_before_it_acts(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:
     newel = with_model()
@@ -138,7 +138,7 @@ def test_a_prompt_given_at_a_terminal_asks_there_before_it_acts(
     assert "declined this call and said: not now" in newel.requests[2]["messages"][-1]["content"]
 
 
-def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
+def test_clear_starts_a_new_conversation_and_keeps_the_old_one(
     with_model: Make, open_terminal: Callable[..., Terminal]
 ) -> None:
     newel = with_model()
@@ -155,9 +155,7 @@ def test_clear_begins_a_new_conversation_and_keeps_the_old_one(
     assert "\x1b" not in terminal.shown
 
 
-def test_each_command_of_a_conversation_does_what_its_name_says(
-    with_model: Make, open_terminal: Callable[..., Terminal]
-) -> None:
+def test_every_slash_command_works(with_model: Make, open_terminal: Callable[..., Terminal]) -> None:
     newel = with_model()
     terminal = open_terminal(newel, "newel", "--renderer", "console")
     terminal.wait_for("> ")
@@ -202,7 +200,7 @@ def test_each_command_of_a_conversation_does_what_its_name_says(
 # -- the plainest conversation ------------------------------------------------------------------------
 
 
-def test_the_plain_conversation_has_its_format_to_the_letter(with_model: Make) -> None:
+def test_the_simple_repl_has_exactly_its_format(with_model: Make) -> None:
     newel = with_model()
     done = newel(
         stdin="please write a hello world\n\n!cat hello.py; exit 4\n/clear\nhow are you\n",
@@ -240,7 +238,7 @@ def test_the_plain_conversation_has_its_format_to_the_letter(with_model: Make) -
 # -- JSON lines ---------------------------------------------------------------------------------------
 
 
-def test_a_program_approves_declines_and_asks_for_the_state(with_model: Make) -> None:
+def test_a_program_approves_declines_and_reads_the_state(with_model: Make) -> None:
     newel = with_model()
     driver = Driver(newel, "--approve", "ask")
     driver.send(type="message", content="please write a hello world")
@@ -262,7 +260,7 @@ def test_a_program_approves_declines_and_asks_for_the_state(with_model: Make) ->
     assert (newel.project / "hello.py").exists()
 
 
-def test_a_program_interrupts_a_command_and_goes_on(with_model: Make) -> None:
+def test_a_program_interrupts_a_command_and_continues(with_model: Make) -> None:
     """With the three lines of the design's example: a message, an interrupt, a message."""
     answer = scenario("Count", {"content": "There are none."})
     newel = with_model({"scenarios": answer["scenarios"] + scenario("List", bash("sleep 60"))["scenarios"]})

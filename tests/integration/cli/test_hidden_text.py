@@ -127,12 +127,14 @@ def until(terminal: Terminal, words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [["review"], ["keep", "--all", "--yes"], ["reject", "--all", "--yes"]])
-def test_a_command_on_what_waits_hides_nothing(words: list[str], newel_: Newel, proposals: Proposals) -> None:
+def test_commands_show_hidden_characters_of_pending_changes(
+    words: list[str], newel_: Newel, proposals: Proposals
+) -> None:
     assert unseen(newel_(*words).stdout, of=NAME) == []
 
 
 @pytest.mark.parametrize("words", [["decide"], ["keep", "--all"], ["reject", "--all"]])
-def test_a_question_about_what_waits_hides_nothing(
+def test_questions_show_hidden_characters_of_pending_changes(
     words: list[str], proposals: Proposals, opened: Open
 ) -> None:
     terminal = opened(*words)
@@ -140,7 +142,7 @@ def test_a_question_about_what_waits_hides_nothing(
     assert unseen(terminal.raw) == []
 
 
-def test_the_pager_hides_nothing(proposals: Proposals, opened: Open, tmp_path: Path) -> None:
+def test_the_pager_shows_hidden_characters(proposals: Proposals, opened: Open, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     terminal = opened("review", PAGER=f"tee {seen}", LINES="10")
     terminal.resize(400, 10)
@@ -152,7 +154,7 @@ def test_the_pager_hides_nothing(proposals: Proposals, opened: Open, tmp_path: P
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
 @pytest.mark.parametrize("command", ["/review", "/decide", "/keep --all", "/reject --all"])
-def test_a_conversation_hides_nothing_of_what_waits(
+def test_a_conversation_shows_hidden_characters_of_pending_changes(
     screen: str, command: str, proposals: Proposals, opened: Open
 ) -> None:
     terminal = opened("--renderer", screen)
@@ -164,7 +166,7 @@ def test_a_conversation_hides_nothing_of_what_waits(
 # -- whom to trust ------------------------------------------------------------------------------------
 
 
-def test_a_server_that_was_found_hides_nothing_of_its_models() -> None:
+def test_a_discovered_server_cannot_hide_characters_in_its_models() -> None:
     """A person is asked whether it may read and run all that they could."""
     for raw, wanted in HIDDEN.values():
         found = LocalServer("LM Studio", "http://127.0.0.1:1234/v1", [f"a{raw}z"])
@@ -184,14 +186,16 @@ def done(newel_: Newel) -> str:
 @pytest.mark.parametrize(
     "words", [["review"], ["review", "CP"], ["undo", "--yes"], ["rollback", "CP", "--yes"]]
 )
-def test_a_command_on_what_was_done_hides_nothing(words: list[str], newel_: Newel, done: str) -> None:
+def test_commands_show_hidden_characters_of_applied_changes(
+    words: list[str], newel_: Newel, done: str
+) -> None:
     shown = newel_(*(done if word == "CP" else word for word in words)).stdout
     assert unseen(shown, of=NAME) == []
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
 @pytest.mark.parametrize("command", ["/review", "/review CP", "/undo", "/rollback CP"])
-def test_a_conversation_hides_nothing_of_what_was_done(
+def test_a_conversation_shows_hidden_characters_of_applied_changes(
     screen: str, command: str, done: str, opened: Open
 ) -> None:
     terminal = opened("--renderer", screen)
@@ -204,7 +208,7 @@ def test_a_conversation_hides_nothing_of_what_was_done(
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_an_approval_hides_nothing(screen: str, newel_: Newel, opened: Open) -> None:
+def test_an_approval_shows_hidden_characters(screen: str, newel_: Newel, opened: Open) -> None:
     terminal = opened("--renderer", screen, "--approve", "ask")
     until(terminal, "Enter sends" if screen == "rich" else "newel ")
     terminal.send("go\r")
@@ -213,13 +217,13 @@ def test_an_approval_hides_nothing(screen: str, newel_: Newel, opened: Open) -> 
     assert escape_invisible(NAME) in terminal.screen.text
 
 
-def test_a_question_of_a_single_prompt_hides_nothing(newel_: Newel, opened: Open) -> None:
+def test_the_question_of_a_one_shot_run_shows_hidden_characters(newel_: Newel, opened: Open) -> None:
     terminal = opened("--approve", "ask", "go")
     terminal.wait_for("Run this?")
     assert unseen(terminal.screen.text) == []
 
 
-def test_trust_in_a_tool_server_hides_nothing(newel_: Newel) -> None:
+def test_the_question_about_an_mcp_server_shows_hidden_characters(newel_: Newel) -> None:
     hidden = [raw for raw, _ in MARKED.values()]
     servers = {"mcpServers": {"s": {"command": "run", "args": hidden, "env": {hidden[0]: hidden[1]}}}}
     (newel_.project / ".mcp.json").write_text(json.dumps(servers))
@@ -233,7 +237,7 @@ def test_trust_in_a_tool_server_hides_nothing(newel_: Newel) -> None:
 # -- white space, and what is too long ----------------------------------------------------------------
 
 
-def test_white_space_that_a_hunk_changes_is_seen(newel_: Newel, proposals: Proposals) -> None:
+def test_changed_white_space_is_visible(newel_: Newel, proposals: Proposals) -> None:
     (newel_.project / "Makefile").write_text("all:\n\tcc a.c\nend\n")
     proposals.propose("indent", {"Makefile": [replace(2, 3, "        cc a.c\nfin \t\n")]})
     shown = newel_("review").stdout
@@ -242,7 +246,7 @@ def test_white_space_that_a_hunk_changes_is_seen(newel_: Newel, proposals: Propo
     assert "+fin·→\n" in shown
 
 
-def test_line_ends_are_shown_only_where_they_differ(newel_: Newel, proposals: Proposals) -> None:
+def test_line_endings_are_shown_only_where_they_differ(newel_: Newel, proposals: Proposals) -> None:
     (newel_.project / "dos.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
     (newel_.project / "mixed.txt").write_bytes(b"one\ntwo\r\nthree\n")
     proposals.propose("dos", {"dos.txt": [replace(2, 2, "TWO\n")]})
@@ -253,7 +257,7 @@ def test_line_ends_are_shown_only_where_they_differ(newel_: Newel, proposals: Pr
 
 
 @pytest.mark.parametrize("lines", [45, 3_000])
-def test_no_line_is_missing_and_none_is_missed(lines: int, newel_: Newel, proposals: Proposals) -> None:
+def test_omitted_lines_are_counted_and_can_be_shown(lines: int, newel_: Newel, proposals: Proposals) -> None:
     """What is cut says how much that is, and the command that it names shows all of it."""
     text = "".join(f"line {number}\n" for number in range(lines))
     proposals.propose("long", {"long.txt": [insert(1, text)]})
@@ -269,7 +273,7 @@ def test_no_line_is_missing_and_none_is_missed(lines: int, newel_: Newel, propos
     assert newel_("review").stdout.count("\n+line ") == lines
 
 
-def test_modules_that_compose_what_is_decided_have_no_way_to_hide_anything() -> None:
+def test_modules_that_compose_questions_cannot_hide_characters() -> None:
     """``safe`` and ``one_line`` are for reading; screens cannot bring back what these have dropped."""
     root = Path(newel.__file__).parent
     found: list[str] = []

@@ -49,9 +49,7 @@ def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
     return sshd.project(request.node.name)
 
 
-def test_a_test_of_a_host_tells_whose_model_would_work_there(
-    with_model: Make, sshd: Sshd, project: Path
-) -> None:
+def test_a_host_test_names_the_model_that_would_be_used(with_model: Make, sshd: Sshd, project: Path) -> None:
     newel = with_model()
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     done = newel("hosts", "test", f"host:{project}")
@@ -73,7 +71,7 @@ def test_a_test_of_a_host_tells_whose_model_would_work_there(
         server.close()
 
 
-def test_the_host_of_the_settings_is_worked_on_as_remote(with_model: Make, sshd: Sshd, project: Path) -> None:
+def test_the_configured_host_is_available_as_remote(with_model: Make, sshd: Sshd, project: Path) -> None:
     newel = with_model(scenario("make it", bash("echo made > made.txt"), {"content": "Done."}))
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     there = f'host = "host"\nuser = "{sshd.user}"\ndirectory = "{project.name}"'
@@ -86,7 +84,7 @@ def test_the_host_of_the_settings_is_worked_on_as_remote(with_model: Make, sshd:
     assert str(project) in newel("hosts", "test", "remote").stdout
 
 
-def test_a_model_is_told_which_shell_runs_its_commands(with_model: Make, sshd: Sshd, project: Path) -> None:
+def test_the_model_learns_the_shell_of_its_commands(with_model: Make, sshd: Sshd, project: Path) -> None:
     """Else it writes commands that sh does not understand."""
     folder = sshd.folder / "bin-without-bash"
     folder.mkdir()
@@ -101,7 +99,7 @@ def test_a_model_is_told_which_shell_runs_its_commands(with_model: Make, sshd: S
         assert f"\nShell: {shell}\n" in newel.requests[-1]["messages"][0]["content"]
 
 
-def test_who_works_on_a_host_is_told_that_tool_servers_run_here(
+def test_work_on_a_host_warns_that_mcp_servers_run_locally(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:
     newel = with_model(scenario("hello", {"content": "Hello."}))

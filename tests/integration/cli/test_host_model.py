@@ -104,7 +104,7 @@ def is_done(project: Path) -> bool:
     return changed and (project / "new.txt").read_bytes() == b"made\n"
 
 
-def test_the_model_of_a_host_works_there_with_every_tool(
+def test_the_model_on_a_host_works_there_with_every_tool(
     remote: Remote, project: Path, ollama: OllamaServer
 ) -> None:
     newel = remote(port=ollama.port)
@@ -116,7 +116,7 @@ def test_the_model_of_a_host_works_there_with_every_tool(
     assert newel.requests == []
 
 
-def test_an_agent_is_told_that_a_model_without_an_api_takes_no_tools(
+def test_an_agent_warns_that_a_model_without_an_api_has_no_tools(
     remote: Remote, project: Path, program: OllamaProgram, closed: int
 ) -> None:
     done = remote(port=closed)("--host", f"host:{project}", "change it")
@@ -126,7 +126,7 @@ def test_an_agent_is_told_that_a_model_without_an_api_takes_no_tools(
     assert program.prompts == []
 
 
-def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answers(
+def test_one_shot_runs_and_programs_learn_that_the_hosts_model_answers(
     remote: Remote, project: Path, ollama: OllamaServer, program: OllamaProgram
 ) -> None:
     """Else a small model there is taken for the one that is set here."""
@@ -147,7 +147,7 @@ def test_who_asks_once_or_from_a_program_is_told_that_a_model_of_the_host_answer
 
 
 @pytest.mark.parametrize(("model", "words"), [("llama3.2", LAST["answer"]), ("nope", "ollama pull nope")])
-def test_in_the_browser_the_model_of_the_host_answers_or_it_is_said_how_to_get_it(
+def test_in_the_browser_the_hosts_model_answers_or_the_page_says_how_to_get_one(
     remote: Remote, project: Path, ollama: OllamaServer, model: str, words: str
 ) -> None:
     newel = remote(port=ollama.port, name=model)
@@ -172,7 +172,7 @@ def test_in_the_browser_the_model_of_the_host_answers_or_it_is_said_how_to_get_i
         (["--model", "nope", "--through", "run"], "ollama pull nope"),
     ],
 )
-def test_who_names_no_model_or_a_missing_one_is_told_which_there_are_or_how_to_get_it(
+def test_without_a_model_name_the_available_ones_or_a_remedy_are_listed(
     remote: Remote, project: Path, program: OllamaProgram, flags: list[str], words: str
 ) -> None:
     program.set(models={"llama3.2": {}, "phi3": {}})
@@ -182,7 +182,7 @@ def test_who_names_no_model_or_a_missing_one_is_told_which_there_are_or_how_to_g
     assert words in done.stdout + done.stderr
 
 
-def test_a_connection_that_is_cut_during_an_answer_comes_back_and_the_work_is_done(
+def test_a_connection_lost_during_an_answer_recovers_and_the_work_is_done(
     remote: Remote, ollama: OllamaServer
 ) -> None:
     begun = {"trigger": "Replaced 1 occurrence", "answer": "I am about", "fault": "hang", "times": 1}
@@ -201,7 +201,7 @@ def test_a_connection_that_is_cut_during_an_answer_comes_back_and_the_work_is_do
         assert is_done(folder)
 
 
-def test_no_key_of_here_goes_to_a_model_there(with_model: Make, sshd: Sshd, project: Path) -> None:
+def test_no_local_key_is_sent_to_a_model_on_a_host(with_model: Make, sshd: Sshd, project: Path) -> None:
     told = {
         "version": "0.33.0",
         "models": [{"name": "phi3"}],
@@ -226,7 +226,7 @@ def test_no_key_of_here_goes_to_a_model_there(with_model: Make, sshd: Sshd, proj
 
 
 @pytest.mark.anyio
-async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
+async def test_listing_models_while_the_host_is_lost_gets_an_answer(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent waits for a host, a person does not."""
@@ -246,7 +246,7 @@ async def test_who_looks_for_another_model_while_the_host_is_lost_is_answered(
                 await factory.list_models()
 
 
-def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: int) -> None:
+def test_a_host_without_ollama_is_named_with_a_remedy(remote: Remote, closed: int) -> None:
     with served() as host:
         newel = remote(port=closed)
         newel.environ["NEWEL_SSH_CONFIG"] = str(host.config)
@@ -257,7 +257,7 @@ def test_a_host_without_ollama_is_named_with_the_remedy(remote: Remote, closed: 
     assert f"port {closed}" in done.stderr
 
 
-def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
+def test_without_any_model_the_host_and_this_machine_are_both_named(remote: Remote) -> None:
     if anyio.run(discover):
         pytest.skip("a model server runs on this machine")
     with served("AllowTcpForwarding no") as host:
@@ -270,7 +270,7 @@ def test_without_a_model_there_or_here_both_are_named(remote: Remote) -> None:
     assert "LLM_BASE_URL" in done.stderr
 
 
-def test_a_server_that_is_set_here_is_asked_before_a_model_of_the_host(
+def test_a_configured_server_takes_precedence_over_the_hosts_model(
     with_model: Make, sshd: Sshd, project: Path, program: OllamaProgram
 ) -> None:
     newel = with_model(

@@ -62,7 +62,7 @@ def states(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 @pytest.mark.slow  # many commands over SSH; see test_remote.py
-def test_what_an_agent_did_on_a_host_is_seen_and_taken_back_to_the_byte(
+def test_an_agents_changes_on_a_host_are_recorded_and_undone_exactly(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:
     newel = with_model(scenario("change it", *STEPS))
@@ -87,9 +87,7 @@ def test_what_an_agent_did_on_a_host_is_seen_and_taken_back_to_the_byte(
     assert "the host host, reached over ssh" in newel.requests[0]["messages"][0]["content"]
 
 
-def test_on_a_host_nothing_runs_unasked_unless_that_is_said(
-    with_model: Make, sshd: Sshd, project: Path
-) -> None:
+def test_on_a_host_nothing_runs_without_approval(with_model: Make, sshd: Sshd, project: Path) -> None:
     """Nobody can be asked here, so what needs an answer is refused."""
     newel = with_model(scenario("change it", *STEPS))
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
@@ -99,7 +97,7 @@ def test_on_a_host_nothing_runs_unasked_unless_that_is_said(
 
 
 @pytest.mark.parametrize(("approve", "opened"), [("auto", True), ("ask", False), ("review", False)])
-def test_the_hosts_own_secrets_stay_there_and_what_is_outside_the_project_is_asked_about(
+def test_the_hosts_secrets_stay_there_and_paths_outside_the_project_need_approval(
     with_model: Make, sshd: Sshd, project: Path, approve: str, opened: bool
 ) -> None:
     paths = ["~/.netrc", "README.md", "~/outside.txt", "app.py"]
@@ -135,7 +133,7 @@ def test_the_hosts_own_secrets_stay_there_and_what_is_outside_the_project_is_ask
         ("nobody.invalid", "Cannot resolve the host name"),
     ],
 )
-def test_a_place_where_no_work_is_possible_is_refused_with_the_reason(
+def test_an_unusable_folder_on_a_host_is_refused_with_the_reason(
     with_model: Make, sshd: Sshd, place: str, words: str
 ) -> None:
     newel = with_model()
@@ -147,7 +145,7 @@ def test_a_place_where_no_work_is_possible_is_refused_with_the_reason(
     assert list(newel.project.iterdir()) == []
 
 
-def test_a_test_of_a_host_tells_what_there_is(with_model: Make, sshd: Sshd, project: Path) -> None:
+def test_a_host_test_reports_its_programs(with_model: Make, sshd: Sshd, project: Path) -> None:
     newel = with_model()
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     done = newel("hosts", "test", f"host:{project}")
@@ -183,7 +181,7 @@ REVIEWED = [
 
 
 @pytest.mark.slow  # a dozen commands over SSH; the page and the ledger have their own tests of it
-def test_what_an_agent_does_on_a_host_under_review_waits_there_to_be_kept_hunk_by_hunk(
+def test_changes_under_review_on_a_host_are_pending_hunk_by_hunk(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:
     """Nothing of the project is written before a person keeps it, nor of its git repository; and no copy stays behind."""
@@ -229,7 +227,7 @@ def until(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
-def test_where_no_copy_can_lie_a_review_on_a_host_is_refused_with_the_reason(
+def test_review_on_a_host_without_room_for_a_copy_is_refused_with_the_reason(
     with_model: Make, project: Path
 ) -> None:
     newel = with_model(scenario("change it", *STEPS))
@@ -245,7 +243,7 @@ def test_where_no_copy_can_lie_a_review_on_a_host_is_refused_with_the_reason(
 
 
 @pytest.mark.anyio
-async def test_what_goes_wrong_during_work_on_a_host_is_told_as_what_it_is(
+async def test_errors_during_work_on_a_host_are_reported_as_what_they_are(
     sshd: Sshd, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group of errors would reach a user as a page of code, and no command knows what to do with one."""
@@ -262,7 +260,7 @@ async def test_what_goes_wrong_during_work_on_a_host_is_told_as_what_it_is(
 
 
 @pytest.mark.anyio
-async def test_whoever_waits_for_a_host_is_told_once_that_it_does_not_answer_and_when_it_does(
+async def test_a_host_that_does_not_answer_is_reported_once_and_its_return_too(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
     """In words and at the head of a page; a person's request is not given up for it."""

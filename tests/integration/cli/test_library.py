@@ -43,7 +43,7 @@ def with_model(with_model: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
     return make
 
 
-async def test_a_prompt_from_a_program_becomes_a_file_and_events(with_model: Make) -> None:
+async def test_a_prompt_from_a_program_writes_a_file_and_emits_events(with_model: Make) -> None:
     rig = with_model()
     events: list[AgentEvent] = []
     async with newel.open_coding_agent(working_directory=rig.project) as agent:
@@ -66,7 +66,7 @@ async def test_a_prompt_from_a_program_becomes_a_file_and_events(with_model: Mak
     assert len(rig.sessions) == 1
 
 
-async def test_a_later_program_goes_on_with_the_session(with_model: Make) -> None:
+async def test_a_later_program_continues_the_session(with_model: Make) -> None:
     rig = with_model()
     async with newel.open_coding_agent(working_directory=rig.project) as agent:
         await agent.prompt("how are you")
@@ -103,7 +103,7 @@ async def test_a_program_can_abort_and_the_conversation_stays_usable(with_model:
     assert rig.sessions == []
 
 
-async def test_a_program_is_asked_before_anything_changes(with_model: Make) -> None:
+async def test_a_program_approves_each_change(with_model: Make) -> None:
     asked: list[str] = []
 
     async def ask(request: ApprovalRequest) -> Approval:
@@ -129,7 +129,7 @@ async def test_the_agents_tools_can_be_changed_between_prompts(with_model: Make)
     assert [tool["function"]["name"] for tool in rig.requests[0]["tools"]] == ["read"]
 
 
-async def test_a_plain_question_takes_tools_along_and_runs_none(with_model: Make) -> None:
+async def test_a_plain_request_passes_tools_and_runs_none(with_model: Make) -> None:
     tool = {"type": "function", "function": {"name": "write", "parameters": {"type": "object"}}}
     rig = with_model()
     question = [{"role": "user", "content": "please write a hello world"}]
@@ -139,7 +139,7 @@ async def test_a_plain_question_takes_tools_along_and_runs_none(with_model: Make
     assert not (rig.project / "hello.py").exists()
 
 
-async def test_a_refusal_shows_no_password_and_a_query_goes_behind_the_path(
+async def test_a_rejection_shows_no_password_and_a_query_follows_the_path(
     with_model: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the error that a program logs would hold the password, and a gateway with a query could not be asked."""
@@ -154,7 +154,7 @@ async def test_a_refusal_shows_no_password_and_a_query_goes_behind_the_path(
     assert "hidden" not in str(refused.value)
 
 
-async def test_what_is_not_configured_is_a_configuration_error(tmp_path: Path) -> None:
+async def test_a_missing_setting_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(newel.NewelError, match="must begin with http"):
         async with newel.open_coding_agent(working_directory=tmp_path, base_url="nonsense"):
             pass

@@ -30,7 +30,7 @@ def newel(with_model: Make, ollama: OllamaServer) -> Newel:
     return made
 
 
-def test_a_long_prompt_is_seen_whole_because_a_context_of_its_size_is_asked_for(
+def test_a_long_prompt_is_not_cut_because_a_large_enough_context_is_requested(
     newel: Newel, ollama: OllamaServer
 ) -> None:
     beginning = "The password is herring."
@@ -40,7 +40,7 @@ def test_a_long_prompt_is_seen_whole_because_a_context_of_its_size_is_asked_for(
     assert beginning in ollama.seen[0][-1]["content"]
 
 
-def test_a_model_that_is_missing_is_told_with_how_to_get_it(newel: Newel) -> None:
+def test_a_missing_model_is_reported_with_the_command_to_get_it(newel: Newel) -> None:
     done = newel("Say it", "--model", "nope")
     assert done.returncode == 1
     assert "ollama pull nope" in done.stdout + done.stderr
@@ -50,14 +50,14 @@ def test_a_model_that_is_missing_is_told_with_how_to_get_it(newel: Newel) -> Non
     ("model", "words"),
     [("llama3.2", "No problems found."), ("nope", "ollama pull"), ("", "No problems found.")],
 )
-def test_doctor_tells_the_api_the_models_and_what_to_do(newel: Newel, model: str, words: str) -> None:
+def test_doctor_reports_the_api_the_models_and_what_to_do(newel: Newel, model: str, words: str) -> None:
     done = newel("doctor", LLM_DEFAULT_MODEL=model)
     assert "/api/chat" in done.stdout
     assert "llama3.2:latest" in done.stdout
     assert words in done.stdout
 
 
-def test_doctor_says_that_an_ollama_asked_as_any_server_would_forget(newel: Newel) -> None:
+def test_doctor_warns_that_ollama_behind_chat_completions_drops_messages(newel: Newel) -> None:
     """It is what people set before they know of another way."""
     listed = http(b'{"version": "0.33.0", "data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2"}]}')
     server = RawServer([listed])
@@ -70,7 +70,7 @@ def test_doctor_says_that_an_ollama_asked_as_any_server_would_forget(newel: Newe
     assert "LLM_BASE_URL=ollama://" not in newel("doctor", LLM_BASE_URL=f"{newel.server.url}/v1").stdout
 
 
-def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, ollama: OllamaServer) -> None:
+def test_doctor_explains_how_to_start_a_server_that_does_not_run(newel: Newel, ollama: OllamaServer) -> None:
     ollama.close()
     done = newel("doctor")
     assert done.returncode == 1
@@ -85,13 +85,13 @@ def test_doctor_of_a_server_that_does_not_run_tells_what_to_do(newel: Newel, oll
         ("ollama+http://host", "must begin with"),
     ],
 )
-def test_an_address_that_cannot_be_is_told(newel: Newel, url: str, words: str) -> None:
+def test_an_invalid_address_is_reported(newel: Newel, url: str, words: str) -> None:
     done = newel("Say it", LLM_BASE_URL=url)
     assert done.returncode == 1
     assert words in done.stderr
 
 
-def test_a_program_can_ask_a_server_that_is_named_as_ollamas(newel: Newel, with_model: Make) -> None:
+def test_a_program_can_use_ollama_through_chat_completions(newel: Newel, with_model: Make) -> None:
     """By the chat completions that Ollama has too."""
     url = newel.server.url.replace("http://", "ollama://")
     script = "import newel; print(newel.chat([{'role': 'user', 'content': 'how are you'}])['object'])"

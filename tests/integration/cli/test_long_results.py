@@ -38,7 +38,7 @@ def heard(newel: Newel) -> str:
     return newel.requests[-1]["messages"][-1]["content"]
 
 
-def test_a_long_output_reaches_the_model_in_part_and_the_rest_can_be_read(
+def test_the_model_gets_a_part_of_a_long_output_and_can_read_the_rest(
     with_model: Make, tmp_path: Path
 ) -> None:
     newel = with_model(scenario("count", bash("seq 1 40000"), {"content": "Done."}))
@@ -56,7 +56,7 @@ def test_a_long_output_reaches_the_model_in_part_and_the_rest_can_be_read(
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
 
 
-def test_what_is_kept_beyond_the_cap_in_memory_is_named_too(with_model: Make, tmp_path: Path) -> None:
+def test_output_beyond_the_memory_limit_is_named(with_model: Make, tmp_path: Path) -> None:
     newel = with_model(scenario("count", bash("seq 1 200000"), {"content": "Done."}))
     assert newel("count", TMPDIR=str(tmp_path)).returncode == 0
     text = heard(newel)
@@ -81,7 +81,7 @@ def test_a_long_file_is_read_page_by_page(with_model: Make) -> None:
     assert int(found[2]) == int(found[1]) + 1
 
 
-def test_a_tool_server_s_long_answer_is_bounded_as_well(with_model: Make, tmp_path: Path) -> None:
+def test_a_long_mcp_result_is_shortened_too(with_model: Make, tmp_path: Path) -> None:
     newel = with_model(scenario("ask", call("s__long"), {"content": "Done."}))
     (newel.home / ".newel").mkdir()
     (newel.home / "server.py").write_text(SERVER)
@@ -98,7 +98,7 @@ def test_a_tool_server_s_long_answer_is_bounded_as_well(with_model: Make, tmp_pa
 
 
 @pytest.mark.parametrize("most", [1_000, 100_000])
-def test_the_bound_can_be_set(with_model: Make, tmp_path: Path, most: int) -> None:
+def test_the_limit_can_be_configured(with_model: Make, tmp_path: Path, most: int) -> None:
     newel = with_model(scenario("count", bash("seq 1 40000"), {"content": "Done."}))
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text(f"[limits]\nmaxResult = {most}\n")

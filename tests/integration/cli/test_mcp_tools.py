@@ -27,7 +27,7 @@ ASK = scenario(
 )
 
 
-def test_a_server_of_the_user_serves_a_prompt_given_on_the_command_line(
+def test_the_users_mcp_server_serves_a_prompt_on_the_command_line(
     with_model: Callable[..., Newel],
 ) -> None:
     newel = with_model(ASK)
@@ -42,7 +42,7 @@ def test_a_server_of_the_user_serves_a_prompt_given_on_the_command_line(
     assert {"bash", "time__get_current_time", "time__convert_time"} <= offered
 
 
-def test_a_server_that_a_project_names_is_not_started_before_it_is_trusted(
+def test_an_mcp_server_of_a_project_starts_only_when_trusted(
     with_model: Callable[..., Newel],
 ) -> None:
     """Else cloning a repository and saying hello would run its commands."""
@@ -89,7 +89,7 @@ def late(newel: Newel, seconds: float) -> None:
 
 
 @pytest.mark.slow  # it is waited for as long as for any server
-def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callable[..., Newel]) -> None:
+def test_a_hanging_server_is_named_and_not_awaited_for_long(with_model: Callable[..., Newel]) -> None:
     newel = with_model(scenario("hi", {"content": "Hello."}))
     late(newel, 600)
     began = time.monotonic()
@@ -102,7 +102,7 @@ def test_a_server_that_hangs_is_named_and_not_waited_for_long(with_model: Callab
 
 
 @pytest.mark.slow  # a server is late for as long as is waited for one
-def test_the_tools_of_a_late_server_join_the_run_that_goes_on(with_model: Callable[..., Newel]) -> None:
+def test_the_tools_of_a_late_server_join_the_current_run(with_model: Callable[..., Newel]) -> None:
     newel = with_model(
         scenario("work", bash("sleep 8"), call("late__act"), {"content": "It {{ tool_result }}."})
     )

@@ -39,7 +39,7 @@ def test_newel_runs_as_a_module(module: str) -> None:
     assert done.stdout.startswith("newel ")
 
 
-def test_the_first_request_waits_for_no_module_that_it_does_not_need(
+def test_the_first_request_does_not_wait_for_unneeded_modules(
     with_model: Callable[..., Newel],
 ) -> None:
     """Each module costs every start a fraction of a millisecond; these were found to cost the most."""

@@ -46,7 +46,7 @@ def heard(newel: Newel) -> str:
 
 
 @pytest.mark.parametrize("how", HIDING)
-def test_an_agent_under_review_does_not_keep_its_own_changes(
+def test_an_agent_under_review_cannot_keep_its_own_changes(
     with_model: Make, tmp_path: Path, how: str
 ) -> None:
     if sys.platform != "linux" and how != "plain":
@@ -63,7 +63,7 @@ def test_an_agent_under_review_does_not_keep_its_own_changes(
     assert (newel.project / "a.txt").read_text() == "two\n"
 
 
-def test_no_command_that_decides_works_for_an_agent(with_model: Make) -> None:
+def test_no_deciding_command_works_for_an_agent(with_model: Make) -> None:
     """Not even where it may do everything: what waits may be another agent's."""
     tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in DECIDING)
     newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
@@ -72,7 +72,7 @@ def test_no_command_that_decides_works_for_an_agent(with_model: Make) -> None:
     assert heard(newel).count("code 2") == len(DECIDING)
 
 
-def test_what_only_looks_works_for_an_agent(with_model: Make) -> None:
+def test_read_only_commands_work_for_an_agent(with_model: Make) -> None:
     looks = ["review", "checkpoints", "sessions", "mcp list", "hosts list", "keep --help", "agents"]
     tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in looks)
     newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
@@ -91,7 +91,7 @@ def test_what_only_looks_works_for_an_agent(with_model: Make) -> None:
         ("review", "review", True),
     ],
 )
-def test_an_agent_starts_none_that_may_do_more(
+def test_an_agent_cannot_start_one_with_more_rights(
     with_model: Make, tmp_path: Path, above: str, below: str, is_allowed: bool
 ) -> None:
     command = f"env -u NEWEL_RUN {NEWEL} --approve {below} --cwd {tmp_path / 'project'} --base-url $URL -m mock-model"
@@ -111,7 +111,7 @@ def test_an_agent_starts_none_that_may_do_more(
         assert not (newel.project / "inner.txt").exists()
 
 
-def test_an_agent_under_review_starts_no_conversation_in_which_it_could_decide(with_model: Make) -> None:
+def test_an_agent_under_review_cannot_start_a_conversation_that_could_decide(with_model: Make) -> None:
     """JSON mode is answered by whoever started it, the workbench by whoever has its address."""
     tried = "; ".join(f"{NEWEL} {each} < /dev/null; echo code $?" for each in ("--json", "web --port 0"))
     newel = with_model(
@@ -121,7 +121,7 @@ def test_an_agent_under_review_starts_no_conversation_in_which_it_could_decide(w
     assert heard(newel).count("code 2") == 2, heard(newel)
 
 
-def test_what_an_agent_left_running_decides_nothing_later(with_model: Make, tmp_path: Path) -> None:
+def test_background_processes_of_an_agent_cannot_decide_later(with_model: Make, tmp_path: Path) -> None:
     """It waits until the agent has ended, and has another environment, session and parent by then."""
     if sys.platform != "linux":
         pytest.skip("only the kernel's number lasts so long")
@@ -136,7 +136,9 @@ def test_what_an_agent_left_running_decides_nothing_later(with_model: Make, tmp_
     assert (newel.project / "a.txt").read_text() == "one\n"
 
 
-def test_a_yes_to_a_command_is_none_to_the_agent_that_it_starts(with_model: Make, tmp_path: Path) -> None:
+def test_approval_of_a_command_does_not_cover_the_agent_that_it_starts(
+    with_model: Make, tmp_path: Path
+) -> None:
     """Under `ask` a person has agreed to one command, and would not see what the agent behind it does."""
     inner = f"{NEWEL} --approve auto --cwd {tmp_path / 'project'} 'go inside'"
     newel = with_model(scenario("go outside", bash(inner), {"content": "Done."}))

@@ -23,7 +23,7 @@ def remedy(newel: Newel) -> str:
     return filled.replace("=KEY", "=sk-mine").replace("=NAME", "=mock-model")
 
 
-def test_the_remedy_for_no_model_works_when_it_is_typed(with_model: Make) -> None:
+def test_the_suggested_remedy_for_no_model_works_as_typed(with_model: Make) -> None:
     newel = with_model(scenario("", {"content": "Done."}))
     typed = remedy(newel)
     ran = newel("-c", f"{typed}\nnewel hi", command="/bin/sh", **UNSET)
@@ -51,7 +51,7 @@ def test_a_key_without_a_server_is_named(with_model: Make) -> None:
         ),
     ],
 )
-def test_half_a_setting_says_which_one_is_wrong(
+def test_an_incomplete_setting_names_the_missing_one(
     with_model: Make, environ: dict[str, str], words: str
 ) -> None:
     ran = with_model()("hi", **environ)
@@ -59,7 +59,7 @@ def test_half_a_setting_says_which_one_is_wrong(
     assert words in ran.stderr
 
 
-def test_doctor_does_not_doubt_the_address_of_a_server_that_answered(with_model: Make) -> None:
+def test_doctor_does_not_question_the_address_of_a_server_that_answered(with_model: Make) -> None:
     busy = {"response": {"content": "x"}, "fault": {"kind": "status", "status": 529}}
     ran = with_model(scenario("", busy))("doctor")
     assert "is overloaded (529)" in ran.stdout

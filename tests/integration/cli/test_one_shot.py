@@ -39,7 +39,7 @@ def test_the_demo_writes_a_real_file_and_runs_a_real_command(with_model: Make) -
     assert not newel.sessions
 
 
-def test_a_prompt_becomes_a_file_and_the_transcript_says_so(with_model: Make) -> None:
+def test_a_prompt_writes_a_file_and_the_transcript_shows_it(with_model: Make) -> None:
     newel = with_model()
     done = newel("please write a hello world")
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_piped_input_alone_is_the_prompt(with_model: Make) -> None:
     assert newel.requests[0]["messages"][-1]["content"] == "how are you"
 
 
-def test_nothing_to_do_is_said(with_model: Make) -> None:
+def test_an_empty_prompt_is_reported(with_model: Make) -> None:
     done = with_model()(stdin="")
     assert done.returncode == 2
     assert "nothing to do" in done.stderr
@@ -91,14 +91,14 @@ def test_wrong_usage_is_exit_code_2(with_model: Make, words: list[str]) -> None:
     assert done.stderr.count("\n") == 2
 
 
-def test_a_limit_is_exit_code_1_with_its_reason(with_model: Make) -> None:
+def test_a_reached_limit_is_exit_code_1_with_its_reason(with_model: Make) -> None:
     newel = with_model()
     done = newel("--max-turns", "1", "please write a hello world")
     assert done.returncode == 1
     assert "limit of 1 turn for one prompt" in done.stdout + done.stderr
 
 
-def test_a_server_that_refuses_is_exit_code_1_without_a_traceback_or_the_key(with_model: Make) -> None:
+def test_a_rejected_request_is_exit_code_1_without_a_traceback_or_the_key(with_model: Make) -> None:
     newel = with_model(scenario("x", {"fault": {"kind": "status", "status": 401}}))
     done = newel("x")
     assert done.returncode == 1
@@ -107,7 +107,7 @@ def test_a_server_that_refuses_is_exit_code_1_without_a_traceback_or_the_key(wit
 
 
 @pytest.mark.slow  # it is tried five times, with pauses between
-def test_keys_do_not_reach_commands(with_model: Make) -> None:
+def test_keys_are_not_in_the_environment_of_commands(with_model: Make) -> None:
     newel = with_model(scenario("env", bash("env"), {"content": "Done."}))
     newel("env", AWS_SECRET_ACCESS_KEY="aws-secret", GH_TOKEN="gh-secret", HARMLESS="yes")
     output = newel.requests[1]["messages"][-1]["content"]
@@ -116,14 +116,14 @@ def test_keys_do_not_reach_commands(with_model: Make) -> None:
         assert secret not in output
 
 
-def test_the_session_never_holds_the_key(with_model: Make) -> None:
+def test_the_session_never_contains_the_key(with_model: Make) -> None:
     newel = with_model()
     newel("how are you")
     assert "sk-test" not in newel.sessions[0].read_text()
     assert newel.sessions[0].stat().st_mode & 0o777 == 0o600
 
 
-def test_continue_goes_on_with_the_last_session(with_model: Make) -> None:
+def test_continue_resumes_the_last_session(with_model: Make) -> None:
     newel = with_model()
     newel("how are you")
     newel("--continue", "and now, how are you")
@@ -142,7 +142,7 @@ def test_an_ephemeral_run_leaves_no_session(with_model: Make) -> None:
     assert newel.sessions == []
 
 
-def test_a_run_killed_in_the_middle_of_a_command_is_resumed_without_running_it_again(
+def test_a_run_killed_during_a_command_resumes_without_running_it_again(
     with_model: Make,
 ) -> None:
     after = scenario("carry on", {"content": "I see that it was interrupted."})
@@ -161,7 +161,7 @@ def test_a_run_killed_in_the_middle_of_a_command_is_resumed_without_running_it_a
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_the_run_and_all_that_it_started(
+def test_a_signal_stops_the_run_and_all_its_processes(
     with_model: Make, number: signal.Signals, code: int
 ) -> None:
     newel = with_model(scenario("go", bash("echo $$ > pid; sleep 60")))
@@ -193,7 +193,7 @@ def test_ask_without_a_terminal_denies_and_says_so(with_model: Make) -> None:
     assert "approval" in newel.requests[1]["messages"][-1]["content"]
 
 
-def test_json_mode_is_one_event_a_line_with_the_names_of_the_design(with_model: Make) -> None:
+def test_json_mode_prints_one_event_per_line_under_the_specified_names(with_model: Make) -> None:
     newel = with_model()
     done = newel("--json", stdin='{"type":"message","content":"please write a hello world"}\n')
     assert done.returncode == 0, done.stderr
@@ -205,7 +205,7 @@ def test_json_mode_is_one_event_a_line_with_the_names_of_the_design(with_model: 
     assert {"toolCallId", "toolName", "isError", "result"} <= end.keys()
 
 
-def test_a_wrong_config_file_is_one_message(with_model: Make) -> None:
+def test_an_invalid_config_file_is_one_message(with_model: Make) -> None:
     newel = with_model()
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text("modle = 'x'\n")
@@ -215,14 +215,14 @@ def test_a_wrong_config_file_is_one_message(with_model: Make) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_configured_says_what_to_do(with_model: Make) -> None:
+def test_without_configuration_newel_says_what_to_do(with_model: Make) -> None:
     done = with_model()("hi", LLM_BASE_URL="", LLM_AUTH_TOKEN="", LLM_DEFAULT_MODEL="")
     assert done.returncode == 1
     assert "LLM_BASE_URL" in done.stderr
     assert "newel demo" in done.stderr
 
 
-def test_doctor_finds_nothing_wrong_where_nothing_is(with_model: Make) -> None:
+def test_doctor_reports_no_problem_if_there_is_none(with_model: Make) -> None:
     done = with_model()("doctor")
     assert done.returncode == 0, done.stdout
     assert "mock-model" in done.stdout
@@ -230,7 +230,7 @@ def test_doctor_finds_nothing_wrong_where_nothing_is(with_model: Make) -> None:
     assert "sk-test" not in done.stdout
 
 
-def test_doctor_finds_a_key_that_the_server_refuses_though_it_lists_its_models(with_model: Make) -> None:
+def test_doctor_reports_a_rejected_key_although_the_server_lists_its_models(with_model: Make) -> None:
     """Else somebody with a wrong key is told that nothing is wrong, and their first prompt fails."""
     refused = {"kind": "status", "status": 401}
     newel = with_model(scenario("Hi", {"fault": refused, "response": {"content": "Never."}}))
@@ -243,14 +243,14 @@ def test_doctor_finds_a_key_that_the_server_refuses_though_it_lists_its_models(w
     assert [each["max_tokens"] for each in newel.requests] == [1], "a test costs one token"
 
 
-def test_doctor_says_so_if_it_could_not_test_the_key(with_model: Make) -> None:
+def test_doctor_reports_a_key_that_it_could_not_test(with_model: Make) -> None:
     busy = {"kind": "status", "status": 429}
     done = with_model(scenario("Hi", {"fault": busy, "response": {"content": "Never."}}))("doctor")
     assert "The key was not tested" in done.stdout
     assert done.returncode == 0, "a busy server is nothing that needs the user"
 
 
-def test_doctor_names_each_problem_with_its_remedy(with_model: Make) -> None:
+def test_doctor_names_each_problem_with_a_remedy(with_model: Make) -> None:
     newel = with_model()
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text("api_key = 'x'\n")
@@ -273,12 +273,12 @@ def test_sessions_are_listed_and_exported(with_model: Make) -> None:
     assert "how are you" in page
 
 
-def test_the_version(with_model: Make) -> None:
+def test_version_is_printed(with_model: Make) -> None:
     assert with_model()("--version").stdout.startswith("newel 0.")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that another user cannot end")
-def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[..., Newel]) -> None:
+def test_processes_that_survive_a_timeout_are_reported_as_running(with_model: Callable[..., Newel]) -> None:
     """A process that has become another user's cannot be ended: who is told otherwise starts the next on the same port."""
     command = "./as-root --reuid 0 --clear-groups sleep 5 < /dev/null > /dev/null 2>&1 & wait"
     call = {"function": {"name": "bash", "arguments": {"command": command, "timeout": 0.3}}}
@@ -313,7 +313,7 @@ def test_what_outlives_a_timeout_is_not_said_to_have_ended(with_model: Callable[
         ),
     ],
 )
-def test_what_was_not_done_is_no_success(
+def test_a_task_that_was_not_done_is_not_a_success(
     with_model: Make, steps: list[dict[str, object]], words: list[str], says: str
 ) -> None:
     """A script goes on after exit code 0 as though all were well."""
@@ -323,7 +323,7 @@ def test_what_was_not_done_is_no_success(
     assert says in ran.stderr
 
 
-def test_an_answer_that_nobody_can_hear_is_no_success(with_model: Make) -> None:
+def test_an_answer_that_cannot_be_written_is_not_a_success(with_model: Make) -> None:
     newel = with_model(scenario("work", {"content": "Done."}))
     ran = subprocess.run(
         ["sh", "-c", f"exec {BIN}/newel work >&-"],

@@ -40,7 +40,7 @@ def test_the_model_and_its_reasoning_are_chosen_on_the_command_line(with_model: 
     assert (request["model"], request["reasoning_effort"]) == ("another-model", "high")
 
 
-def test_a_server_on_the_command_line_is_the_one_that_is_asked(with_model: Make) -> None:
+def test_a_server_on_the_command_line_is_used(with_model: Make) -> None:
     newel = with_model()
     done = newel(
         "--base-url",
@@ -54,7 +54,7 @@ def test_a_server_on_the_command_line_is_the_one_that_is_asked(with_model: Make)
     assert len(newel.requests) == 1
 
 
-def test_an_own_system_prompt_replaces_the_manner_and_keeps_tools_and_place(with_model: Make) -> None:
+def test_a_custom_system_prompt_replaces_the_style_and_keeps_tools_and_folder(with_model: Make) -> None:
     newel = with_model()
     newel("--system-prompt", "Answer like a pirate.", "how are you")
     newel("how are you")
@@ -70,7 +70,7 @@ def test_an_own_system_prompt_replaces_the_manner_and_keeps_tools_and_place(with
     ]
 
 
-def test_another_folder_is_where_commands_run_and_sessions_belong(with_model: Make, tmp_path: Path) -> None:
+def test_cwd_sets_the_folder_of_commands_and_sessions(with_model: Make, tmp_path: Path) -> None:
     newel = with_model(scenario("where", bash("pwd"), {"content": "There."}))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -80,7 +80,7 @@ def test_another_folder_is_where_commands_run_and_sessions_belong(with_model: Ma
     assert "where" in newel("sessions", "--all").stdout
 
 
-def test_a_session_is_resumed_by_the_beginning_of_its_id(with_model: Make) -> None:
+def test_a_session_is_resumed_by_an_id_prefix(with_model: Make) -> None:
     newel = with_model()
     newel("how are you")
     first = newel.sessions[0].stem.partition("_")[2]
@@ -93,7 +93,7 @@ def test_a_session_is_resumed_by_the_beginning_of_its_id(with_model: Make) -> No
     assert len(newel.sessions) == 2
 
 
-def test_the_same_agent_answers_under_its_other_name(with_model: Make) -> None:
+def test_the_other_command_name_starts_the_same_agent(with_model: Make) -> None:
     """There the names of newel's own commands are plain prompts."""
     newel = with_model()
     assert newel("please write a hello world", command="coding-agent").returncode == 0
@@ -103,13 +103,13 @@ def test_the_same_agent_answers_under_its_other_name(with_model: Make) -> None:
     assert "--continue" in newel("--help", command="coding-agent").stdout
 
 
-def test_a_prompt_that_is_named_like_a_command_can_be_given(with_model: Make) -> None:
+def test_a_prompt_named_like_a_command_can_be_passed(with_model: Make) -> None:
     newel = with_model()
     newel("--", "doctor")
     assert last(newel) == "doctor"
 
 
-def test_prompts_with_json_answer_those_and_read_nothing_as_requests(with_model: Make) -> None:
+def test_prompts_with_json_are_answered_and_standard_input_is_not_read_as_requests(with_model: Make) -> None:
     newel = with_model()
     done = newel("--renderer", "json", "how are you")
     kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
@@ -147,7 +147,7 @@ def test_each_setting_of_the_file_takes_effect(with_model: Make) -> None:
     assert events[-1]["reason"] == "done"
 
 
-def test_limits_and_approval_can_stand_in_the_file_and_the_command_line_wins(with_model: Make) -> None:
+def test_limits_and_approval_can_be_in_the_file_and_the_command_line_wins(with_model: Make) -> None:
     newel = with_model(scenario("twice", bash("touch one"), bash("touch two"), {"content": "Done."}))
     configure(newel, 'approve = "read-only"\n[limits]\nmaxToolCalls = 1\n')
     newel("twice")
@@ -158,7 +158,7 @@ def test_limits_and_approval_can_stand_in_the_file_and_the_command_line_wins(wit
     assert [path.name for path in newel.project.iterdir()] == ["one"]
 
 
-def test_a_full_window_is_summed_up_by_the_small_model_and_nothing_is_lost(with_model: Make) -> None:
+def test_a_full_window_is_summarised_by_the_small_model_without_loss(with_model: Make) -> None:
     say = {"content": "word " * 2400, "usage": {"prompt_tokens": 4000, "completion_tokens": 3000}}
     newel = with_model(scenario("", say))
     configure(newel, '[models."mock-model"]\ncontext_window = 8000\n')
@@ -174,7 +174,7 @@ def test_a_full_window_is_summed_up_by_the_small_model_and_nothing_is_lost(with_
     assert (roles.count("user"), roles.count("assistant")) == (3, 3)
 
 
-def test_newels_folder_can_be_moved_as_a_whole(with_model: Make, tmp_path: Path) -> None:
+def test_newels_home_can_be_moved(with_model: Make, tmp_path: Path) -> None:
     newel = with_model()
     moved = tmp_path / "moved"
     moved.mkdir()
@@ -185,7 +185,7 @@ def test_newels_folder_can_be_moved_as_a_whole(with_model: Make, tmp_path: Path)
     assert not (newel.home / ".newel").exists()
 
 
-def test_a_dotenv_of_the_project_is_read_once_it_is_trusted(with_model: Make) -> None:
+def test_a_projects_dotenv_is_read_once_it_is_trusted(with_model: Make) -> None:
     newel = with_model()
     url = newel.environ["LLM_BASE_URL"]
     lines = [f"{name}={newel.environ.pop(name)}" for name in list(newel.environ) if name.startswith("LLM_")]
@@ -216,7 +216,7 @@ def test_a_template_of_the_project_is_a_command(with_model: Make) -> None:
     assert last(newel) == "Review parser.py with care."
 
 
-def test_mentioned_files_and_images_go_along(with_model: Make) -> None:
+def test_mentioned_files_and_images_are_attached(with_model: Make) -> None:
     newel = with_model()
     (newel.project / "notes.txt").write_text("Remember the milk.\n")
     (newel.project / "shot.png").write_bytes(PIXEL)

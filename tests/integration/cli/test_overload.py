@@ -21,7 +21,7 @@ def settings(newel: Newel, text: str) -> None:
     (newel.home / ".newel" / "config.toml").write_text(text)
 
 
-def test_nine_refusals_do_not_end_a_run(with_model: Make) -> None:
+def test_nine_rate_limits_do_not_end_a_run(with_model: Make) -> None:
     newel = with_model(scenario("work", busy(9)))
     ran = newel("work")
     assert ran.returncode == 0, ran.stdout
@@ -29,7 +29,7 @@ def test_nine_refusals_do_not_end_a_run(with_model: Make) -> None:
     assert len(newel.requests) == 10
 
 
-def test_the_attempts_can_be_set(with_model: Make) -> None:
+def test_the_number_of_attempts_can_be_configured(with_model: Make) -> None:
     newel = with_model(scenario("work", busy(None)))
     settings(newel, "[retry]\nattempts = 3\n")
     ran = newel("work")
@@ -39,7 +39,7 @@ def test_the_attempts_can_be_set(with_model: Make) -> None:
     assert "Gave up after 3 attempts." in ran.stdout + ran.stderr
 
 
-def test_a_wait_that_is_too_long_is_told_at_once(with_model: Make) -> None:
+def test_a_retry_after_beyond_the_limit_is_reported_at_once(with_model: Make) -> None:
     newel = with_model(scenario("work", busy(None, after="7200")))
     settings(newel, "[retry]\nmax_wait = 90\n")
     began = time.monotonic()
@@ -53,7 +53,7 @@ def test_a_wait_that_is_too_long_is_told_at_once(with_model: Make) -> None:
     )
 
 
-def test_an_agent_on_its_own_is_more_patient(with_model: Make) -> None:
+def test_an_unattended_agent_waits_longer(with_model: Make) -> None:
     judged = {"response": {"content": '{"fulfilled": true, "why": "done"}'}}
     newel = with_model(scenario("work", busy(20, status=503), judged))
     ran = newel("agent", "work")

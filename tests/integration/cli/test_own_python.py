@@ -69,7 +69,7 @@ def newel(with_model: Callable[..., Newel]) -> Newel:
     return with_model(scenario("look", bash(LOOK), {"content": "Done."}))
 
 
-def test_with_uv_run_the_commands_have_the_user_s_own_python(newel: Newel, tmp_path: Path) -> None:
+def test_under_uv_run_commands_use_the_users_python(newel: Newel, tmp_path: Path) -> None:
     holder = tmp_path / "checkout"
     command, server = seen(newel, holder, newel.project, VIRTUAL_ENV=str(holder / ".venv"), **UV_RUN)
     assert "tool-of-newel\n" not in command
@@ -80,7 +80,7 @@ def test_with_uv_run_the_commands_have_the_user_s_own_python(newel: Newel, tmp_p
 
 
 @pytest.mark.slow  # as by `uv run`, from another place
-def test_so_they_have_where_uv_keeps_the_environment_of_the_checkout_elsewhere(
+def test_under_uv_run_with_a_separate_environment_commands_use_the_users_python(
     newel: Newel, tmp_path: Path
 ) -> None:
     """Else `UV_PROJECT_ENVIRONMENT=… ./run newel` runs the project's tests with Newel's packages."""
@@ -94,15 +94,13 @@ def test_so_they_have_where_uv_keeps_the_environment_of_the_checkout_elsewhere(
     assert server == "None"
 
 
-def test_so_they_have_where_newel_is_a_tool_whose_programs_are_on_the_path(
-    newel: Newel, tmp_path: Path
-) -> None:
+def test_as_an_installed_tool_commands_use_the_users_python(newel: Newel, tmp_path: Path) -> None:
     command, _ = seen(newel, tmp_path / "tools", newel.project, VIRTUAL_ENV="/somewhere/else")
     assert "found=\n" in command
     assert "env=/somewhere/else" in command  # what the user has activated is theirs
 
 
-def test_who_works_on_newel_in_its_checkout_has_its_environment(newel: Newel, tmp_path: Path) -> None:
+def test_in_newels_own_checkout_commands_use_its_environment(newel: Newel, tmp_path: Path) -> None:
     holder = tmp_path / "checkout"
     folder = holder / "src" / "newel"
     command, server = seen(newel, holder, folder, VIRTUAL_ENV=str(holder / ".venv"), **UV_RUN)

@@ -51,7 +51,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.parametrize("options", [[], ["--html"]])
-def test_an_export_holds_no_secret_unless_it_is_asked_for(options: list[str], newel: Newel) -> None:
+def test_an_export_masks_secrets_unless_requested(options: list[str], newel: Newel) -> None:
     assert newel("go").returncode == 0
     identity = newel.sessions[0].stem.partition("_")[2][:8]
     done = newel("export", identity, *options)
@@ -63,7 +63,7 @@ def test_an_export_holds_no_secret_unless_it_is_asked_for(options: list[str], ne
     assert whole.stderr == ""
 
 
-def test_an_export_from_a_conversation_holds_none_either(newel: Newel) -> None:
+def test_an_export_from_a_conversation_masks_secrets(newel: Newel) -> None:
     env = newel.environ | {"TERM": "xterm-256color"}
     terminal = Terminal([str(BIN / "newel"), "--renderer", "console"], newel.project, 120, 60, env)
     try:
@@ -92,7 +92,7 @@ def open_to_others(folder: Path) -> list[str]:
     ]
 
 
-def test_nothing_of_newels_own_is_open_to_others_whatever_the_umask(with_model: Make) -> None:
+def test_no_file_of_newel_is_readable_by_others_whatever_the_umask(with_model: Make) -> None:
     newel = with_model(
         scenario("go", bash("mkdir node_modules; touch node_modules/a b"), {"content": "Done."})
     )
@@ -107,7 +107,7 @@ def test_nothing_of_newels_own_is_open_to_others_whatever_the_umask(with_model: 
     assert open_to_others(newel.home / ".newel") == []
 
 
-def test_a_home_that_is_open_to_others_is_closed_and_one_that_holds_more_is_left(with_model: Make) -> None:
+def test_an_open_home_is_closed_and_one_with_foreign_files_is_not_touched(with_model: Make) -> None:
     newel = with_model()
     home = newel.home / ".newel"
     home.mkdir(mode=0o755)

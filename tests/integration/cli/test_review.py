@@ -75,7 +75,7 @@ def ran(newel: Newel, *words: str) -> str:
     return str(done.stdout)
 
 
-def test_an_undo_takes_back_all_that_a_run_did_and_an_undo_of_that_brings_it_again(newel: Newel) -> None:
+def test_an_undo_reverts_a_whole_run_and_can_be_undone(newel: Newel) -> None:
     before = files(newel.project)
     ran(newel, "do all of it")
     after = files(newel.project)
@@ -88,7 +88,7 @@ def test_an_undo_takes_back_all_that_a_run_did_and_an_undo_of_that_brings_it_aga
     assert files(newel.project) == before
 
 
-def test_what_the_user_wrote_since_survives_an_undo(newel: Newel) -> None:
+def test_later_changes_of_the_user_survive_an_undo(newel: Newel) -> None:
     before = files(newel.project)
     ran(newel, "do all of it")
     app = newel.project / "app.py"
@@ -104,7 +104,7 @@ def test_what_the_user_wrote_since_survives_an_undo(newel: Newel) -> None:
     assert app.read_text() == "one\nTwo\nthree\nFOUR\nfive\nmy six\nseven"
 
 
-def test_what_the_user_wrote_over_an_agents_line_stays_and_is_told(newel: Newel) -> None:
+def test_a_user_line_over_an_agents_line_stays_and_is_reported(newel: Newel) -> None:
     ran(newel, "do all of it")
     app = newel.project / "app.py"
     app.write_text(app.read_text().replace("Two", "mine"))
@@ -115,7 +115,7 @@ def test_what_the_user_wrote_over_an_agents_line_stays_and_is_told(newel: Newel)
     assert (newel.project / "old.txt").exists()
 
 
-def test_a_hard_rollback_restores_the_files_of_a_run_whatever_was_written_since(newel: Newel) -> None:
+def test_a_hard_rollback_restores_a_runs_files_whatever_was_written_since(newel: Newel) -> None:
     before = files(newel.project)
     ran(newel, "do all of it")
     app = newel.project / "app.py"
@@ -127,7 +127,7 @@ def test_a_hard_rollback_restores_the_files_of_a_run_whatever_was_written_since(
     assert app.read_text() == "all mine\n"
 
 
-def test_one_hunk_can_be_taken_back_by_itself(newel: Newel) -> None:
+def test_a_single_hunk_can_be_undone(newel: Newel) -> None:
     ran(newel, "do all of it")
     found = json.loads(ran(newel, "checkpoints", "--json"))["checkpoints"][0]
     hunks = next(file["hunks"] for file in found["files"] if file["file_path"] == "app.py")
@@ -138,7 +138,7 @@ def test_one_hunk_can_be_taken_back_by_itself(newel: Newel) -> None:
     assert files(newel.project) == after | {"app.py": (mode, data.replace(b"FOUR", b"four"))}
 
 
-def test_git_sees_nothing_of_it(newel: Newel) -> None:
+def test_git_status_shows_none_of_newels_files(newel: Newel) -> None:
     if not (newel.project / ".git").exists():
         pytest.skip("no repository")
     status = git(newel.project, "status", "--porcelain")
@@ -151,7 +151,7 @@ def test_git_sees_nothing_of_it(newel: Newel) -> None:
     assert not git(newel.project, "stash", "list")
 
 
-def test_a_review_shows_what_was_changed_and_git_takes_it_as_a_patch(newel: Newel) -> None:
+def test_a_review_shows_the_changes_and_git_applies_it_as_a_patch(newel: Newel) -> None:
     ran(newel, "do all of it")
     told = ran(newel, "review")
     assert "do all of it" in told
@@ -172,7 +172,7 @@ def test_a_review_shows_what_was_changed_and_git_takes_it_as_a_patch(newel: Newe
     assert not (newel.project / "new" / "made.py").exists()
 
 
-def test_a_review_shows_the_last_run_whole_and_an_earlier_one_by_its_name(with_model: Make) -> None:
+def test_a_review_shows_the_last_run_in_full_and_an_earlier_one_by_id(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo $RANDOM > a.txt"), {"content": "Done."}))
     ran(newel, "go")
     first = (newel.project / "a.txt").read_text()
@@ -194,7 +194,7 @@ def test_a_review_shows_the_last_run_whole_and_an_earlier_one_by_its_name(with_m
 
 
 @pytest.mark.parametrize("pager", ["sh -c 'cat > paged'", "", "no-such-pager", "'"])
-def test_a_long_review_is_read_in_the_pager_or_else_whole(pager: str, with_model: Make) -> None:
+def test_a_long_review_uses_the_pager_or_is_printed_in_full(pager: str, with_model: Make) -> None:
     newel = with_model(scenario("go", bash("seq 100 > a.txt"), {"content": "Done."}))
     ran(newel, "go")
     environ = newel.environ | {"TERM": "xterm-256color", "PAGER": pager}
@@ -211,7 +211,7 @@ def test_a_long_review_is_read_in_the_pager_or_else_whole(pager: str, with_model
     assert "+100" in shown
 
 
-def test_nothing_is_taken_back_without_a_yes(newel: Newel) -> None:
+def test_nothing_is_undone_without_confirmation(newel: Newel) -> None:
     ran(newel, "do all of it")
     after = files(newel.project)
     done = newel("undo")
@@ -221,7 +221,7 @@ def test_nothing_is_taken_back_without_a_yes(newel: Newel) -> None:
     assert files(newel.project) == after
 
 
-def test_a_run_that_was_killed_with_its_command_can_be_reviewed_and_undone(with_model: Make) -> None:
+def test_a_run_killed_with_its_command_can_be_reviewed_and_undone(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo two > f.txt; rm g.txt; touch began; sleep 30")))
     (newel.project / "f.txt").write_text("one\n")
     (newel.project / "g.txt").write_text("g\n")
@@ -242,7 +242,7 @@ def test_a_run_that_was_killed_with_its_command_can_be_reviewed_and_undone(with_
     assert files(newel.project) == before
 
 
-def test_recording_can_be_switched_off_and_a_review_says_so(with_model: Make) -> None:
+def test_recording_can_be_disabled_and_a_review_says_so(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo two > f.txt"), {"content": "Done."}))
     settings = newel.home / ".newel" / "config.toml"
     settings.parent.mkdir()
@@ -253,7 +253,7 @@ def test_recording_can_be_switched_off_and_a_review_says_so(with_model: Make) ->
     assert not (newel.home / ".newel" / "review").exists()
 
 
-def test_a_ledger_that_cannot_be_used_is_told_once_and_the_run_goes_on(with_model: Make) -> None:
+def test_an_unusable_ledger_is_reported_once_and_the_run_continues(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo a > a"), bash("echo b > b"), {"content": "Done."}))
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "review").write_text("in the way")
@@ -263,7 +263,7 @@ def test_a_ledger_that_cannot_be_used_is_told_once_and_the_run_goes_on(with_mode
     assert done.stderr.count("not recorded") == 1
 
 
-def test_a_folder_without_a_run_says_that_there_is_nothing(with_model: Make) -> None:
+def test_a_folder_without_runs_says_so(with_model: Make) -> None:
     newel = with_model()
     assert "No changes by agents" in ran(newel, "review")
     assert "No changes by agents" in ran(newel, "checkpoints")
@@ -282,7 +282,7 @@ def test_an_unknown_checkpoint_is_named(with_model: Make) -> None:
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_a_conversation_takes_its_changes_back_and_the_model_is_told(screen: str, with_model: Make) -> None:
+def test_a_conversation_undoes_its_changes_and_tells_the_model(screen: str, with_model: Make) -> None:
     begin = scenario("go", call("write", file_path="a.txt", content="a\n"), {"content": "I wrote it."})
     begin["scenarios"] += scenario("thanks", {"content": "Oh."})["scenarios"]
     newel = with_model(begin)
@@ -316,7 +316,7 @@ def test_a_conversation_takes_its_changes_back_and_the_model_is_told(screen: str
     assert "a.txt" in told["content"]
 
 
-def test_a_person_who_says_no_keeps_the_files(with_model: Make) -> None:
+def test_answering_no_keeps_the_files(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
     ran(newel, "go")
     terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
@@ -330,7 +330,7 @@ def test_a_person_who_says_no_keeps_the_files(with_model: Make) -> None:
     assert (newel.project / "a").exists()
 
 
-def test_ctrl_c_at_the_question_ends_the_command_at_once_and_changes_nothing(with_model: Make) -> None:
+def test_ctrl_c_at_the_question_ends_the_command_and_changes_nothing(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("echo a > a"), {"content": "Done."}))
     ran(newel, "go")
     terminal = Terminal([str(BIN / "newel"), "undo"], newel.project, 100, 30, newel.environ)
@@ -359,7 +359,7 @@ def test_an_ephemeral_run_leaves_no_ledger(with_model: Make) -> None:
     assert not (newel.home / ".newel" / "review").exists()
 
 
-def test_an_undo_of_what_git_has_taken_back_already_leaves_the_run_before_it_alone(with_model: Make) -> None:
+def test_an_undo_after_git_reverted_the_changes_does_not_touch_the_run_before(with_model: Make) -> None:
     steps = [
         scenario("first", bash("echo first > first.txt"), {"content": "Done."}),
         scenario("second", bash("echo second >> tracked.txt"), {"content": "Done."}),
@@ -384,7 +384,7 @@ def test_an_undo_of_what_git_has_taken_back_already_leaves_the_run_before_it_alo
     assert (newel.project / "first.txt").exists()
 
 
-def test_an_undo_after_a_run_that_left_nothing_names_the_run_before_it(with_model: Make) -> None:
+def test_an_undo_after_a_run_without_changes_names_the_run_before_it(with_model: Make) -> None:
     steps = [
         scenario("first", bash("echo first > first.txt"), {"content": "Done."}),
         scenario(
@@ -427,7 +427,7 @@ def two_runs(with_model: Make) -> Newel:
 
 
 @pytest.mark.parametrize("second", ["ignored", "outside"])
-def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Newel) -> None:
+def test_an_undo_never_selects_a_run_before_the_last(second: str, two_runs: Newel) -> None:
     ran(two_runs, second)
     before = files(two_runs.project)
     done = two_runs("undo", "--yes")
@@ -443,7 +443,7 @@ def test_an_undo_never_means_a_run_before_the_last_one(second: str, two_runs: Ne
 
 
 @pytest.mark.parametrize("how", ["ephemeral", "off"])
-def test_an_undo_never_passes_over_a_run_that_was_not_recorded(how: str, two_runs: Newel) -> None:
+def test_an_undo_never_skips_an_unrecorded_run(how: str, two_runs: Newel) -> None:
     if how == "ephemeral":
         ran(two_runs, "--ephemeral", "ignored")
     else:
@@ -461,13 +461,13 @@ def test_an_undo_never_passes_over_a_run_that_was_not_recorded(how: str, two_run
     assert not (two_runs.project / "a.txt").exists()
 
 
-def test_a_run_that_only_looks_is_none_that_an_undo_could_mean(two_runs: Newel) -> None:
+def test_a_read_only_run_is_no_target_of_an_undo(two_runs: Newel) -> None:
     ran(two_runs, "look")
     assert "Undone in 1 file: a.txt." in ran(two_runs, "undo", "--yes")
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_a_conversation_undoes_no_older_run_either(screen: str, two_runs: Newel) -> None:
+def test_an_undo_in_a_conversation_selects_no_older_run(screen: str, two_runs: Newel) -> None:
     ran(two_runs, "ignored")
     env = two_runs.environ | {"TERM": "xterm-256color"}
     terminal = Terminal([str(BIN / "newel"), "--renderer", screen], two_runs.project, 120, 40, env)
@@ -480,7 +480,7 @@ def test_a_conversation_undoes_no_older_run_either(screen: str, two_runs: Newel)
         terminal.close()
 
 
-def test_an_undo_that_could_not_write_a_file_can_be_repeated_and_does_the_rest(with_model: Make) -> None:
+def test_an_undo_that_could_not_write_a_file_can_be_repeated(with_model: Make) -> None:
     newel = with_model(scenario("first", bash("echo new > a.txt; echo new > b.txt"), {"content": "Done."}))
     for name in "ab":
         (newel.project / f"{name}.txt").write_text("old\n")
@@ -496,7 +496,7 @@ def test_an_undo_that_could_not_write_a_file_can_be_repeated_and_does_the_rest(w
     assert [(newel.project / f"{name}.txt").read_text() for name in "ab"] == ["old\n", "old\n"]
 
 
-def test_an_undo_that_was_killed_is_finished_by_the_next_one_and_not_undone(newel: Newel) -> None:
+def test_a_killed_undo_is_completed_by_the_next_and_not_undone(newel: Newel) -> None:
     before = files(newel.project)
     ran(newel, "do all of it")
     folder = newel.home / ".newel"

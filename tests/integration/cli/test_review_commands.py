@@ -102,14 +102,14 @@ def app(newel: Newel) -> str:
 # -- seeing what waits --------------------------------------------------------------------------------
 
 
-def test_a_review_begins_with_what_waits_and_whose_it_is(newel: Newel, three: list[str]) -> None:
+def test_a_review_lists_pending_changes_first_with_their_origin(newel: Newel, three: list[str]) -> None:
     told = newel("review").stdout
     for part in (*three, "pending · shout", "\n-two\n+TWO\n", "new file mode", "newel decide"):
         assert part in told, part
     assert told.index("+TWO") < told.index("cp_")
 
 
-def test_a_script_reads_what_waits_and_git_takes_each_hunk_of_it(newel: Newel, three: list[str]) -> None:
+def test_a_script_reads_pending_changes_and_git_applies_each_hunk(newel: Newel, three: list[str]) -> None:
     pending = json.loads(newel("review", "--json").stdout)["pending"]
     assert [file["file_path"] for file in pending] == ["app.py", "new.txt"]
     hunks = [hunk for file in pending for hunk in file["hunks"]]
@@ -125,9 +125,7 @@ def test_a_script_reads_what_waits_and_git_takes_each_hunk_of_it(newel: Newel, t
     assert (newel.project / "new.txt").read_text() == "new\n"
 
 
-def test_what_was_rejected_is_still_named_so_that_it_can_be_brought_back(
-    newel: Newel, three: list[str]
-) -> None:
+def test_rejected_hunks_are_still_listed_and_can_be_restored(newel: Newel, three: list[str]) -> None:
     assert newel("reject", three[0], "--yes").returncode == 0
     told = newel("review").stdout
     assert f"app.py  {three[0]}" in told[told.index("Rejected") :]
@@ -138,7 +136,7 @@ def test_what_was_rejected_is_still_named_so_that_it_can_be_brought_back(
 # -- scripts ------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_written_and_the_rest_waits(
+def test_kept_hunks_are_written_and_the_others_stay_pending(
     newel: Newel, proposals: Proposals, three: list[str]
 ) -> None:
     done = newel("keep", three[1], "--yes")
@@ -150,7 +148,7 @@ def test_what_is_kept_is_written_and_the_rest_waits(
     assert not (newel.project / "new.txt").exists()
 
 
-def test_files_and_all_stand_for_what_waits_in_them(
+def test_file_names_and_all_select_their_pending_hunks(
     newel: Newel, proposals: Proposals, three: list[str]
 ) -> None:
     assert newel("reject", "new.txt", "--yes").returncode == 0
@@ -163,7 +161,9 @@ def test_files_and_all_stand_for_what_waits_in_them(
     assert "No pending changes" in nothing.stdout
 
 
-def test_nothing_is_decided_without_a_yes(newel: Newel, proposals: Proposals, three: list[str]) -> None:
+def test_nothing_is_decided_without_confirmation(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
     for command in ("keep", "reject"):
         done = newel(command, "--all")
         assert done.returncode == 2
@@ -175,7 +175,7 @@ def test_nothing_is_decided_without_a_yes(newel: Newel, proposals: Proposals, th
 
 
 @pytest.mark.parametrize("words", [["h_"], ["h_none"], ["../etc/passwd"], [""], ["h_a\x1b[2J"]])
-def test_a_name_that_is_of_no_hunk_or_of_several_changes_nothing(
+def test_an_unknown_or_ambiguous_name_changes_nothing(
     words: list[str], newel: Newel, proposals: Proposals, three: list[str]
 ) -> None:
     done = newel("keep", three[0], *words, "--yes")
@@ -186,9 +186,7 @@ def test_a_name_that_is_of_no_hunk_or_of_several_changes_nothing(
     assert app(newel) == APP
 
 
-def test_a_conflict_is_kept_only_by_its_own_name(
-    newel: Newel, proposals: Proposals, three: list[str]
-) -> None:
+def test_a_conflict_is_kept_only_by_its_own_id(newel: Newel, proposals: Proposals, three: list[str]) -> None:
     (newel.project / "app.py").write_text(APP.replace("two", "mine"))
     done = newel("keep", "app.py", "--yes")
     assert done.returncode == 1
@@ -202,7 +200,9 @@ def test_a_conflict_is_kept_only_by_its_own_name(
     assert app(newel) == APP.replace("two", "TWO").replace("eight", "EIGHT")
 
 
-def test_my_own_lines_are_dropped_only_as_i_say(newel: Newel, proposals: Proposals, three: list[str]) -> None:
+def test_the_users_lines_are_dropped_only_on_request(
+    newel: Newel, proposals: Proposals, three: list[str]
+) -> None:
     proposals.write("app.py", 2, 3, "TWO and mine\n")
     undecided = newel("reject", "app.py", "--yes")
     assert undecided.returncode == 1
@@ -219,7 +219,7 @@ def test_my_own_lines_are_dropped_only_as_i_say(newel: Newel, proposals: Proposa
     assert app(newel) == APP
 
 
-def test_what_i_alone_wrote_is_rejected_only_by_its_name(newel: Newel, proposals: Proposals) -> None:
+def test_a_hunk_of_the_user_alone_is_rejected_only_by_its_id(newel: Newel, proposals: Proposals) -> None:
     proposals.get("b.txt")
     proposals.write("b.txt", 1, 2, "mine\n")
     done = newel("reject", "--all", "--yes")
@@ -230,7 +230,7 @@ def test_what_i_alone_wrote_is_rejected_only_by_its_name(newel: Newel, proposals
     assert (newel.project / "b.txt").read_text() == "mine\n"
 
 
-def test_a_file_that_cannot_be_written_keeps_no_other_one_back(
+def test_an_unwritable_file_does_not_block_the_others(
     newel: Newel, proposals: Proposals, three: list[str]
 ) -> None:
     proposals.propose("more", {"sub/x.txt": [insert(1, "x\n")]})
@@ -244,7 +244,7 @@ def test_a_file_that_cannot_be_written_keeps_no_other_one_back(
     assert (newel.project / "sub" / "x.txt").read_text() == "x\n"
 
 
-def test_what_was_kept_is_taken_back_and_brought_again(newel: Newel, three: list[str]) -> None:
+def test_a_kept_change_can_be_undone_and_redone(newel: Newel, three: list[str]) -> None:
     newel("keep", "--all", "--yes")
     kept = APP.replace("two", "TWO").replace("eight", "EIGHT")
     assert newel("undo", "--yes").returncode == 0
@@ -257,7 +257,7 @@ def test_what_was_kept_is_taken_back_and_brought_again(newel: Newel, three: list
     assert app(newel) == APP
 
 
-def test_undoing_again_and_again_does_not_grow_the_names_of_runs(newel: Newel, three: list[str]) -> None:
+def test_repeated_undos_do_not_grow_the_names_of_runs(newel: Newel, three: list[str]) -> None:
     newel("keep", "--all", "--yes")
     for _ in range(3):
         newel("undo", "--yes")
@@ -265,7 +265,7 @@ def test_undoing_again_and_again_does_not_grow_the_names_of_runs(newel: Newel, t
     assert titles == ["Undo of shout", "Redo of shout", "Undo of shout", "shout"]
 
 
-def test_hostile_text_cannot_act_on_the_screen(newel: Newel, proposals: Proposals) -> None:
+def test_hostile_text_cannot_control_the_screen(newel: Newel, proposals: Proposals) -> None:
     proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb": [insert(1, "\x1b[31mred\x1b]52;c;QQ==\x07\n")]})
     for words in (["review"], ["keep", "--all", "--yes"]):
         done = newel(*words)
@@ -276,7 +276,7 @@ def test_hostile_text_cannot_act_on_the_screen(newel: Newel, proposals: Proposal
 # -- one by one ---------------------------------------------------------------------------------------
 
 
-def test_a_person_decides_hunk_by_hunk_and_it_is_written_at_the_end(
+def test_a_user_decides_hunk_by_hunk_and_files_are_written_at_the_end(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
@@ -297,7 +297,7 @@ def test_a_person_decides_hunk_by_hunk_and_it_is_written_at_the_end(
     assert "Kept 2 hunks in 2 files: app.py, new.txt." in terminal.screen.text
 
 
-def test_who_leaves_before_the_end_has_written_nothing_and_loses_no_decision(
+def test_leaving_early_writes_nothing_and_loses_no_decision(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
@@ -313,7 +313,7 @@ def test_who_leaves_before_the_end_has_written_nothing_and_loses_no_decision(
     assert "2 hunks left to decide" in again.screen.text
 
 
-def test_the_rest_of_a_file_is_decided_at_once_but_for_what_needs_its_own_answer(
+def test_the_rest_of_a_file_is_decided_at_once_except_conflicts_and_user_lines(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     (newel.project / "app.py").write_text(APP.replace("eight", "mine"))
@@ -333,7 +333,7 @@ def test_the_rest_of_a_file_is_decided_at_once_but_for_what_needs_its_own_answer
     assert proposals.states("new.txt") == ["rejected"]
 
 
-def test_a_decision_can_be_gone_back_to(
+def test_a_decision_can_be_revised(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
@@ -344,7 +344,7 @@ def test_a_decision_can_be_gone_back_to(
     assert app(newel) == APP
 
 
-def test_my_own_lines_are_asked_for_and_what_is_below_them_is_decided_after(
+def test_the_users_lines_are_asked_about_and_the_hunk_below_is_decided_afterwards(
     newel: Newel, proposals: Proposals, decide: Callable[..., Terminal]
 ) -> None:
     proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n")]})
@@ -357,7 +357,7 @@ def test_my_own_lines_are_asked_for_and_what_is_below_them_is_decided_after(
     assert app(newel) == APP.replace("two", "TWO")
 
 
-def test_a_file_that_changes_while_i_decide_is_not_overwritten(
+def test_a_file_that_changes_during_the_decision_is_not_overwritten(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
@@ -371,7 +371,7 @@ def test_a_file_that_changes_while_i_decide_is_not_overwritten(
     assert "app.py changed on the disk" in terminal.screen.text.replace("\n", " ")
 
 
-def test_an_answer_to_what_others_changed_meanwhile_is_asked_again(
+def test_a_decision_on_a_changed_hunk_is_asked_again(
     newel: Newel, proposals: Proposals, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide()
@@ -383,7 +383,7 @@ def test_an_answer_to_what_others_changed_meanwhile_is_asked_again(
     assert app(newel) == APP.replace("two", "TWO and mine")
 
 
-def test_what_i_kept_and_then_changed_elsewhere_is_not_dropped_without_a_word(
+def test_a_kept_hunk_that_changed_elsewhere_is_not_dropped_silently(
     newel: Newel, three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide(columns=100)
@@ -395,16 +395,14 @@ def test_what_i_kept_and_then_changed_elsewhere_is_not_dropped_without_a_word(
     assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
 
 
-def test_an_answer_that_is_none_shows_what_can_be_answered(
-    three: list[str], decide: Callable[..., Terminal]
-) -> None:
+def test_an_invalid_answer_lists_the_valid_ones(three: list[str], decide: Callable[..., Terminal]) -> None:
     terminal = decide(columns=40)
     answer(terminal, ("1 of 3", "?\r"), ("reject it", "x\r"), ("reject it", "\x04"))
     assert terminal.end() == 1
     assert "Nothing was written." in terminal.screen.text
 
 
-def test_added_and_removed_lines_stand_out_unless_colours_are_off(
+def test_added_and_removed_lines_are_coloured_unless_colours_are_off(
     three: list[str], decide: Callable[..., Terminal]
 ) -> None:
     for environ, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
@@ -415,7 +413,7 @@ def test_added_and_removed_lines_stand_out_unless_colours_are_off(
         assert ("\x1b[38;5;33m+TWO" in terminal.raw) == coloured
 
 
-def test_hostile_text_is_inert_while_deciding(
+def test_hostile_text_is_inert_during_decisions(
     newel: Newel, proposals: Proposals, decide: Callable[..., Terminal]
 ) -> None:
     proposals.propose("\x1b]0;title\x07go", {"a\x1b[2Jb\nc": [insert(1, "\x1b]52;c;QQ==\x07red\n")]})
@@ -431,7 +429,7 @@ def test_hostile_text_is_inert_while_deciding(
 # -- after a run, and in a conversation ---------------------------------------------------------------
 
 
-def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
+def test_a_run_with_pending_changes_says_so_and_how_to_decide(newel: Newel) -> None:
     done = newel("-q", "--approve", "review", "go")
     assert done.returncode == 0
     assert done.stderr == "newel: 2 files have pending changes. Review them with `newel decide`.\n"
@@ -439,18 +437,18 @@ def test_a_run_whose_changes_wait_says_so_and_what_to_do(newel: Newel) -> None:
     assert newel("-q", "--approve", "review", "thanks").stderr == ""
 
 
-def test_a_run_that_leaves_nothing_behind_does_not_promise_a_review(newel: Newel) -> None:
+def test_a_run_without_changes_does_not_suggest_a_review(newel: Newel) -> None:
     done = newel("--ephemeral", "--approve", "review", "go")
     assert "newel decide" not in done.stderr
     assert "2 files were discarded" in done.stderr
 
 
-def test_a_program_that_reads_events_gets_no_other_line(newel: Newel) -> None:
+def test_json_mode_gets_no_extra_line_about_pending_changes(newel: Newel) -> None:
     done = newel("--approve", "review", "--json", "go")
     assert all(json.loads(line)["type"] != "error" for line in done.stdout.splitlines())
 
 
-def test_a_run_that_nothing_is_recorded_of_says_so_once(newel: Newel) -> None:
+def test_an_unrecorded_run_says_so_once(newel: Newel) -> None:
     (newel.home / ".newel").mkdir()
     (newel.home / ".newel" / "config.toml").write_text("[review]\nrecord = false\n")
     done = newel("go", "thanks")
@@ -458,13 +456,13 @@ def test_a_run_that_nothing_is_recorded_of_says_so_once(newel: Newel) -> None:
     assert "recording" not in done.stdout
 
 
-def test_the_plainest_conversation_tells_what_waits(newel: Newel) -> None:
+def test_the_simple_repl_reports_pending_changes(newel: Newel) -> None:
     done = newel("--approve", "review", stdin="go\nthanks\n", command="lsimons-agent")
     assert done.stdout.count("2 files have pending changes. Review them with `newel decide`.") == 1
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_a_conversation_decides_and_the_model_is_told(
+def test_decisions_in_a_conversation_are_told_to_the_model(
     screen: str, newel: Newel, decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide("--renderer", screen, "--approve", "review", columns=100)
@@ -490,7 +488,7 @@ def test_a_conversation_decides_and_the_model_is_told(
     assert "not in the files:\n- a.txt (1 hunk)" in told
 
 
-def test_in_a_conversation_hunks_and_files_can_be_named(
+def test_hunks_and_files_can_be_named_in_a_conversation(
     newel: Newel, decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide("--approve", "review", columns=100)
@@ -516,7 +514,7 @@ def test_in_a_conversation_hunks_and_files_can_be_named(
     assert app(newel) == APP.replace("two", "TWO")
 
 
-def test_a_conversation_that_is_stopped_while_deciding_goes_on_and_has_written_nothing(
+def test_a_conversation_stopped_during_decisions_continues_and_has_written_nothing(
     newel: Newel, decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide("--approve", "review", columns=100)
@@ -534,7 +532,7 @@ def test_a_conversation_that_is_stopped_while_deciding_goes_on_and_has_written_n
     assert "not in the files:\n- a.txt (1 hunk)" in newel.requests[-1]["messages"][-2]["content"]
 
 
-def test_a_rollback_in_a_conversation_brings_files_back_as_they_were(
+def test_a_rollback_in_a_conversation_restores_the_files(
     newel: Newel, decide: Callable[..., Terminal]
 ) -> None:
     terminal = decide("--approve", "auto", columns=100)
@@ -570,7 +568,7 @@ def listed(newel: Newel) -> list[str]:
 @pytest.mark.parametrize("verdict", ["keep", "reject"])
 @pytest.mark.parametrize("change", ["proposal", "mine", "disk"])
 @pytest.mark.parametrize("length", [9, None])
-def test_what_was_seen_is_decided_or_nothing(
+def test_a_decision_applies_to_the_shown_hunk_or_fails(
     verdict: str, change: str, length: int | None, newel: Newel, proposals: Proposals
 ) -> None:
     """Between the look and the verdict the hunk becomes another one: its id is no word for that."""

@@ -76,7 +76,7 @@ def tool_results(newel: Newel) -> list[str]:
     return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
 
 
-def test_nothing_is_changed_until_a_person_keeps_it_and_all_that_was_done_is_proposed(newel: Newel) -> None:
+def test_nothing_is_changed_before_the_user_keeps_it_and_every_change_is_proposed(newel: Newel) -> None:
     before = files(newel.project)
     head = git(newel.project, "status", "--porcelain"), git(newel.project, "rev-parse", "HEAD")
     done = newel("--approve", "review", "do all of it")
@@ -97,7 +97,7 @@ def test_nothing_is_changed_until_a_person_keeps_it_and_all_that_was_done_is_pro
     assert "6 files have pending changes" in done.stdout + done.stderr
 
 
-def test_what_is_kept_is_written_and_an_undo_takes_it_back(newel: Newel) -> None:
+def test_kept_changes_are_written_and_an_undo_reverts_them(newel: Newel) -> None:
     before = files(newel.project)
     newel("--approve", "review", "do all of it")
     done = newel("keep", "--all", "--yes")
@@ -113,7 +113,7 @@ def test_what_is_kept_is_written_and_an_undo_takes_it_back(newel: Newel) -> None
     assert files(newel.project) == before
 
 
-def test_what_was_rejected_is_gone_from_the_copy_of_the_next_run_and_what_waits_is_there(
+def test_the_next_runs_copy_has_pending_changes_and_no_rejected_ones(
     with_model: Make,
 ) -> None:
     first = [
@@ -140,7 +140,9 @@ def test_what_was_rejected_is_gone_from_the_copy_of_the_next_run_and_what_waits_
     assert "more" not in shown
 
 
-def test_files_elsewhere_stay_as_they_are_and_the_model_is_told(with_model: Make, tmp_path: Path) -> None:
+def test_files_outside_the_project_are_not_changed_and_the_model_is_told(
+    with_model: Make, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere.txt"
     elsewhere.write_text("mine\n")
     steps = [
@@ -157,7 +159,7 @@ def test_files_elsewhere_stay_as_they_are_and_the_model_is_told(with_model: Make
     assert all("was not changed" in result for result in tool_results(newel))
 
 
-def test_a_command_that_names_the_projects_folder_is_recorded_and_said(
+def test_a_command_that_names_the_projects_folder_is_recorded_and_reported(
     with_model: Make, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
@@ -185,7 +187,7 @@ def test_a_path_of_the_project_means_its_copy(with_model: Make, tmp_path: Path) 
     assert proposed(newel) == {"a.txt": b"new\n"}
 
 
-def test_what_cannot_be_proposed_is_said(with_model: Make) -> None:
+def test_changes_that_cannot_be_proposed_are_reported(with_model: Make) -> None:
     newel = with_model(scenario("make a pipe", bash("mkfifo pipe; mkdir empty"), {"content": "Done."}))
     done = newel("--approve", "review", "make a pipe")
     assert "pipe: new named pipe. It is not proposed" in done.stdout + done.stderr
@@ -193,7 +195,7 @@ def test_what_cannot_be_proposed_is_said(with_model: Make) -> None:
     assert not (newel.project / "pipe").exists()
 
 
-def test_links_are_proposed_and_are_in_the_copy_of_the_next_run(with_model: Make) -> None:
+def test_links_are_proposed_and_are_in_the_next_runs_copy(with_model: Make) -> None:
     """Also one that takes the place of a file, and one that leads elsewhere than before."""
     does = "ln -s nowhere new; rm file; ln -s other file; ln -sfn two link"
     make = scenario("make links", bash(does), {"content": "Done."})
@@ -246,7 +248,7 @@ def test_a_change_of_kind_is_proposed_written_and_undone_exactly(with_model: Mak
         assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
 
 
-def test_an_undo_is_whole_where_something_was_not_proposed(with_model: Make) -> None:
+def test_an_undo_is_complete_although_something_was_not_proposed(with_model: Make) -> None:
     """Else it leaves a rest for ever, and what was undone cannot be brought back."""
     does = "rm -r d; mkfifo d; echo new > f"
     newel = with_model(scenario("make a pipe", bash(does), {"content": "Done."}))
@@ -261,14 +263,14 @@ def test_an_undo_is_whole_where_something_was_not_proposed(with_model: Make) -> 
         assert (done.returncode, tree(newel.project)) == (0, expected), done.stdout + done.stderr
 
 
-def test_no_copy_is_left_behind(newel: Newel) -> None:
+def test_no_copy_stays_behind(newel: Newel) -> None:
     newel("--approve", "review", "do all of it")
     copies = newel.home / ".newel" / "copies"
     assert list(copies.iterdir()) == []
 
 
 @pytest.mark.parametrize("gone", ["the project", "its parent"])
-def test_a_project_that_vanishes_is_named_and_its_copy_is_no_empty_one(gone: str, with_model: Make) -> None:
+def test_a_project_that_vanishes_is_reported_and_its_copy_is_not_empty(gone: str, with_model: Make) -> None:
     reads = call("read", file_path="a.txt")
     steps = [scenario("one", reads, {"content": "First."}), scenario("two", reads, {"content": "Second."})]
     newel = with_model({"scenarios": [each for one in steps for each in one["scenarios"]]})
@@ -294,7 +296,7 @@ def test_a_project_that_vanishes_is_named_and_its_copy_is_no_empty_one(gone: str
 @pytest.mark.parametrize(
     "words", ["go", "review", "undo --yes", "mcp list", "doctor", "export x", "agent go"]
 )
-def test_a_folder_that_is_gone_is_said_in_words(words: str, with_model: Make) -> None:
+def test_a_missing_folder_is_an_explained_error(words: str, with_model: Make) -> None:
     newel = with_model()
     newel.project = newel.project / "gone"
     newel.project.mkdir()
@@ -318,7 +320,7 @@ def copies(newel: Newel) -> list[str]:
 
 
 @pytest.mark.parametrize("moment", ["while the model thinks", "while a command runs"])
-def test_a_copy_goes_with_the_process_that_was_killed(moment: str, with_model: Make) -> None:
+def test_a_killed_process_leaves_no_copy(moment: str, with_model: Make) -> None:
     """It holds ignored files and keys, and nobody may use Newel here for months."""
     command = "echo key > secret; chmod 500 locked; while :; do date >> log; sleep 0.01; done"
     steps = [bash(command), {"content": "Done."}]
@@ -336,7 +338,7 @@ def test_a_copy_goes_with_the_process_that_was_killed(moment: str, with_model: M
     wait_until(lambda: copies(newel) == [])
 
 
-def test_a_copy_whose_keeper_died_too_goes_with_the_next_command_anywhere(newel: Newel) -> None:
+def test_a_copy_whose_watchdog_died_too_is_deleted_by_the_next_command(newel: Newel) -> None:
     left = newel.home / ".newel" / "copies" / "other-0123abcd"
     left.mkdir(parents=True)
     (left / ".newel-lock").touch()
@@ -352,7 +354,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_what_waits_is_told_to_programs(newel: Newel) -> None:
+def test_programs_are_told_about_pending_changes(newel: Newel) -> None:
     newel("--approve", "review", "do all of it")
     told = json.loads(newel("review", "--json").stdout)
     assert {file["file_path"] for file in told["pending"]} == set(proposed(newel))

@@ -20,7 +20,7 @@ PI = [
 ]  # fmt: skip
 
 
-def test_a_session_is_written_to_a_file_by_its_ending(with_model: Make) -> None:
+def test_the_file_extension_selects_the_export_format(with_model: Make) -> None:
     newel = with_model()
     newel("how are you")
     identity = newel.sessions[0].stem.partition("_")[2][:8]
@@ -30,7 +30,7 @@ def test_a_session_is_written_to_a_file_by_its_ending(with_model: Make) -> None:
     assert "how are you" in (newel.project / "talk.md").read_text()
 
 
-def test_a_conversation_with_pi_is_taken_over_and_goes_on(with_model: Make) -> None:
+def test_a_session_of_pi_is_imported_and_continued(with_model: Make) -> None:
     newel = with_model()
     lines = [json.dumps(line).replace("{project}", str(newel.project)) for line in PI]
     (newel.project / "pi.jsonl").write_text("\n".join(lines) + "\n")
@@ -45,7 +45,7 @@ def test_a_conversation_with_pi_is_taken_over_and_goes_on(with_model: Make) -> N
     ]
 
 
-def test_a_session_that_is_in_use_is_refused_and_neither_run_is_harmed(with_model: Make) -> None:
+def test_a_session_in_use_is_refused_and_no_run_is_harmed(with_model: Make) -> None:
     newel = with_model(scenario("go", bash("until [ -e free ]; do sleep 0.02; done"), {"content": "Done."}))
     with newel.start("go") as first:
         while not newel.sessions or b"toolCall" not in newel.sessions[0].read_bytes():
@@ -59,7 +59,7 @@ def test_a_session_that_is_in_use_is_refused_and_neither_run_is_harmed(with_mode
     assert "Done." in output
 
 
-def test_what_is_neither_a_session_nor_a_file_is_one_message(with_model: Make) -> None:
+def test_an_argument_that_is_neither_session_nor_file_is_one_message(with_model: Make) -> None:
     newel = with_model()
     (newel.project / "notes.txt").write_text("no session\n")
     for words in (["export", "nothing"], ["import", "absent.jsonl"], ["import", "notes.txt"]):

@@ -46,7 +46,7 @@ MODES = [*(("auto", way) for way in WAYS), *((mode, "link") for mode in ("ask", 
 
 
 @pytest.mark.parametrize(("approve", "way"), MODES)
-def test_a_private_key_reaches_no_model_in_any_mode(
+def test_no_model_gets_a_private_key_in_any_mode(
     with_model: Make, tmp_path: Path, approve: str, way: str
 ) -> None:
     path = WAYS[way].format(home=tmp_path / "home")
@@ -61,7 +61,7 @@ def test_a_private_key_reaches_no_model_in_any_mode(
     assert "[permissions]" in sent(newel)
 
 
-def test_a_link_that_is_not_in_the_copy_yet_is_judged_by_where_it_leads(with_model: Make) -> None:
+def test_a_link_that_is_not_yet_in_the_copy_is_judged_by_its_target(with_model: Make) -> None:
     newel = with_model(scenario("look", read("zz/README.md"), {"content": "I see."}))
     key = put(newel.home / ".ssh" / "id_work", KEY)
     for number in range(1_500):
@@ -92,13 +92,13 @@ def test_tokens_of_other_programs_and_newels_own_stay_secret_in_auto(with_model:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="a file of Linux")
-def test_the_environment_of_newel_itself_is_not_read(with_model: Make) -> None:
+def test_newels_own_environment_cannot_be_read(with_model: Make) -> None:
     newel = with_model(scenario("look", read("/proc/self/environ"), {"content": "Well."}))
     assert newel("look", "--approve", "auto").returncode == 0
     assert "sk-test-0123456789abcdef" not in sent(newel)
 
 
-def test_edit_and_write_do_not_open_secret_places_either(with_model: Make) -> None:
+def test_edit_and_write_cannot_open_secret_places(with_model: Make) -> None:
     keys = "~/.ssh/authorized_keys"
     newel = with_model(
         scenario(
@@ -121,7 +121,7 @@ def test_edit_and_write_do_not_open_secret_places_either(with_model: Make) -> No
     assert not (newel.home / ".ssh" / "authorized_keys").exists()
 
 
-def test_what_the_user_allows_in_the_own_file_can_be_read_and_nothing_beside_it(with_model: Make) -> None:
+def test_an_allow_rule_of_the_user_covers_exactly_its_files(with_model: Make) -> None:
     newel = with_model(
         scenario("look", read("~/.ssh/known_hosts"), read("~/.ssh/id_work"), {"content": "Well."})
     )
@@ -133,7 +133,7 @@ def test_what_the_user_allows_in_the_own_file_can_be_read_and_nothing_beside_it(
     assert KEY not in sent(newel)
 
 
-def test_a_project_allows_itself_nothing(with_model: Make) -> None:
+def test_a_project_cannot_allow_itself_anything(with_model: Make) -> None:
     newel = with_model(scenario("look", read("~/.ssh/id_work"), {"content": "Well."}))
     put(newel.home / ".ssh" / "id_work", KEY)
     for name in (".newel/config.toml", "config.toml", "newel.toml"):
@@ -145,7 +145,7 @@ def test_a_project_allows_itself_nothing(with_model: Make) -> None:
 @pytest.mark.parametrize(
     "rule", ["read", "read()", "read(notes.txt)", "run(~/x)", "read(~/x) write(~/y)", "read(~bob/x)"]
 )
-def test_a_rule_that_cannot_be_meant_is_refused_at_the_start(with_model: Make, rule: str) -> None:
+def test_an_invalid_rule_is_refused_at_start(with_model: Make, rule: str) -> None:
     newel = with_model()
     put(newel.home / ".newel" / "config.toml", f'[permissions]\nallow = ["{rule}"]\n')
     done = newel("how are you")
@@ -157,7 +157,7 @@ def test_a_rule_that_cannot_be_meant_is_refused_at_the_start(with_model: Make, r
 
 @pytest.mark.parametrize("approve", ["ask", "review", "read-only"])
 @pytest.mark.parametrize("way", ["absolute", "link"])
-def test_what_lies_outside_the_project_is_read_only_after_a_yes(
+def test_files_outside_the_project_are_read_only_after_approval(
     with_model: Make, drive: Callable[..., Driver], tmp_path: Path, approve: str, way: str
 ) -> None:
     notes = tmp_path / "home" / "notes.txt"
@@ -182,7 +182,7 @@ def test_what_lies_outside_the_project_is_read_only_after_a_yes(
 
 
 @pytest.mark.parametrize("approve", ["ask", "review", "read-only"])
-def test_where_nobody_can_be_asked_what_lies_outside_stays_unread_and_the_model_is_told(
+def test_without_a_user_files_outside_stay_unread_and_the_model_is_told(
     with_model: Make, approve: str
 ) -> None:
     newel = with_model(scenario("look", read("~/notes.txt"), read("here.txt"), {"content": "Well."}))
@@ -194,14 +194,14 @@ def test_where_nobody_can_be_asked_what_lies_outside_stays_unread_and_the_model_
     assert "of the project" in sent(newel)
 
 
-def test_in_auto_what_lies_outside_and_is_no_secret_is_read(with_model: Make) -> None:
+def test_in_auto_files_outside_are_read_unless_secret(with_model: Make) -> None:
     newel = with_model(scenario("look", read("~/notes.txt"), {"content": "Well."}))
     put(newel.home / "notes.txt", "the notes of the user")
     assert newel("look", "--approve", "auto").returncode == 0
     assert "the notes of the user" in sent(newel)
 
 
-def test_the_projects_env_is_asked_about_and_its_example_is_not(with_model: Make) -> None:
+def test_the_projects_dotenv_needs_approval_and_its_example_does_not(with_model: Make) -> None:
     newel = with_model(scenario("look", read(".env"), read(".env.example"), {"content": "Well."}))
     put(newel.project / ".env", "TOKEN=tok-of-the-project\n")
     put(newel.project / ".env.example", "TOKEN=put-yours-here\n")
@@ -210,7 +210,7 @@ def test_the_projects_env_is_asked_about_and_its_example_is_not(with_model: Make
     assert "put-yours-here" in sent(newel)
 
 
-def test_the_whole_output_of_a_command_stays_readable(with_model: Make) -> None:
+def test_the_saved_output_of_a_command_stays_readable(with_model: Make) -> None:
     spill = r"{{ tool_result | output is in (\S+?\.txt) }}"
     newel = with_model(
         scenario(
@@ -228,7 +228,7 @@ def attached(newel: Newel) -> str:
     return str(newel.requests[-1]["messages"][-1]["content"])
 
 
-def test_a_mention_of_a_link_out_of_the_project_is_not_attached_and_says_why(with_model: Make) -> None:
+def test_a_mention_of_a_link_out_of_the_project_is_not_attached_with_a_reason(with_model: Make) -> None:
     newel = with_model(scenario("look at", {"content": "Well."}))
     key = put(newel.home / ".ssh" / "id_work", KEY)
     notes = put(newel.home / "notes.txt", "the notes of the user")
@@ -242,7 +242,7 @@ def test_a_mention_of_a_link_out_of_the_project_is_not_attached_and_says_why(wit
     assert f"NOTES was not attached: it is a link to {notes}, outside the project" in done.stderr
 
 
-def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(with_model: Make) -> None:
+def test_a_mentioned_file_outside_is_attached_unless_it_is_secret(with_model: Make) -> None:
     newel = with_model(scenario("look at", {"content": "Well."}))
     put(newel.home / ".ssh" / "id_work", KEY)
     put(newel.home / "notes.txt", "the notes of the user")
@@ -253,7 +253,7 @@ def test_a_person_who_names_a_file_outside_gets_it_attached_unless_it_is_secret(
     assert '[permissions] allow = ["read(' in done.stderr
 
 
-def test_the_projects_prompt_does_not_take_the_place_of_the_users(with_model: Make) -> None:
+def test_the_projects_prompt_does_not_replace_the_users(with_model: Make) -> None:
     newel = with_model(scenario("prompt", {"content": "Well."}))
     put(newel.home / ".newel" / "prompts" / "check.md", "My own prompt.")
     put(newel.project / ".newel" / "prompts" / "check.md", "The project's prompt.")

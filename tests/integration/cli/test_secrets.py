@@ -42,7 +42,7 @@ for pid in sorted(int(each) for each in os.listdir("/proc") if each.isdigit()):
 
 
 @pytest.mark.parametrize("words", [[], ["--api-key", KEY], [f"--api-key={KEY}"], ["--api-k", KEY]])
-def test_a_command_finds_no_key(with_model: Callable[..., Newel], words: list[str]) -> None:
+def test_commands_cannot_find_a_key(with_model: Callable[..., Newel], words: list[str]) -> None:
     """Neither in the process that runs it nor in any that this one has started; and the key still works."""
     command = 'python3 look.py; echo "parent $PPID"; cat /proc/$PPID/environ /proc/$PPID/cmdline; env'
     newel = with_model(scenario("look", bash(command), {"content": "Nothing."}))
@@ -61,7 +61,7 @@ def test_a_command_finds_no_key(with_model: Callable[..., Newel], words: list[st
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks with the rights of root")
-def test_not_even_root_s_commands_find_it_where_newel_began(with_model: Callable[..., Newel]) -> None:
+def test_not_even_commands_of_root_find_a_key_in_newels_environment(with_model: Callable[..., Newel]) -> None:
     """In a container the user is root mostly, whom the kernel lets read everything: so the key is not there."""
     look = "tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline"
     newel = with_model(scenario("look", bash(look), {"content": "Nothing."}))

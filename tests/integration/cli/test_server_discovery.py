@@ -84,7 +84,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_a_server_that_was_found_is_used_once_it_is_trusted_and_always_named(machine: Machine) -> None:
+def test_a_discovered_server_is_used_once_trusted_and_always_named(machine: Machine) -> None:
     done = machine.run("newel", "hello world")
     assert done.returncode == 1
     assert f"answers at {ADDRESS} (mock-model" in done.stderr
@@ -108,7 +108,7 @@ def test_a_server_of_another_user_is_not_even_asked_for_its_models(machine: Mach
     assert machine.asked == []
 
 
-def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(machine: Machine) -> None:
+def test_a_server_of_another_user_can_be_configured_deliberately(machine: Machine) -> None:
     done = machine.run(
         "newel",
         "how are you",
@@ -119,7 +119,7 @@ def test_a_server_of_another_user_that_the_user_configures_is_theirs_to_choose(m
     assert done.returncode == 0, done.stderr
 
 
-def test_the_workbench_opens_without_using_it(machine: Machine) -> None:
+def test_the_workbench_starts_without_using_a_discovered_server(machine: Machine) -> None:
     opened = machine.start(
         "sh", "-c", "newel web --port 0 & read -r _; kill $!; wait $!", stdin=subprocess.PIPE
     )
@@ -132,14 +132,14 @@ def test_the_workbench_opens_without_using_it(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("words", [["agent", "hello"], ["--json", "hello"], ["doctor"]])
-def test_what_cannot_ask_does_not_use_it(machine: Machine, words: list[str]) -> None:
+def test_without_a_user_a_discovered_server_is_not_used(machine: Machine, words: list[str]) -> None:
     done = machine.run("newel", *words)
     assert done.returncode == 1
     assert f"newel trust {ADDRESS}" in done.stdout + done.stderr
     assert not machine.was_prompted
 
 
-def test_a_projects_dotenv_cannot_do_what_the_port_may_not(machine: Machine) -> None:
+def test_a_projects_dotenv_has_no_more_rights_than_a_discovered_port(machine: Machine) -> None:
     machine.run("newel", "trust", ADDRESS)
     (machine.project / ".env").write_text("LLM_BASE_URL=http://127.0.0.1:1234/evil\n")
     done = machine.run("newel", "how are you")
@@ -148,7 +148,7 @@ def test_a_projects_dotenv_cannot_do_what_the_port_may_not(machine: Machine) -> 
     assert not any("evil" in path for path in machine.asked)
 
 
-def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
+def test_a_discovered_server_is_used_only_after_a_question(machine: Machine) -> None:
     with machine.on_screen(machine.command("newel", "--ephemeral", "how are you")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         assert f"answers at {ADDRESS} (mock-model" in screen.text
@@ -159,7 +159,7 @@ def test_a_person_is_asked_before_the_first_use(machine: Machine) -> None:
     assert machine.run("newel", "--ephemeral", "how are you").returncode == 0
 
 
-def test_a_no_is_remembered(machine: Machine) -> None:
+def test_a_refusal_is_remembered(machine: Machine) -> None:
     with machine.on_screen(machine.command("newel")) as screen:
         screen.wait_for("Use it from now on? [Y/n]")
         screen.answer("n", "Enter")
@@ -172,7 +172,7 @@ def test_a_no_is_remembered(machine: Machine) -> None:
         assert "Use it from now on?" not in screen.text
 
 
-def test_where_the_system_does_not_say_who_listens_enter_means_no(machine: Machine) -> None:
+def test_if_the_listener_is_unknown_enter_means_no(machine: Machine) -> None:
     """As on macOS. Else a stranger's program is used because somebody pressed Enter."""
     inside = shlex.join(machine.command("newel"))
     command = [require_program("unshare"), "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]

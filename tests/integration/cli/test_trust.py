@@ -79,7 +79,7 @@ def test_a_cloned_repository_gets_not_a_byte_in_the_workbench(cloned: Cloned) ->
     assert cloned.evil.requests == []
 
 
-def test_without_a_server_of_ones_own_there_is_none(cloned: Cloned) -> None:
+def test_without_a_configured_server_none_is_used(cloned: Cloned) -> None:
     cloned.settings.unlink()
     done = cloned.newel("hello")
     assert done.returncode == 1
@@ -87,14 +87,14 @@ def test_without_a_server_of_ones_own_there_is_none(cloned: Cloned) -> None:
     assert f"newel trust {cloned.address}" in done.stderr.split("No model is configured")[1]
 
 
-def test_an_address_that_would_be_a_command_is_quoted(cloned: Cloned) -> None:
+def test_a_url_that_would_be_a_command_is_quoted(cloned: Cloned) -> None:
     """What is shown is there to be copied into a shell."""
     cloned.dotenv.write_text("LLM_BASE_URL=http://127.0.0.1:9/$(touch${IFS}here);'\\\n")
     done = cloned.newel("hello")
     assert "newel trust 'http://127.0.0.1:9/$(touch$" in done.stderr
 
 
-def test_programs_that_use_newel_are_told_too(cloned: Cloned) -> None:
+def test_programs_that_use_newel_are_warned_too(cloned: Cloned) -> None:
     cloned.settings.unlink()
     done = cloned.newel("doctor")
     assert done.returncode == 1
@@ -105,7 +105,7 @@ def test_programs_that_use_newel_are_told_too(cloned: Cloned) -> None:
 # -- newel trust ----------------------------------------------------------------------------------------
 
 
-def test_a_server_is_trusted_in_its_folder_until_its_address_changes(cloned: Cloned) -> None:
+def test_a_server_is_trusted_in_its_folder_until_its_url_changes(cloned: Cloned) -> None:
     newel = cloned.newel
     assert "(not trusted)" in newel("trust").stdout
     done = newel("trust", cloned.address)
@@ -126,7 +126,7 @@ def test_a_server_is_trusted_in_its_folder_until_its_address_changes(cloned: Clo
     assert newel("trust", "--remove", cloned.address).returncode == 1
 
 
-def test_a_trusted_server_that_is_elsewhere_still_has_to_ask(cloned: Cloned) -> None:
+def test_a_trusted_remote_server_still_needs_approval_for_calls(cloned: Cloned) -> None:
     cloned.dotenv.write_text("LLM_BASE_URL=http://evil.example/v1\n")
     cloned.newel("trust", "http://evil.example/v1")
     assert "ask   (a server that only .env names)" in cloned.newel("doctor").stdout
@@ -142,20 +142,20 @@ def test_a_script_can_decline(cloned: Cloned) -> None:
     assert "openai" not in done.stderr
 
 
-def test_only_what_the_folder_names_can_be_trusted(cloned: Cloned) -> None:
+def test_only_servers_that_the_folder_names_can_be_trusted(cloned: Cloned) -> None:
     done = cloned.newel("trust", "http://other.example/v1")
     assert done.returncode == 2
     assert f"names {cloned.address}, so there is nothing to trust" in done.stderr
 
 
-def test_an_agents_command_cannot_trust(cloned: Cloned) -> None:
+def test_an_agents_command_cannot_trust_a_server(cloned: Cloned) -> None:
     """Else a model that was talked into it trusts the server for the next run."""
     done = cloned.newel("trust", cloned.address, NEWEL_RUN="0123")
     assert done.returncode == 2
     assert not (cloned.newel.home / ".newel" / "trust.json").exists()
 
 
-def test_trust_in_a_folder_that_is_gone_can_be_removed(cloned: Cloned) -> None:
+def test_trust_in_a_deleted_folder_can_be_revoked(cloned: Cloned) -> None:
     newel = cloned.newel
     newel("trust", cloned.address)
     gone = newel.project / "gone"
@@ -185,7 +185,7 @@ def on_terminal(cloned: Cloned) -> Iterator[Callable[..., Tmux]]:
 QUESTION = "Use it in this folder from now on? [y/N]"
 
 
-def test_a_person_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
+def test_trust_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)
     assert f"\n  {cloned.address}\n" in screen.text
@@ -199,7 +199,7 @@ def test_a_person_is_asked_once_and_enter_means_no(cloned: Cloned, on_terminal: 
     assert "(declined)" in cloned.newel("trust").stdout
 
 
-def test_a_yes_is_remembered_and_another_address_asks_again(
+def test_a_yes_is_remembered_and_another_url_asks_again(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
     screen = on_terminal("--approve", "read-only", "hello")
@@ -210,7 +210,7 @@ def test_a_yes_is_remembered_and_another_address_asks_again(
     assert "From theirs." in cloned.newel("--approve", "read-only", "hello").stdout
 
 
-def test_what_was_typed_before_the_question_does_not_answer_it(
+def test_text_typed_before_the_question_does_not_answer_it(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
     screen = on_terminal("hello")
@@ -237,7 +237,7 @@ def test_ctrl_c_at_the_question_ends_newel_and_decides_nothing(
 
 
 @pytest.mark.parametrize("answer", ["n", "y"])
-def test_an_answer_that_cannot_be_kept_is_said(
+def test_an_answer_that_cannot_be_saved_is_reported(
     cloned: Cloned, on_terminal: Callable[..., Tmux], answer: str
 ) -> None:
     """Who declines can work all the same; who agrees learns why that does not hold."""
@@ -251,7 +251,7 @@ def test_an_answer_that_cannot_be_kept_is_said(
     assert cloned.evil.requests == []
 
 
-def test_the_question_hides_nothing(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
+def test_the_question_shows_hidden_characters(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
     """An address that looks like a known one is shown as DNS sees it, and one with hidden characters not at all."""
     cloned.dotenv.write_text("LLM_BASE_URL=https://\N{CYRILLIC SMALL LETTER A}pi.openai.com/v1\n")
     screen = on_terminal("hello")
@@ -259,7 +259,7 @@ def test_the_question_hides_nothing(cloned: Cloned, on_terminal: Callable[..., T
     assert "https://xn--pi-6kc.openai.com/v1" in screen.text
 
 
-def test_a_dotenv_swapped_while_the_question_is_shown_is_not_trusted(
+def test_a_dotenv_swapped_during_the_question_is_not_trusted(
     cloned: Cloned, on_terminal: Callable[..., Tmux]
 ) -> None:
     screen = on_terminal("hello")
@@ -271,7 +271,7 @@ def test_a_dotenv_swapped_while_the_question_is_shown_is_not_trusted(
     assert cloned.evil.requests == []
 
 
-def test_a_link_is_shown_with_where_it_leads(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
+def test_a_link_is_shown_with_its_target(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
     elsewhere = cloned.newel.home / "elsewhere"
     cloned.dotenv.rename(elsewhere)
     cloned.dotenv.symlink_to(elsewhere)

@@ -18,7 +18,7 @@ from tests.tmux import Tmux
 Make = Callable[..., Newel]
 
 
-def test_what_is_typed_early_is_sent_by_its_enter_and_echoed_nowhere_else(with_model: Make) -> None:
+def test_early_input_is_sent_by_its_enter_and_echoed_once(with_model: Make) -> None:
     newel = with_model(scenario("hello early", {"content": "Good morning."}))
     with Tmux([str(BIN / "newel")], newel.project, newel.environ | {"TERM": "xterm-256color"}) as terminal:
         until = time.monotonic() + 10
@@ -33,7 +33,7 @@ def test_what_is_typed_early_is_sent_by_its_enter_and_echoed_nowhere_else(with_m
         assert terminal.text.count("hello early") == 1
 
 
-def test_what_was_echoed_before_newel_could_run_stands_at_the_prompt_alone(with_model: Make) -> None:
+def test_input_echoed_before_the_start_shows_only_at_the_prompt(with_model: Make) -> None:
     newel = with_model(scenario("", {"content": "Good morning."}))
     command = ["sh", "-c", f"sleep 0.5; exec {BIN / 'newel'}"]
     with Tmux(command, newel.project, newel.environ | {"TERM": "xterm-256color"}) as terminal:
@@ -45,7 +45,7 @@ def test_what_was_echoed_before_newel_could_run_stands_at_the_prompt_alone(with_
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
-def test_the_terminal_is_left_as_it_was_however_the_start_ends(
+def test_the_terminal_is_restored_however_the_start_ends(
     with_model: Make, number: signal.Signals | None
 ) -> None:
     newel = with_model()

@@ -47,7 +47,7 @@ def hunks(newel: Newel) -> dict[str, str]:
     return {file["file_path"]: file["hunks"][0]["hunk_id"] for file in pending}
 
 
-def test_an_undo_in_another_process_is_told_with_the_next_message_and_once(newel: Newel) -> None:
+def test_an_undo_in_another_process_is_reported_once_with_the_next_message(newel: Newel) -> None:
     ran(newel, "make both")
     ran(newel, "undo", "--yes")
     ran(newel, "-c", "thanks")
@@ -61,7 +61,7 @@ def test_an_undo_in_another_process_is_told_with_the_next_message_and_once(newel
     assert "Brought back: what the run “make both” changed, in:" in said(newel)[-2]
 
 
-def test_a_hunk_that_was_taken_back_by_itself_is_told(newel: Newel) -> None:
+def test_a_hunk_undone_alone_is_reported(newel: Newel) -> None:
     ran(newel, "make both")
     (run,) = json.loads(newel("checkpoints", "--json").stdout)["checkpoints"]
     hunk = next(file["hunks"][0]["hunk_id"] for file in run["files"] if file["file_path"] == "b.txt")
@@ -71,7 +71,7 @@ def test_a_hunk_that_was_taken_back_by_itself_is_told(newel: Newel) -> None:
     assert "a.txt" not in said(newel)[-2]
 
 
-def test_verdicts_on_proposals_are_told(newel: Newel) -> None:
+def test_decisions_on_proposals_are_reported(newel: Newel) -> None:
     ran(newel, "--approve", "review", "make both")
     found = hunks(newel)
     ran(newel, "keep", found["a.txt"], "--yes")
@@ -84,7 +84,7 @@ def test_verdicts_on_proposals_are_told(newel: Newel) -> None:
     assert len(said(newel)) == 4
 
 
-def test_only_the_session_whose_run_it_was_is_told(newel: Newel) -> None:
+def test_only_the_session_of_the_run_is_told(newel: Newel) -> None:
     ran(newel, "make both")
     ran(newel, "other")
     ran(newel, "undo", "--yes")
@@ -96,7 +96,7 @@ def test_only_the_session_whose_run_it_was_is_told(newel: Newel) -> None:
 
 
 @pytest.mark.parametrize("screen", ["rich", "console"])
-def test_what_was_undone_before_a_kill_is_told_afterwards(screen: str, newel: Newel) -> None:
+def test_undos_before_a_kill_are_reported_afterwards(screen: str, newel: Newel) -> None:
     env = newel.environ | {"TERM": "xterm-256color"}
     terminal = Terminal([str(BIN / "newel"), "--renderer", screen], newel.project, 120, 40, env)
     try:
@@ -115,7 +115,7 @@ def test_what_was_undone_before_a_kill_is_told_afterwards(screen: str, newel: Ne
     assert [words.startswith("I have reviewed") for words in said(newel)] == [False, True, False]
 
 
-def test_a_model_that_changed_nothing_hears_nothing(newel: Newel) -> None:
+def test_a_model_that_changed_nothing_gets_no_notice(newel: Newel) -> None:
     ran(newel, "thanks")
     ran(newel, "other")
     ran(newel, "undo", "--yes")

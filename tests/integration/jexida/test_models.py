@@ -39,7 +39,7 @@ def test_another_model_of_the_host_answers_from_the_next_prompt_on(
     assert '"model":"llama3.2:latest"' in session.read_text()
 
 
-def test_a_model_that_the_host_lacks_is_downloaded_only_after_a_yes(
+def test_a_missing_model_is_downloaded_only_after_confirmation(
     sshd: Sshd, tmp_path: Path, begin: Begin
 ) -> None:
     program = OllamaProgram(
@@ -64,7 +64,7 @@ def test_a_model_that_the_host_lacks_is_downloaded_only_after_a_yes(
     assert ["qwen3" in call["argv"] for call in program.calls[before:] if "seen" in call] == [True]
 
 
-def test_a_server_elsewhere_has_models_to_choose_from(sshd: Sshd, tmp_path: Path, begin: Begin) -> None:
+def test_a_remote_server_lists_its_models(sshd: Sshd, tmp_path: Path, begin: Begin) -> None:
     with running(scenario("hi", {"content": render(AnswerReply("Hello."))})) as server:
         llm = {"LLM_BASE_URL": f"{server.url}/v1", "LLM_DEFAULT_MODEL": "mock-model"}
         terminal = begin(sshd, "--through", "api", **llm)
@@ -78,7 +78,7 @@ def test_a_server_elsewhere_has_models_to_choose_from(sshd: Sshd, tmp_path: Path
         assert server.requests[-1]["body"]["model"] == "other"
 
 
-def test_where_models_cannot_be_had_it_is_told_in_words_and_the_model_stays(
+def test_if_models_cannot_be_listed_the_reason_is_shown_and_the_model_stays(
     tmp_path: Path, begin: Begin
 ) -> None:
     with served() as host:
@@ -91,9 +91,7 @@ def test_where_models_cannot_be_had_it_is_told_in_words_and_the_model_stays(
         terminal.wait_for("phi3 · not connected")
 
 
-def test_without_anybody_to_ask_a_missing_model_is_told_and_not_downloaded(
-    sshd: Sshd, tmp_path: Path
-) -> None:
+def test_without_a_user_a_missing_model_is_reported_and_not_downloaded(sshd: Sshd, tmp_path: Path) -> None:
     program = OllamaProgram(sshd.bin, models={"phi3:latest": {}}, registry=["qwen3"])
     before = len(program.calls)
     said = output_of_pipe(command(sshd, "--through", "run"), tmp_path, "/model qwen3\n/model two words\n")

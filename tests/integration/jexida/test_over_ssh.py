@@ -50,7 +50,7 @@ def closed_port() -> int:
 
 
 @pytest.mark.slow  # every command
-def test_every_command_of_the_conversation_works_on_a_host(
+def test_every_slash_command_works_on_a_host(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int
 ) -> None:
     configure(tmp_path, closed_port)
@@ -98,7 +98,7 @@ def test_every_command_of_the_conversation_works_on_a_host(
     assert "Exit code: 0\nOutput:\nlooked" in program.prompts[-1]
 
 
-def test_the_api_behind_the_connection_is_preferred_and_status_says_so(
+def test_the_api_over_the_connection_is_preferred_and_status_says_so(
     sshd: Sshd, server: OllamaServer, tmp_path: Path, begin: Begin
 ) -> None:
     configure(tmp_path, server.port)
@@ -118,7 +118,7 @@ def test_the_api_behind_the_connection_is_preferred_and_status_says_so(
     (sshd.home / "seen").unlink()
 
 
-def test_a_missing_model_is_downloaded_only_after_a_yes(
+def test_a_missing_model_is_downloaded_only_after_confirmation(
     sshd: Sshd, program: OllamaProgram, tmp_path: Path, closed_port: int, begin: Begin
 ) -> None:
     program.set(models={}, registry=["phi3"], default=render(AnswerReply("Hello.")))
@@ -138,7 +138,9 @@ def test_a_missing_model_is_downloaded_only_after_a_yes(
     terminal.wait_for("│ Hello. ")
 
 
-def test_where_the_host_cannot_be_reached_it_says_why_and_goes_on(tmp_path: Path, begin: Begin) -> None:
+def test_an_unreachable_host_is_explained_and_the_conversation_continues(
+    tmp_path: Path, begin: Begin
+) -> None:
     with served() as host:
         host.stop()
         terminal = begin(host, "--through", "run")
@@ -152,7 +154,7 @@ def test_where_the_host_cannot_be_reached_it_says_why_and_goes_on(tmp_path: Path
         terminal.wait_for("phi3 · up")
 
 
-def test_a_command_whose_connection_is_lost_is_unknown_and_not_run_again(
+def test_a_command_whose_connection_is_lost_has_an_unknown_outcome_and_is_not_repeated(
     tmp_path: Path, begin: Begin
 ) -> None:
     with served() as host:
@@ -168,7 +170,7 @@ def test_a_command_whose_connection_is_lost_is_unknown_and_not_run_again(
         assert (host.home / "runs").read_text() == "once\n"
 
 
-def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
+def test_the_terminal_works_after_the_ssh_of_a_shell_was_killed(
     sshd: Sshd, tmp_path: Path, begin: Begin
 ) -> None:
     terminal = begin(sshd, "--through", "run")
@@ -196,7 +198,7 @@ def test_the_terminal_is_sane_after_the_ssh_of_a_shell_was_killed(
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_remote_model_may_use_a_host_that_never_sees_its_key(sshd: Sshd, tmp_path: Path) -> None:
     reply = render(ShellReply("env | sort", "To see."))
     first = scenario("the environment", {"content": reply})
     then = scenario("SSH_CONNECTION", {"content": render(AnswerReply("Nothing secret."))})
@@ -215,7 +217,7 @@ def test_a_model_elsewhere_may_drive_a_host_that_never_sees_its_key(sshd: Sshd, 
         assert "SSH_CONNECTION=" in server.requests[-1]["body"]["messages"][-1]["content"]
 
 
-def test_a_conversation_goes_on_where_it_was_left(sshd: Sshd, program: OllamaProgram, tmp_path: Path) -> None:
+def test_a_conversation_is_resumed(sshd: Sshd, program: OllamaProgram, tmp_path: Path) -> None:
     def talk(words: str, *options: str) -> str:
         return output_of_pipe(command(sshd, "--through", "run", *options), tmp_path, words)
 

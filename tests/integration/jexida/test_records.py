@@ -60,7 +60,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(folder.iterdir())}
 
 
-def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_agent(
+def test_changes_of_a_models_command_are_recorded_and_undone(
     sshd: Sshd, folder: Path, tmp_path: Path, begin: Begin
 ) -> None:
     before = contents(folder)
@@ -89,7 +89,7 @@ def test_what_a_models_command_changed_is_seen_and_taken_back_as_that_of_any_age
     assert contents(folder) == {"a.txt": "two\n", "b.txt": "new\n", **own}
 
 
-def test_a_conversation_is_found_by_the_folder_that_was_meant_however_that_was_written(
+def test_a_conversation_is_found_by_its_folder_however_it_was_written(
     sshd: Sshd, folder: Path, tmp_path: Path
 ) -> None:
     link = sshd.home / f"{folder.name}-link"
@@ -107,9 +107,7 @@ def test_a_conversation_is_found_by_the_folder_that_was_meant_however_that_was_w
     assert "6 messages  By its name" in newel(sshd, tmp_path, folder, "sessions")
 
 
-def test_a_conversation_that_began_before_its_host_was_there_is_found_by_the_folder_that_was_meant(
-    tmp_path: Path, begin: Begin
-) -> None:
+def test_a_conversation_started_without_its_host_is_found_by_its_folder(tmp_path: Path, begin: Begin) -> None:
     with served() as host:
         folder = filled(host, "project")
         host.stop()
@@ -135,7 +133,7 @@ def is_looked_at(tmp_path: Path) -> Iterator[tuple[Sshd, Path, Path]]:
         yield host, folder, go
 
 
-def test_who_waits_for_a_look_at_the_files_before_a_command_is_told_so(
+def test_a_scan_before_a_command_is_shown_as_activity(
     is_looked_at: tuple[Sshd, Path, Path], begin: Begin
 ) -> None:
     host, folder, go = is_looked_at
@@ -150,7 +148,7 @@ def test_who_waits_for_a_look_at_the_files_before_a_command_is_told_so(
     terminal.wait_for("It is done.")
 
 
-def test_who_stops_a_look_at_the_files_before_a_command_is_free_and_nothing_ran(
+def test_stopping_a_scan_before_a_command_runs_nothing(
     is_looked_at: tuple[Sshd, Path, Path], tmp_path: Path, begin: Begin
 ) -> None:
     host, folder, go = is_looked_at
@@ -174,7 +172,7 @@ def test_who_stops_a_look_at_the_files_before_a_command_is_free_and_nothing_ran(
     assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
 
-def test_a_change_is_recorded_where_the_connection_is_made_for_it(tmp_path: Path, begin: Begin) -> None:
+def test_a_change_is_recorded_with_a_lazily_opened_connection(tmp_path: Path, begin: Begin) -> None:
     with served() as host:
         folder = filled(host, "project")
         host.stop()
@@ -188,7 +186,7 @@ def test_a_change_is_recorded_where_the_connection_is_made_for_it(tmp_path: Path
         assert "+two" in newel(host, tmp_path, folder, "review")
 
 
-def test_what_a_command_changed_is_recorded_though_its_end_is_unknown(tmp_path: Path, begin: Begin) -> None:
+def test_changes_of_a_command_with_an_unknown_outcome_are_recorded(tmp_path: Path, begin: Begin) -> None:
     with served() as host:
         folder = filled(host, "project")
         terminal = begin(host, "--through", "run", "--directory", str(folder))
@@ -202,7 +200,7 @@ def test_what_a_command_changed_is_recorded_though_its_end_is_unknown(tmp_path: 
         assert "-one\n+two" in newel(host, tmp_path, folder, "review")
 
 
-def test_what_cannot_be_recorded_is_told_where_it_happens_and_done(
+def test_an_unrecordable_command_is_reported_and_runs(
     sshd: Sshd, folder: Path, tmp_path: Path, begin: Begin
 ) -> None:
     (tmp_path / ".newel").mkdir()

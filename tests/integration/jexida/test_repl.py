@@ -43,7 +43,7 @@ def panels(text: str) -> list[tuple[str, list[str], str]]:
     return found
 
 
-def test_a_command_is_shown_with_its_reason_and_runs_only_after_a_yes(
+def test_a_command_is_shown_with_its_reason_and_runs_only_after_approval(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     terminal = open_terminal()
@@ -65,7 +65,7 @@ def test_a_command_is_shown_with_its_reason_and_runs_only_after_a_yes(
     assert (tmp_path / "project" / "it").read_text() == "made\n"
 
 
-def test_a_declined_command_does_not_run_and_the_model_knows(open_terminal: Open, tmp_path: Path) -> None:
+def test_a_declined_command_does_not_run_and_the_model_is_told(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("run touch it\r")
@@ -94,7 +94,7 @@ def test_a_command_can_be_edited_before_it_runs(open_terminal: Open, tmp_path: P
     assert r'"Command: echo one two\nExit code: 0\nOutput:\none two\n\n"' in session.read_text()
 
 
-def test_output_is_seen_while_the_command_runs_and_escape_stops_all_of_it(
+def test_output_is_shown_while_the_command_runs_and_escape_stops_it(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     terminal = open_terminal()
@@ -109,7 +109,7 @@ def test_output_is_seen_while_the_command_runs_and_escape_stops_all_of_it(
     terminal.wait_for("You said: still there?")
 
 
-def test_a_failing_command_shows_its_code_and_its_errors(open_terminal: Open) -> None:
+def test_a_failing_command_shows_its_exit_code_and_its_errors(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("/cmd echo lost >&2; sleep 0.1; echo much; exit 3\r")
@@ -137,7 +137,7 @@ def test_routines_are_listed_completed_and_run(open_terminal: Open) -> None:
     ]
 
 
-def test_what_begins_with_a_slash_never_reaches_the_model(open_terminal: Open, tmp_path: Path) -> None:
+def test_input_that_starts_with_a_slash_never_reaches_the_model(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     for typed, answer in (
@@ -185,7 +185,7 @@ def test_clear_leaves_the_header_on_an_empty_screen(open_terminal: Open) -> None
 @pytest.mark.parametrize(
     "shell", ["stty raw -echo; printf '\\033[?1049h\\033[?25linside'; kill -9 $$", "exit 7"]
 )
-def test_the_terminal_is_sane_after_a_shell_however_it_ended(open_terminal: Open, shell: str) -> None:
+def test_the_terminal_works_after_a_shell_however_it_ended(open_terminal: Open, shell: str) -> None:
     terminal = open_terminal(PROGRAM_SHELL=shell)
     terminal.wait_for(READY)
     terminal.send("/shell\r")
@@ -198,7 +198,7 @@ def test_the_terminal_is_sane_after_a_shell_however_it_ended(open_terminal: Open
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_a_terminal_that_cannot_move_its_cursor_is_sane_after_a_shell_too(open_terminal: Open) -> None:
+def test_a_terminal_without_cursor_movement_works_after_a_shell_too(open_terminal: Open) -> None:
     terminal = open_terminal(TERM="dumb")
     terminal.wait_for("phi3")
     terminal.send("/shell\r")
@@ -211,7 +211,7 @@ def test_a_terminal_that_cannot_move_its_cursor_is_sane_after_a_shell_too(open_t
     assert "\nasked\n" in terminal.screen.text
 
 
-def test_a_terminal_that_changes_its_size_during_a_shell_is_left_to_the_shell(
+def test_resizing_the_terminal_during_a_shell_is_left_to_the_shell(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     terminal = open_terminal(PROGRAM_SHELL="echo inside; until [ -e go ]; do sleep 0.05; done; echo left")
@@ -241,7 +241,7 @@ def test_ctrl_c_stops_then_leaves_and_ctrl_d_leaves(open_terminal: Open) -> None
     assert other.end() == 0
 
 
-def test_a_polite_kill_ends_it_and_what_it_runs(open_terminal: Open, tmp_path: Path) -> None:
+def test_sigterm_ends_it_and_its_commands(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("/cmd echo $$ > pid; echo begun; sleep 60\r")
@@ -252,7 +252,7 @@ def test_a_polite_kill_ends_it_and_what_it_runs(open_terminal: Open, tmp_path: P
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_errors_of_the_model_are_told_and_the_conversation_goes_on(open_terminal: Open) -> None:
+def test_errors_of_the_model_are_reported_and_the_conversation_continues(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("fail\r")
@@ -274,7 +274,7 @@ def test_panels_fit_a_narrow_terminal(open_terminal: Open) -> None:
     assert {cell_len(line) for line in boxed} == {40}
 
 
-def test_without_colour_the_words_say_it_all(open_terminal: Open) -> None:
+def test_without_colour_the_words_are_sufficient(open_terminal: Open) -> None:
     terminal = open_terminal(NO_COLOR="1")
     terminal.wait_for(READY)
     terminal.send("/cmd false\r")
@@ -282,7 +282,7 @@ def test_without_colour_the_words_say_it_all(open_terminal: Open) -> None:
     assert not re.search("\x1b\\[[0-9;]*3[0-7]m", terminal.raw)
 
 
-def test_what_model_and_host_say_moves_nothing_on_the_screen(open_terminal: Open) -> None:
+def test_text_of_models_and_hosts_cannot_control_the_screen(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("raw evil \\x1b[2J\x16\x1b[2J and \x16\x1b]0;title\x16\x07 words\r")
@@ -296,7 +296,7 @@ def test_what_model_and_host_say_moves_nothing_on_the_screen(open_terminal: Open
     assert "\x1b]0;" not in terminal.raw
 
 
-def test_what_hides_in_a_proposed_command_is_written_out(open_terminal: Open) -> None:
+def test_hidden_characters_of_a_proposed_command_are_shown(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send(
@@ -306,7 +306,7 @@ def test_what_hides_in_a_proposed_command_is_written_out(open_terminal: Open) ->
     assert panels(terminal.screen.text)[-1][1] == ["$ echo a<U+200B>b<U+202E>c␛[8m; id", "", "␛[2Jsafe"]
 
 
-def test_a_long_conversation_is_shown_to_the_model_in_part(open_terminal: Open) -> None:
+def test_the_model_gets_a_part_of_a_long_conversation(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     for number in range(4):
@@ -324,7 +324,7 @@ def test_a_pasted_prompt_of_several_lines_is_one_prompt(open_terminal: Open) -> 
     assert ("PROMPT", ["one", "two", "/exit"], "") in panels(terminal.screen.text)
 
 
-def test_what_was_typed_is_found_again_and_only_by_its_owner(open_terminal: Open, tmp_path: Path) -> None:
+def test_the_input_history_is_searchable_and_private(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("remember this\r")
@@ -338,7 +338,7 @@ def test_what_was_typed_is_found_again_and_only_by_its_owner(open_terminal: Open
     assert (tmp_path / ".newel" / "history").stat().st_mode & 0o777 == 0o600
 
 
-def test_with_pipes_it_is_plain_text_and_no_command_runs_unasked(
+def test_with_pipes_it_prints_plain_text_and_runs_no_command_without_approval(
     run_program: Callable[..., Any], tmp_path: Path
 ) -> None:
     done = run_program("run touch it\ny\n/cmd echo hi\n/exit\nnever\n")

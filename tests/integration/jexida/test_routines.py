@@ -47,13 +47,13 @@ ROUTINES = {each.name: each for each in (LOGS, Routine("logs of all", "", ShellT
         ("", {}),
     ],
 )
-def test_values_are_taken_by_their_names_or_their_order(typed: str, values: dict[str, str]) -> None:
+def test_values_are_passed_by_name_or_position(typed: str, values: dict[str, str]) -> None:
     assert LOGS.values(typed) == values
 
 
 @settings(max_examples=examples(50))
 @given(st.text(), st.text())
-def test_any_value_can_be_typed_in_quotes(name: str, lines: str) -> None:
+def test_any_value_can_be_quoted(name: str, lines: str) -> None:
     values = {"name": name, "lines": lines}
     assert LOGS.values(shlex.join(f"{each}={value}" for each, value in values.items())) == values
     if not name.startswith(("name=", "lines=")):
@@ -68,19 +68,19 @@ def test_any_value_can_be_typed_in_quotes(name: str, lines: str) -> None:
         ("'web", "No closing quotation in 'web."),
     ],
 )
-def test_what_does_not_fit_is_told_with_the_usage(typed: str, words: str) -> None:
+def test_invalid_values_are_reported_with_the_usage(typed: str, words: str) -> None:
     with pytest.raises(UsageError) as told:
         LOGS.values(typed)
     assert str(told.value) == f"{words} Usage: /run logs NAME [LINES=100]"
 
 
-def test_a_name_with_spaces_is_no_name_with_values() -> None:
+def test_a_routine_name_with_spaces_is_not_a_name_with_values() -> None:
     assert split("logs of all", ROUTINES) == (ROUTINES["logs of all"], "")
     assert split("logs of none", ROUTINES) == (LOGS, " of none")
     assert split("logsof", ROUTINES) is None
 
 
-def test_what_can_follow_is_completed_while_it_is_typed() -> None:
+def test_names_and_variables_are_completed() -> None:
     completer = ReplCompleter(
         lambda: {"run": "run a routine"}, arguments={"run": partial(complete_routine, ROUTINES)}
     )
@@ -96,14 +96,16 @@ def test_what_can_follow_is_completed_while_it_is_typed() -> None:
     assert offers("/run logs name=web lines=20 ") == offers("/run journal x") == offers("what?") == []
 
 
-def test_the_model_knows_how_a_routine_is_called() -> None:
+def test_the_model_learns_how_routines_are_called() -> None:
     told = system_prompt(Here(LocalWorkspace("/")), "me", ROUTINES)
     assert (
         "- /run logs NAME [LINES=100]: See what a container says (`docker logs -n {lines} {name}`)\n" in told
     )
 
 
-def test_what_runs_is_shown_exactly_and_takes_each_value_as_data(open_terminal: Open, tmp_path: Path) -> None:
+def test_a_routines_command_is_shown_exactly_and_quotes_each_value(
+    open_terminal: Open, tmp_path: Path
+) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("/routines\r")
@@ -115,7 +117,7 @@ def test_what_runs_is_shown_exactly_and_takes_each_value_as_data(open_terminal: 
     assert not (tmp_path / "project" / "it").exists()
 
 
-def test_a_value_that_is_missing_is_asked_for_and_without_it_nothing_runs(open_terminal: Open) -> None:
+def test_a_missing_value_is_asked_for_and_without_it_nothing_runs(open_terminal: Open) -> None:
     terminal = open_terminal()
     terminal.wait_for(READY)
     terminal.send("/run logs lines=1\r")

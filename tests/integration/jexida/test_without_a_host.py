@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
 
 
-def test_where_nobody_can_be_asked_it_says_how_to_name_a_host(
+def test_without_a_user_it_explains_how_to_name_a_host(
     tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]
 ) -> None:
     with start([JEXIDA], cwd=tmp_path, env=environ(tmp_path, **path)) as process:
@@ -43,7 +43,7 @@ def test_where_nobody_can_be_asked_it_says_how_to_name_a_host(
 
 
 @pytest.mark.parametrize("settings", ['[connection]\nuser = "ada"\n', "[connection]\nhost = 7\n", "rubbish"])
-def test_settings_without_a_host_that_can_be_used_lead_nowhere(
+def test_settings_without_a_usable_host_are_refused(
     tmp_path: Path, ssh: Callable[[], str], path: dict[str, str], settings: str
 ) -> None:
     (tmp_path / ".jexida").mkdir()
@@ -52,7 +52,7 @@ def test_settings_without_a_host_that_can_be_used_lead_nowhere(
     assert ssh() == ""
 
 
-def test_a_person_names_the_host(tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]) -> None:
+def test_the_user_names_the_host(tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]) -> None:
     with Tmux([JEXIDA], tmp_path, environ(tmp_path, **path), columns=120) as screen:
         screen.wait_for("No host is set. Which host should jexida connect to")
         assert ssh() == ""
@@ -65,7 +65,7 @@ def test_a_person_names_the_host(tmp_path: Path, ssh: Callable[[], str], path: d
     assert "192.168" not in ssh()
 
 
-def test_a_person_who_names_none_is_told_how_to(
+def test_a_user_who_names_no_host_learns_how_to(
     tmp_path: Path, ssh: Callable[[], str], path: dict[str, str]
 ) -> None:
     with Tmux([JEXIDA], tmp_path, environ(tmp_path, **path), columns=120) as screen:

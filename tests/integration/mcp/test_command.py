@@ -45,7 +45,7 @@ def servers(path: Path) -> Any:
     return json.loads(path.read_text())["mcpServers"]
 
 
-def test_a_server_is_added_shown_tried_and_removed(mcp: Mcp) -> None:
+def test_a_server_is_added_listed_tested_and_removed(mcp: Mcp) -> None:
     added = mcp("add", "mine", "--env", "KEY=a=b", "--", sys.executable, "-IS", str(ROGUE), "plain")
     assert added.returncode == 0, added.stderr
     file = mcp.home / "mcp_config.json"
@@ -61,7 +61,7 @@ def test_a_server_is_added_shown_tried_and_removed(mcp: Mcp) -> None:
     assert "No servers yet" in mcp("list").stdout
 
 
-def test_an_address_is_added_with_its_headers(mcp: Mcp) -> None:
+def test_a_url_is_added_with_its_headers(mcp: Mcp) -> None:
     mcp("add", "far", "--header", "Authorization: Bearer ${KEY}", "https://far.example/mcp")
     entry = servers(mcp.home / "mcp_config.json")["far"]
     assert entry == {
@@ -71,7 +71,7 @@ def test_an_address_is_added_with_its_headers(mcp: Mcp) -> None:
     }
 
 
-def test_what_else_is_in_the_file_stays(mcp: Mcp) -> None:
+def test_other_content_of_the_file_stays(mcp: Mcp) -> None:
     mcp.home.mkdir()
     file = mcp.home / "mcp_config.json"
     file.write_text('{"other": [1], "mcpServers": {"a": {"command": "a", "theirs": true}}}')
@@ -81,7 +81,7 @@ def test_what_else_is_in_the_file_stays(mcp: Mcp) -> None:
     assert whole["mcpServers"]["a"] == {"command": "a", "theirs": True}
 
 
-def test_a_file_that_is_broken_is_not_overwritten(mcp: Mcp) -> None:
+def test_a_broken_file_is_not_overwritten(mcp: Mcp) -> None:
     mcp.home.mkdir()
     (mcp.home / "mcp_config.json").write_text("{ mine")
     done = mcp("add", "b", "--", "b")
@@ -101,14 +101,14 @@ def test_a_file_that_is_broken_is_not_overwritten(mcp: Mcp) -> None:
         ("add", "x", "http://h/", "more"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(mcp: Mcp, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_refused(mcp: Mcp, words: tuple[str, ...]) -> None:
     done = mcp(*words)
     assert done.returncode == 2
     assert done.stderr.startswith("newel: ")
     assert not (mcp.home / "mcp_config.json").exists()
 
 
-def test_a_projects_server_is_shown_exactly_and_waits_for_a_yes(mcp: Mcp) -> None:
+def test_a_projects_server_is_shown_exactly_and_waits_for_confirmation(mcp: Mcp) -> None:
     mcp.project_file("plain")
     assert "untrusted" in mcp("list").stdout
     tried = mcp("test", "theirs")
@@ -132,7 +132,7 @@ NOSY = {
 
 
 @pytest.mark.parametrize("words", [("list",), ("test",), ("test", "theirs"), ("trust", "theirs")])
-def test_what_would_be_trusted_is_shown_with_the_names_of_what_it_is_given_and_no_secret(
+def test_the_question_names_the_variables_and_shows_no_secret(
     mcp: Mcp, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "hush-environment")
@@ -146,7 +146,7 @@ def test_what_would_be_trusted_is_shown_with_the_names_of_what_it_is_given_and_n
         assert "MODE = fa<U+200B>st" in shown
 
 
-def test_of_an_address_the_headers_are_named_and_where_their_values_come_from(mcp: Mcp) -> None:
+def test_for_a_url_the_headers_and_the_origin_of_their_values_are_named(mcp: Mcp) -> None:
     far = {"url": "https://far.example/mcp", "headers": {"X-Key": "hush ${FAR_TOKEN}"}}
     (mcp.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"far": far}}))
     shown = mcp("trust", "far").stdout
@@ -156,20 +156,20 @@ def test_of_an_address_the_headers_are_named_and_where_their_values_come_from(mc
     assert "hush" not in shown
 
 
-def test_trust_can_be_taken_back(mcp: Mcp) -> None:
+def test_trust_can_be_revoked(mcp: Mcp) -> None:
     mcp.project_file("plain")
     mcp("trust", "theirs", "--yes")
     mcp("trust", "theirs", "--revoke")
     assert "untrusted" in mcp("list").stdout
 
 
-def test_a_server_that_one_adds_to_the_project_oneself_is_trusted(mcp: Mcp) -> None:
+def test_a_server_that_the_user_adds_to_the_project_is_trusted(mcp: Mcp) -> None:
     mcp("add", "ours", "--project", "--", sys.executable, "-IS", str(ROGUE), "plain")
     assert list(servers(mcp.project / "mcp_config.json")) == ["ours"]
     assert mcp("test", "ours").returncode == 0
 
 
-def test_a_broken_server_shows_what_it_said_last_and_nothing_that_a_terminal_obeys(mcp: Mcp) -> None:
+def test_a_broken_server_shows_its_last_output_without_control_sequences(mcp: Mcp) -> None:
     mcp("add", "bad", "--", "sh", "-c", r"printf '\033[31mno licence\n' >&2; exit 7")
     tried = mcp("test")
     assert tried.returncode == 1

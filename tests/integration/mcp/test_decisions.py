@@ -28,7 +28,7 @@ async def test_a_projects_server_waits_until_it_is_trusted(started: Started, tmp
         await until(lambda: status(manager).state == "untrusted")
 
 
-async def test_a_server_is_not_believed_that_its_tools_only_read_unless_the_user_says_so(
+async def test_a_servers_read_only_hints_are_ignored_unless_the_user_trusts_them(
     started: Started,
 ) -> None:
     mine, theirs = rogue("reads", name="mine"), rogue("reads", name="theirs", level="project")
@@ -43,7 +43,7 @@ async def test_a_server_is_not_believed_that_its_tools_only_read_unless_the_user
         }
 
 
-async def test_a_server_that_is_switched_off_ends_and_stays_off(started: Started) -> None:
+async def test_a_disabled_server_ends_and_stays_off(started: Started) -> None:
     async with started(rogue("plain")) as manager:
         await manager.set_enabled("rogue", False)
         await until(lambda: status(manager).state == "disabled")
@@ -54,7 +54,7 @@ async def test_a_server_that_is_switched_off_ends_and_stays_off(started: Started
         await until(lambda: status(manager).state == "active")
 
 
-async def test_a_tool_that_is_switched_off_is_offered_no_more(started: Started) -> None:
+async def test_a_disabled_tool_is_no_longer_offered(started: Started) -> None:
     changes: list[None] = []
     async with started(rogue("plain"), on_change=lambda: changes.append(None)) as manager:
         seen = len(changes)
@@ -66,7 +66,7 @@ async def test_a_tool_that_is_switched_off_is_offered_no_more(started: Started) 
         assert len(manager.tools()) == 1
 
 
-async def test_a_restart_begins_a_new_process_also_of_a_broken_server(
+async def test_a_restart_starts_a_new_process_also_for_a_broken_server(
     started: Started, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
@@ -78,20 +78,20 @@ async def test_a_restart_begins_a_new_process_also_of_a_broken_server(
         assert not result.is_error
 
 
-async def test_a_name_that_nobody_knows_is_refused_with_those_there_are(started: Started) -> None:
+async def test_an_unknown_name_is_refused_with_the_known_ones(started: Started) -> None:
     async with started(rogue("plain")) as manager:
         with pytest.raises(ConfigError, match="The servers are: rogue"):
             await manager.restart("other")
 
 
-async def test_calls_of_one_server_keep_their_order_unless_they_only_read(started: Started) -> None:
+async def test_calls_of_one_server_keep_their_order_unless_read_only(started: Started) -> None:
     async with started(rogue("plain", name="writes"), rogue("reads", name="reads")) as manager:
         keys = {tool.spec.name: await tool.serial_key({}) for tool in manager.tools()}
         assert keys["writes__act"] is not None
         assert keys["reads__act"] is None
 
 
-async def test_what_is_shown_before_a_call_is_the_call_exactly(started: Started) -> None:
+async def test_the_preview_of_a_call_is_exactly_the_call(started: Started) -> None:
     async with started(rogue("plain")) as manager:
         (tool,) = manager.tools()
         shown = (await (await tool.plan({"path": "/etc/x"})).preview()).text

@@ -28,7 +28,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-async def test_a_server_that_dies_in_a_call_gives_the_model_a_result_with_its_reason(
+async def test_a_server_that_dies_during_a_call_gives_a_result_with_the_reason(
     started: Started,
 ) -> None:
     async with started(rogue("die")) as manager:
@@ -40,7 +40,7 @@ async def test_a_server_that_dies_in_a_call_gives_the_model_a_result_with_its_re
         assert "the last words" in status(manager).stderr
 
 
-async def test_a_server_that_was_lost_is_there_again_without_anybodys_help(started: Started) -> None:
+async def test_a_lost_server_is_restarted_automatically(started: Started) -> None:
     async with started(rogue("die"), pauses=SOON) as manager:
         await call(manager, "rogue__act")
         await until(lambda: status(manager).state == "active")
@@ -48,7 +48,7 @@ async def test_a_server_that_was_lost_is_there_again_without_anybodys_help(start
         assert "exit code 3" in result.output
 
 
-async def test_a_call_of_a_server_that_is_not_there_says_so_and_does_nothing(started: Started) -> None:
+async def test_a_call_to_an_unavailable_server_says_so_and_does_nothing(started: Started) -> None:
     async with started(rogue("die")) as manager:
         (tool,) = manager.tools()
         await call(manager, "rogue__act")
@@ -61,7 +61,7 @@ async def test_a_call_of_a_server_that_is_not_there_says_so_and_does_nothing(sta
 
 
 @pytest.mark.parametrize(("way", "words"), [("junk", "too much output"), ("huge", "more than 16 MiB")])
-async def test_a_flood_breaks_the_server_and_no_other_in_bounded_memory(
+async def test_a_flood_breaks_only_its_server_in_bounded_memory(
     started: Started, way: str, words: str
 ) -> None:
     async with started(rogue(way), rogue("plain", name="good")) as manager:
@@ -74,13 +74,13 @@ async def test_a_flood_breaks_the_server_and_no_other_in_bounded_memory(
         assert not result.is_error
 
 
-async def test_a_server_that_greets_on_its_output_works_all_the_same(started: Started) -> None:
+async def test_a_server_that_prints_a_greeting_works(started: Started) -> None:
     async with started(rogue("noise")) as manager:
         assert status(manager).state == "active"
         assert "Welcome to this server." in status(manager).stderr
 
 
-async def test_of_a_flood_of_errors_the_end_stays_and_the_call_succeeds(started: Started) -> None:
+async def test_the_end_of_a_flood_of_errors_is_kept_and_the_call_succeeds(started: Started) -> None:
     async with started(rogue("errors")) as manager:
         before = peak()
         result, _ = await call(manager, "rogue__act")
@@ -90,7 +90,7 @@ async def test_of_a_flood_of_errors_the_end_stays_and_the_call_succeeds(started:
         assert peak() - before < 30
 
 
-async def test_progress_faster_than_a_screen_is_passed_over_and_not_heaped_up(started: Started) -> None:
+async def test_progress_faster_than_the_screen_is_dropped(started: Started) -> None:
     async with started(rogue("progress")) as manager:
         result, shown = await call(manager, "rogue__act")
         assert result.output == "done"
@@ -98,7 +98,7 @@ async def test_progress_faster_than_a_screen_is_passed_over_and_not_heaped_up(st
         assert len(shown) < 200_000
 
 
-async def test_a_call_without_progress_ends_after_its_time_and_the_server_is_told(
+async def test_a_call_without_progress_times_out_and_the_server_is_told(
     started: Started, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
@@ -110,7 +110,7 @@ async def test_a_call_without_progress_ends_after_its_time_and_the_server_is_tol
         assert status(manager).state == "active"
 
 
-async def test_a_call_that_shows_progress_may_take_longer_than_its_time(started: Started) -> None:
+async def test_a_call_with_progress_may_exceed_the_timeout(started: Started) -> None:
     async with started(rogue("alive", timeout=0.9)) as manager:
         result, _ = await call(manager, "rogue__act")
         assert result.output == "done"
@@ -126,27 +126,27 @@ async def test_stopping_a_call_reaches_the_server(started: Started, tmp_path: Pa
         await until(lambda: "cancelled" in notes.read_text())
 
 
-async def test_a_server_that_asks_and_never_listens_is_given_up(started: Started) -> None:
+async def test_a_server_that_asks_and_never_reads_is_given_up(started: Started) -> None:
     async with started(rogue("nag")) as manager:
         result, _ = await call(manager, "rogue__act")
         assert result.is_error
         assert "asks faster than it reads" in result.output
 
 
-async def test_tools_that_a_server_changes_are_offered_under_their_new_names(started: Started) -> None:
+async def test_changed_tools_are_offered_under_their_new_names(started: Started) -> None:
     async with started(rogue("many")) as manager:
         await call(manager, "rogue__act")
         await until(lambda: [tool.spec.name for tool in manager.tools()] == ["rogue__other"])
 
 
-async def test_a_server_that_ends_at_a_protocol_it_does_not_know_is_asked_again_in_the_old_one(
+async def test_a_server_that_exits_on_an_unknown_protocol_is_retried_with_the_old_one(
     started: Started,
 ) -> None:
     async with started(rogue("old")) as manager:
         assert status(manager).state == "active"
 
 
-async def test_a_server_that_cannot_be_started_is_broken_and_says_why(started: Started) -> None:
+async def test_a_server_that_cannot_start_is_broken_with_the_reason(started: Started) -> None:
     missing = rogue("plain", name="missing")
     unset = rogue("plain", name="unset", env={"KEY": "${NOT_SET_ANYWHERE}"})
     missing = msgspec.structs.replace(missing, command="/no/such/program")
@@ -155,7 +155,7 @@ async def test_a_server_that_cannot_be_started_is_broken_and_says_why(started: S
         assert "NOT_SET_ANYWHERE is not set" in status(manager, "unset").reason
 
 
-async def test_arguments_that_are_no_text_are_refused_and_the_server_goes_on(started: Started) -> None:
+async def test_arguments_that_are_not_text_are_refused_and_the_server_continues(started: Started) -> None:
     async with started(rogue("plain")) as manager:
         with pytest.raises(InvalidArguments, match="surrogate"):
             await call(manager, "rogue__act", text="\ud800")
@@ -183,7 +183,7 @@ async def test_a_restart_during_a_call_gives_the_model_a_result(started: Started
 # -- questions --------------------------------------------------------------------------------------
 
 
-async def test_a_question_of_a_server_reaches_whoever_made_the_call(started: Started) -> None:
+async def test_a_servers_question_reaches_the_caller(started: Started) -> None:
     async def elicit(request: ElicitRequest) -> ElicitAnswer:
         assert request.server == "rogue"
         assert request.schema is not None
@@ -194,13 +194,13 @@ async def test_a_question_of_a_server_reaches_whoever_made_the_call(started: Sta
         assert json.loads(result.output) == {"action": "accept", "content": {"name": "Who?"}}
 
 
-async def test_where_nobody_can_answer_a_question_is_declined_at_once(started: Started) -> None:
+async def test_without_a_user_a_question_is_declined_at_once(started: Started) -> None:
     async with started(rogue("ask")) as manager:
         result, _ = await call(manager, "rogue__act")
         assert json.loads(result.output) == {"action": "decline"}
 
 
-async def test_the_time_that_a_person_takes_to_answer_is_not_the_servers(started: Started) -> None:
+async def test_the_users_thinking_time_does_not_count_against_the_server(started: Started) -> None:
     async def slow(_: ElicitRequest) -> ElicitAnswer:
         await anyio.sleep(0.6)
         return ElicitAnswer(action="decline")
@@ -229,7 +229,7 @@ async def test_a_question_disappears_with_its_call(started: Started) -> None:
         await gone.wait()
 
 
-async def test_a_server_may_ask_the_model_only_if_it_was_offered(started: Started) -> None:
+async def test_a_server_may_sample_the_model_only_if_offered(started: Started) -> None:
     async def sample(request: SampleRequest) -> AssistantMessage:
         assert request.max_tokens == 9
         (message,) = request.messages
@@ -248,7 +248,7 @@ async def test_a_server_may_ask_the_model_only_if_it_was_offered(started: Starte
 # -- processes --------------------------------------------------------------------------------------
 
 
-async def test_a_server_sees_no_secret_of_ours_but_what_its_env_names(started: Started) -> None:
+async def test_a_server_sees_only_the_secrets_that_its_env_names(started: Started) -> None:
     environ = {**os.environ, "SOME_API_KEY": "secret", "WANTED": "w", "LLM_BASE_URL": "http://x"}
     async with started(rogue("plain", env={"GIVEN": "${WANTED}"}), environ=environ) as manager:
         result, _ = await call(manager, "rogue__act")
@@ -258,9 +258,7 @@ async def test_a_server_sees_no_secret_of_ours_but_what_its_env_names(started: S
         assert not {"SOME_API_KEY", "WANTED", "LLM_BASE_URL"} & set(names)
 
 
-async def test_nothing_of_a_server_survives_the_end_not_even_what_ignores_it(
-    started: Started, tmp_path: Path
-) -> None:
+async def test_no_process_of_a_server_survives_the_end(started: Started, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with started(rogue("family", env={"NOTES": str(notes)})):
         pids = [int(line) for line in notes.read_text().split()]
@@ -269,7 +267,7 @@ async def test_nothing_of_a_server_survives_the_end_not_even_what_ignores_it(
     assert not any(is_alive(pid) for pid in pids)
 
 
-async def test_a_server_that_hangs_at_its_start_holds_up_neither_the_others_nor_the_end(
+async def test_a_server_that_hangs_at_its_start_delays_neither_the_others_nor_the_end(
     started: Started,
 ) -> None:
     async with started(rogue("hang"), rogue("plain", name="good"), wait=0) as manager:
@@ -304,7 +302,7 @@ anyio.run(main)
 """
 
 
-async def test_nothing_of_a_server_survives_newel_being_killed(tmp_path: Path) -> None:
+async def test_no_process_of_a_server_survives_a_killed_newel(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(ROGUE)]
     async with await anyio.open_process(command, stderr=None) as newel:
         assert newel.stdout is not None

@@ -133,7 +133,7 @@ def serving() -> Iterator[Callable[[str], Way]]:
         server.server_close()
 
 
-async def test_headers_go_along_with_their_variables_in_place(
+async def test_headers_are_sent_with_their_variables_filled_in(
     started: Started, serving: Callable[[str], Way]
 ) -> None:
     server = serving("plain")
@@ -143,7 +143,7 @@ async def test_headers_go_along_with_their_variables_in_place(
     assert {headers["x-key"] for headers in server.seen} == {"k v"}
 
 
-async def test_a_server_that_wants_authorization_is_broken_and_says_so(
+async def test_a_server_that_requires_authorization_is_broken_with_the_reason(
     started: Started, serving: Callable[[str], Way]
 ) -> None:
     async with started(serving("locked").config()) as manager:
@@ -152,7 +152,7 @@ async def test_a_server_that_wants_authorization_is_broken_and_says_so(
 
 
 @pytest.mark.parametrize("way", ["silly", "nobody"])
-async def test_what_is_no_mcp_server_is_broken_with_a_reason(
+async def test_a_url_without_an_mcp_server_is_broken_with_a_reason(
     started: Started, serving: Callable[[str], Way], way: str
 ) -> None:
     server = serving(way)
@@ -166,7 +166,7 @@ async def test_what_is_no_mcp_server_is_broken_with_a_reason(
 
 
 @pytest.mark.parametrize("way", ["huge", "packed", "event"])
-async def test_an_answer_without_end_fails_in_bounded_memory_and_the_call_only(
+async def test_an_endless_response_fails_only_its_call_in_bounded_memory(
     started: Started, serving: Callable[[str], Way], way: str
 ) -> None:
     async with started(serving(way).config()) as manager:
@@ -178,7 +178,7 @@ async def test_an_answer_without_end_fails_in_bounded_memory_and_the_call_only(
         assert status(manager).state == "active"
 
 
-async def test_a_session_that_the_server_forgot_is_begun_anew(
+async def test_a_session_that_the_server_forgot_is_started_again(
     started: Started, serving: Callable[[str], Way]
 ) -> None:
     async with started(serving("forgetful").config(), pauses=SOON) as manager:
@@ -189,7 +189,7 @@ async def test_a_session_that_the_server_forgot_is_begun_anew(
         assert result.output == "done"
 
 
-async def test_a_connection_that_breaks_in_a_call_is_a_result_and_the_server_is_tried_again(
+async def test_a_connection_lost_during_a_call_is_a_result_and_the_server_is_retried(
     started: Started, serving: Callable[[str], Way]
 ) -> None:
     server = serving("gone")

@@ -65,7 +65,7 @@ async def test_text_images_resources_and_structured_results_arrive(
 
 
 @pytest.mark.slow  # see test_rogues.py
-async def test_progress_is_shown_while_a_tool_works(started: Started, everything: ServerConfig) -> None:
+async def test_progress_is_shown_while_a_tool_runs(started: Started, everything: ServerConfig) -> None:
     async with started(everything) as manager:
         name = "everything__trigger-long-running-operation"
         result, shown = await call(manager, name, duration=0.8, steps=4)
@@ -73,7 +73,7 @@ async def test_progress_is_shown_while_a_tool_works(started: Started, everything
         assert shown.endswith("4/4\n")
 
 
-async def test_a_server_learns_the_folder_it_works_for(
+async def test_a_server_learns_the_folder_of_the_project(
     started: Started, everything: ServerConfig, tmp_path: Path
 ) -> None:
     async with started(everything) as manager:
@@ -81,7 +81,7 @@ async def test_a_server_learns_the_folder_it_works_for(
         assert tmp_path.as_uri() in result.output
 
 
-async def test_a_form_that_is_answered_in_part_has_the_servers_defaults(
+async def test_a_partly_filled_form_gets_the_servers_defaults(
     started: Started, everything: ServerConfig
 ) -> None:
     async def elicit(request: ElicitRequest) -> ElicitAnswer:
@@ -94,9 +94,7 @@ async def test_a_form_that_is_answered_in_part_has_the_servers_defaults(
         assert "Favorite Integer: 42" in result.output
 
 
-async def test_an_error_of_a_tool_is_an_error_for_the_model(
-    started: Started, everything: ServerConfig
-) -> None:
+async def test_a_tool_error_is_an_error_for_the_model(started: Started, everything: ServerConfig) -> None:
     async with started(everything) as manager:
         result, _ = await call(manager, "everything__get-sum", a="no number", b=2)
         assert result.is_error
@@ -118,7 +116,7 @@ async def test_files_are_written_and_read_through_a_server(
         assert keys["filesystem__write_file"] is not None
 
 
-async def test_git_and_time_answer(started: Started, tmp_path: Path) -> None:
+async def test_the_git_and_time_servers_answer(started: Started, tmp_path: Path) -> None:
     await anyio.run_process([require_program("git"), "init", "-q", "-b", "trunk", str(tmp_path)])
     git = server("git", str(SCRIPTS / "mcp-server-git"))
     clock = server("time", str(SCRIPTS / "mcp-server-time"))

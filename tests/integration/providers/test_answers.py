@@ -123,7 +123,7 @@ async def test_the_same_answer_in_every_form(answer: bytes | Handler, serve: Ser
 
 @pytest.mark.parametrize("size", [2**20 - 100, 2**20, 2**20 + 1, 5 * 2**20])
 @pytest.mark.parametrize("pack", [gzip.compress, zlib.compress, bare])
-async def test_a_long_answer_that_packs_well_is_whole(
+async def test_a_long_compressed_answer_is_complete(
     pack: Callable[[bytes], bytes], size: int, serve: Serve, connect: Connect
 ) -> None:
     """A few kilobytes unpack to megabytes, more than are unpacked at once. Else the rest would be lost."""
@@ -135,7 +135,7 @@ async def test_a_long_answer_that_packs_well_is_whole(
     assert message.text == "x" * size
 
 
-async def test_a_call_and_who_answered(serve: Serve, connect: Connect) -> None:
+async def test_a_call_and_the_model_that_made_it(serve: Serve, connect: Connect) -> None:
     """Else no tool would run, and a session would not know which model spoke."""
     provider = connect(serve(sse(chunk(None, **CALL), chunk("stop"), DONE)).url, name="box")
     message, _ = await ask(provider)
@@ -165,7 +165,7 @@ async def test_a_call_and_who_answered(serve: Serve, connect: Connect) -> None:
         pytest.param(sends(b"SSH-2.0-OpenSSH_9.6\r\n"), id="not HTTP"),
     ],
 )
-async def test_an_answer_that_breaks_off_is_worth_another_try(
+async def test_a_broken_answer_can_be_retried(
     answer: bytes | Handler, serve: Serve, connect: Connect
 ) -> None:
     """Else half an answer would count as one, or a dropped connection end the run."""
@@ -193,7 +193,9 @@ async def test_an_answer_that_breaks_off_is_worth_another_try(
         pytest.param(http(b"not gzip", content_encoding="gzip"), "content encoding", id="a wrong encoding"),
     ],
 )
-async def test_what_is_no_answer_is_shown(answer: bytes, words: str, serve: Serve, connect: Connect) -> None:
+async def test_a_body_that_is_not_an_answer_is_quoted(
+    answer: bytes, words: str, serve: Serve, connect: Connect
+) -> None:
     """Else a wrong base URL would look like a model that has nothing to say."""
     with pytest.raises(NewelError) as caught:
         await ask(connect(serve(answer).url))
@@ -209,7 +211,7 @@ async def test_what_is_no_answer_is_shown(answer: bytes, words: str, serve: Serv
         ({"object": "error", "message": "Out of memory", "code": 500}, ServerFailed),
     ],
 )
-async def test_an_error_within_an_answer(
+async def test_an_error_inside_an_answer_is_raised(
     error: dict[str, Any], kind: type[NewelError], serve: Serve, connect: Connect
 ) -> None:
     """Else an answer would seem to end where the server gave up."""
@@ -235,9 +237,7 @@ def bomb(connection: socket.socket) -> None:
         pytest.param(bomb, id="100 MB in 100 KB"),
     ],
 )
-async def test_an_answer_without_end_is_refused(
-    answer: bytes | Handler, serve: Serve, connect: Connect
-) -> None:
+async def test_an_endless_answer_is_refused(answer: bytes | Handler, serve: Serve, connect: Connect) -> None:
     """Else one bad server would fill the memory. What ``test_memory`` sends is without end, too."""
     with pytest.raises(BadResponse, match="refused"):
         await ask(connect(serve(answer).url))

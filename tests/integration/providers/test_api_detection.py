@@ -40,18 +40,18 @@ def ollama() -> Generator[OllamaServer]:
         ("https://api.openai.com/v1", None),
     ],
 )
-def test_an_address_of_ollama_is_understood_as_people_write_it(named: str, reached: str | None) -> None:
+def test_addresses_of_ollama_are_understood_in_all_usual_forms(named: str, reached: str | None) -> None:
     assert ollama_http_url(named) == reached
 
 
-def test_the_other_api_of_ollama_stands_before_the_query_of_its_address() -> None:
+def test_the_v1_path_of_ollama_precedes_the_query_of_its_address() -> None:
     assert chat_completions_url("ollama://box?team=a") == "http://box:11434/v1?team=a"
 
 
 @pytest.mark.parametrize(
     "named", ["ollama://", "ollama://:7", "ollama://me:secret@box:x", "ollama://me:secret?x@box"]
 )
-def test_an_address_where_nothing_can_be_is_refused_without_its_password(named: str) -> None:
+def test_an_impossible_address_is_refused_without_its_password(named: str) -> None:
     with pytest.raises(ConfigError, match="Use one like ollama://") as refused:
         ollama_http_url(named)
     assert "secret" not in str(refused.value)
@@ -69,7 +69,7 @@ async def test_ollama_is_asked_by_its_own_api_and_others_by_theirs(
         assert await server.models() == ["a"]
 
 
-async def test_a_key_goes_to_ollama_and_is_in_no_error(serve: Serve) -> None:
+async def test_the_key_is_sent_to_ollama_and_is_in_no_error(serve: Serve) -> None:
     refused = serve(http(json.dumps({"error": "no sk-mine here"}).encode(), "401 Unauthorized"))
     async with aclosing(connect(f"ollama://127.0.0.1:{refused.port}", "sk-mine")) as server:
         with pytest.raises(RequestRejected, match="rejected the API key") as error:
@@ -78,9 +78,7 @@ async def test_a_key_goes_to_ollama_and_is_in_no_error(serve: Serve) -> None:
     assert "sk-mine" not in str(error.value)
 
 
-async def test_a_local_ollama_is_found_as_one_and_what_only_looks_like_one_is_not(
-    ollama: OllamaServer, serve: Serve
-) -> None:
+async def test_a_local_ollama_is_detected_and_an_imitation_is_not(ollama: OllamaServer, serve: Serve) -> None:
     listed = http(b'{"data": [{"id": "a"}], "models": [{"name": "a"}]}')
     other = serve(listed)  # answers everything
     with socket.create_server(("127.0.0.1", 0)) as unused:
@@ -92,7 +90,7 @@ async def test_a_local_ollama_is_found_as_one_and_what_only_looks_like_one_is_no
     ]
 
 
-async def test_what_is_not_ollama_says_so(serve: Serve) -> None:
+async def test_a_server_that_is_not_ollama_is_reported(serve: Serve) -> None:
     async with aclosing(connect(f"ollama://127.0.0.1:{serve(http(b'<html>Hello')).port}", None)) as server:
         with pytest.raises(ProviderError, match="did not answer like Ollama"):
             await server.models()

@@ -61,7 +61,7 @@ async def test_calls_results_and_an_answer() -> None:
     ],
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
-async def test_passing_faults_are_overcome(fault: dict[str, Any]) -> None:
+async def test_temporary_faults_are_overcome(fault: dict[str, Any]) -> None:
     """Else what every server does now and then would end the run."""
     step = {"response": {"content": "At last, an answer."}, "fault": fault | {"times": 2}}
     async with serve(script(step)) as server:
@@ -75,7 +75,7 @@ async def test_passing_faults_are_overcome(fault: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["missing_done", "wrong_content_type"])
-async def test_slips_that_cost_nothing(kind: str) -> None:
+async def test_harmless_deviations_are_tolerated(kind: str) -> None:
     """Else a good answer would be thrown away."""
     async with serve(script({"response": {"content": "Fine."}, "fault": {"kind": kind}})) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k")
@@ -94,7 +94,7 @@ async def test_malformed_arguments_are_sent_back_to_the_model() -> None:
         await provider.aclose()
 
 
-async def test_a_rate_limit_that_stays_is_told() -> None:
+async def test_a_persistent_rate_limit_is_reported() -> None:
     """Else the agent would knock for ever."""
     fault = {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}
     async with serve(script({"response": {"content": "x"}, "fault": fault})) as server:

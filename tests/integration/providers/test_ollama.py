@@ -66,7 +66,7 @@ async def test_an_answer_streams_and_its_tokens_are_counted(start: Start) -> Non
     assert message.usage.output == 3
 
 
-async def test_thoughts_are_no_answer(start: Start) -> None:
+async def test_thoughts_are_not_part_of_the_answer(start: Start) -> None:
     _, client = start()
     message, seen = await ask(client, model=THINKER, thinking="high")
     assert message.content == [ThinkingContent("A greeting.", field="thinking"), TextContent("Hello, wörld")]
@@ -82,14 +82,14 @@ async def test_thoughts_are_no_answer(start: Start) -> None:
         ({"model": PHI3, "thinking": "high"}, None),
     ],
 )
-async def test_a_model_thinks_as_it_was_told(start: Start, options: dict[str, Any], sent: object) -> None:
+async def test_a_model_thinks_as_configured(start: Start, options: dict[str, Any], sent: object) -> None:
     server, client = start()
     await ask(client, **options)
     assert server.requests[-1].get("think") == sent
 
 
 @pytest.mark.parametrize(("version", "more"), [("0.10.1", {}), ("0.13.0", {"levels": False})])
-async def test_a_server_without_levels_of_thinking_is_only_told_to_think(
+async def test_a_server_without_thinking_levels_is_only_told_to_think(
     start: Start, version: str, more: dict[str, Any]
 ) -> None:
     server, client = start(models={"qwen3:latest": MODELS["qwen3:latest"] | more}, version=version)
@@ -123,7 +123,7 @@ async def test_a_tool_is_called_and_its_result_comes_back(start: Start) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.33.0", "0.6.2"])
-async def test_a_model_without_tools_can_use_them_in_words(start: Start, version: str) -> None:
+async def test_a_model_without_tools_can_call_them_as_text(start: Start, version: str) -> None:
     call = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
     script = [
         {"trigger": "Hi", "answer": f"I look.\n{call}"},
@@ -143,7 +143,7 @@ async def test_a_model_without_tools_can_use_them_in_words(start: Start, version
     assert told == {"role": "user", "content": "<tool_response>\na.py\n<\\/tool_response>\n</tool_response>"}
 
 
-async def test_a_model_that_can_see_is_shown_images(start: Start) -> None:
+async def test_a_vision_model_gets_images(start: Start) -> None:
     server, client = start()
     picture, odd = ImageContent("aGk=", "image/png"), ImageContent("aGk=", "image/tiff")
     await ask(client, model=THINKER, messages=[UserMessage([TextContent("Hi"), picture, odd])])
@@ -152,7 +152,7 @@ async def test_a_model_that_can_see_is_shown_images(start: Start) -> None:
     assert "image/tiff" in sent["content"]
 
 
-async def test_an_answer_is_held_to_a_schema(start: Start) -> None:
+async def test_an_answer_is_constrained_to_a_schema(start: Start) -> None:
     schema = {"type": "object"}
     server, client = start([{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema=schema)
     message, _ = await ask(client, model=PHI3)
@@ -164,7 +164,7 @@ async def test_an_answer_is_held_to_a_schema(start: Start) -> None:
 
 
 @pytest.mark.parametrize("version", ["0.33.0", "0.12.0"])
-async def test_a_long_conversation_is_seen_from_its_beginning(start: Start, version: str) -> None:
+async def test_a_long_conversation_is_not_cut(start: Start, version: str) -> None:
     server, client = start(version=version)
     history = [UserMessage("Hi: the code is 1234."), *(UserMessage("lorem ipsum " * 900) for _ in range(6))]
     await ask(client, model=PHI3, messages=history[:2])
@@ -176,7 +176,7 @@ async def test_a_long_conversation_is_seen_from_its_beginning(start: Start, vers
     assert server.loads == 2
 
 
-async def test_more_than_the_model_can_read_is_an_error_and_no_loss(start: Start) -> None:
+async def test_a_conversation_beyond_the_models_window_is_an_error_and_not_cut(start: Start) -> None:
     server, client = start()
     history = [UserMessage("Hi"), UserMessage("lorem ipsum " * 6_000)]
     with pytest.raises(ContextOverflow, match=r"16384 tokens"):
@@ -185,7 +185,7 @@ async def test_more_than_the_model_can_read_is_an_error_and_no_loss(start: Start
     assert await client.window("llama3.2") == 16_384
 
 
-async def test_a_context_that_was_guessed_too_small_is_asked_for_again(start: Start) -> None:
+async def test_a_context_that_was_too_small_is_requested_again_larger(start: Start) -> None:
     error = "the prompt is longer than the context length"
     fault = {"trigger": "Hi", "answer": "Hello", "fault": "status", "status": 400, "error": error, "times": 1}
     server, client = start([fault])
@@ -195,7 +195,7 @@ async def test_a_context_that_was_guessed_too_small_is_asked_for_again(start: St
     assert [request["options"]["num_ctx"] for request in server.requests] == [8192, 16_384]
 
 
-async def test_the_settings_and_the_loaded_model_say_how_large_a_context_is(start: Start) -> None:
+async def test_the_settings_and_the_loaded_model_determine_the_context(start: Start) -> None:
     server, client = start(models=MODELS | {"big:latest": MODELS["phi3:latest"] | {"num_ctx": 65_536}})
     server.loaded["phi3:latest"] = 12_345
     await ask(client, model=Model("phi3"))
@@ -210,7 +210,7 @@ async def test_the_settings_and_the_loaded_model_say_how_large_a_context_is(star
 # -- what goes wrong ----------------------------------------------------------------------------------
 
 
-async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start: Start) -> None:
+async def test_a_missing_model_is_named_with_a_remedy_and_not_downloaded(start: Start) -> None:
     server, client = start(place="ollama on user@box")
     with pytest.raises(
         ModelMissing, match=r"^ollama on user@box does not have the model 'nope:7b'.*ollama pull nope:7b"
@@ -238,7 +238,7 @@ async def test_a_missing_model_is_named_with_the_remedy_and_not_downloaded(start
         ({"fault": "error", "error": "CUDA error: out of memory"}, RequestRejected, "smaller model"),
     ],
 )
-async def test_what_fails_says_what_happened(
+async def test_failures_say_what_happened(
     start: Start, fault: dict[str, Any], error: type[Exception], words: str
 ) -> None:
     _, client = start([{"trigger": "Hi", "answer": "Half an answer"} | fault])
@@ -246,18 +246,18 @@ async def test_what_fails_says_what_happened(
         await ask(client, model=PHI3)
 
 
-async def test_a_cloud_model_without_a_sign_in_says_how(start: Start) -> None:
+async def test_a_cloud_model_without_a_login_says_how(start: Start) -> None:
     _, client = start(models={"phi3:latest": MODELS["phi3:latest"] | {"cloud": True}})
     with pytest.raises(RequestRejected, match="ollama signin"):
         await ask(client, model=PHI3)
 
 
-async def test_a_cut_answer_says_so(start: Start) -> None:
+async def test_a_truncated_answer_is_reported(start: Start) -> None:
     _, client = start([{"trigger": "Hi", "answer": "Half", "done_reason": "length"}])
     assert (await ask(client, model=PHI3))[0].stop_reason == "length"
 
 
-async def test_cancelling_tells_the_server_to_stop(start: Start) -> None:
+async def test_cancelling_closes_the_connection(start: Start) -> None:
     server, client = start([{"trigger": "Hi", "answer": "Half", "fault": "hang"}])
     began = anyio.Event()
 
@@ -280,7 +280,7 @@ async def test_cancelling_tells_the_server_to_stop(start: Start) -> None:
         pytest.param(http(b'{"object": "list"'), id="broken"),
     ],
 )
-async def test_a_server_that_is_another_is_told_apart(serve: Serve, answer: bytes) -> None:
+async def test_a_foreign_server_is_recognised(serve: Serve, answer: bytes) -> None:
     client = Ollama(serve(answer).url.removesuffix("/v1"))
     for question in (client.version, lambda: ask(client, model=PHI3)):
         with pytest.raises(BadResponse, match="did not answer like Ollama"):
@@ -288,7 +288,7 @@ async def test_a_server_that_is_another_is_told_apart(serve: Serve, answer: byte
     await client.aclose()
 
 
-async def test_a_line_without_an_end_fills_no_memory(serve: Serve) -> None:
+async def test_an_endless_line_is_read_in_bounded_memory(serve: Serve) -> None:
     head = b"HTTP/1.1 200 OK\r\n\r\n"
     server = serve(http(b"{}"), http(b"{}"), floods(head + b'{"message": {"content": "', b"x" * 65_536))
     client = Ollama(server.url.removesuffix("/v1"))
@@ -297,20 +297,20 @@ async def test_a_line_without_an_end_fills_no_memory(serve: Serve) -> None:
     await client.aclose()
 
 
-async def test_nobody_there_is_said_with_the_place(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     client = Ollama(socket=str(tmp_path / "none"), place="ollama on user@box")
     with pytest.raises(ConnectionFailed, match="No connection to ollama on user@box") as failed:
         await client.version()
     assert failed.value.retryable, "the tunnel to a host may come back"
 
 
-async def test_models_are_listed_and_connections_used_again(start: Start) -> None:
+async def test_models_are_listed_and_connections_reused(start: Start) -> None:
     _, client = start()
     assert await client.models() == list(MODELS)
     assert await client.version() == "0.33.0"
 
 
-async def test_a_server_behind_a_unix_socket_is_asked_as_on_loopback() -> None:
+async def test_a_server_behind_a_unix_socket_works_like_one_on_loopback() -> None:
     """Nobody else on this machine can use a tunnel that ends in a folder of one's own."""
     with TemporaryDirectory(prefix="newel-") as folder:
         server = OllamaServer(MODELS, SCRIPT, path=f"{folder}/s")

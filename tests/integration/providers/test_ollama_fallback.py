@@ -63,7 +63,7 @@ def host() -> Generator[Host]:
         made.stop()
 
 
-async def test_the_api_is_preferred_and_status_can_say_so(host: Host) -> None:
+async def test_the_api_is_preferred_and_status_says_so(host: Host) -> None:
     host.listen()
     assert host.provider.way is None
     assert await host.answer() == "API"
@@ -83,7 +83,7 @@ async def test_without_the_api_the_program_answers_and_status_says_why(host: Hos
     assert await host.provider.window("phi3") == 4_096
 
 
-async def test_a_port_that_nobody_listens_at_is_told_in_words(host: Host) -> None:
+async def test_a_port_without_a_listener_is_reported(host: Host) -> None:
     """As ssh has it: what is forwarded there can be connected to, and is closed at once."""
 
     async def close(stream: anyio.abc.SocketStream) -> None:
@@ -99,7 +99,7 @@ async def test_a_port_that_nobody_listens_at_is_told_in_words(host: Host) -> Non
     assert host.provider.reason == "The connection to Ollama on user@box broke: it was closed."
 
 
-async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for_again(host: Host) -> None:
+async def test_a_host_that_does_not_return_is_reported_at_once_and_not_awaited_again(host: Host) -> None:
     """Each try waits for as long as the connection does."""
     tried = 0
 
@@ -114,7 +114,7 @@ async def test_a_host_that_does_not_come_back_is_told_at_once_and_not_waited_for
     assert tried == 1
 
 
-async def test_a_tunnel_that_breaks_is_told_and_the_next_try_finds_a_way(host: Host) -> None:
+async def test_a_broken_tunnel_is_reported_and_the_next_attempt_recovers(host: Host) -> None:
     host.listen()
     await host.answer()
     host.stop()
@@ -123,7 +123,7 @@ async def test_a_tunnel_that_breaks_is_told_and_the_next_try_finds_a_way(host: H
     assert await host.answer() == "program"
 
 
-async def test_a_tunnel_at_another_place_is_found(host: Host) -> None:
+async def test_a_tunnel_on_another_port_is_found(host: Host) -> None:
     host.listen()
     assert await host.answer() == "API"
     host.stop()
@@ -135,7 +135,7 @@ async def test_a_tunnel_at_another_place_is_found(host: Host) -> None:
 
 
 @pytest.mark.parametrize("listens", [True, False], ids=["API", "program"])
-async def test_a_missing_model_is_downloaded_when_somebody_says_so(host: Host, listens: bool) -> None:
+async def test_a_missing_model_is_downloaded_on_request(host: Host, listens: bool) -> None:
     if listens:
         host.listen()
         assert host.server

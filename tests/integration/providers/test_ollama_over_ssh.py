@@ -64,7 +64,7 @@ def rights_of_others(path: str) -> list[int]:
     return [each.stat().st_mode & 0o077 for each in (socket, socket.parent)] if socket.is_socket() else []
 
 
-async def test_the_api_is_reached_through_the_connection_and_again_after_it_was_lost(
+async def test_the_api_is_reached_over_the_connection_and_again_after_a_loss(
     sshd: Sshd, server: OllamaServer
 ) -> None:
     async with model_on(sshd, server.port) as there:
@@ -76,7 +76,7 @@ async def test_the_api_is_reached_through_the_connection_and_again_after_it_was_
         assert there.way == "forwarded /api/chat"
 
 
-async def test_nobody_else_on_this_machine_can_use_the_tunnel(sshd: Sshd, server: OllamaServer) -> None:
+async def test_no_other_user_of_this_machine_can_use_the_tunnel(sshd: Sshd, server: OllamaServer) -> None:
     async with connected(Target("host"), config=str(sshd.config)) as connection:
         path = await connection.tunnel(server.port)
         assert await connection.tunnel(server.port) == path
@@ -84,7 +84,7 @@ async def test_nobody_else_on_this_machine_can_use_the_tunnel(sshd: Sshd, server
     assert rights_of_others(path) == []
 
 
-async def test_a_long_prompt_reaches_the_program_on_a_host_where_nothing_listens(sshd: Sshd) -> None:
+async def test_a_long_prompt_reaches_the_program_on_a_host_without_a_server(sshd: Sshd) -> None:
     closed = OllamaServer()
     closed.close()
     prompt = "Hi, " + "ä 'quoted' \"$HOME\" `id`\n" * 20_000
@@ -96,7 +96,7 @@ async def test_a_long_prompt_reaches_the_program_on_a_host_where_nothing_listens
     assert prompt.endswith(OllamaProgram(sshd.folder / "ollama").prompts[-1][-4_000:])
 
 
-async def test_a_host_that_forwards_nothing_is_asked_by_its_program(server: OllamaServer) -> None:
+async def test_a_host_that_forbids_forwarding_is_used_through_its_program(server: OllamaServer) -> None:
     with served("AllowTcpForwarding no") as host:
         async with model_on(host, server.port) as there:
             assert (await ask(there, model=PHI3, tools=[]))[0].text == "program"

@@ -40,7 +40,7 @@ def relay(server: RawServer) -> ModelProxy:
     return ModelProxy(server.url.removesuffix("/v1"), "a-token")
 
 
-async def test_deltas_retries_and_the_message_arrive_as_they_are(serve: Serve) -> None:
+async def test_deltas_retries_and_the_message_arrive_unchanged(serve: Serve) -> None:
     """Else a run through the server would differ from one beside it."""
     retry = Retry(attempt=2, max_attempts=5, delay=1.5, reason="busy")
     deltas = [TextDelta("H"), retry, TextDelta("Hi"), ToolCallDelta(0, "bash")]
@@ -98,7 +98,7 @@ async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
         (http(b'{"error": {"message": "unknown token"}}', "401 No"), RequestRejected, "unknown token"),
     ],
 )
-async def test_failures_keep_their_kind(
+async def test_errors_keep_their_class(
     answer: bytes, kind: type[NewelError], words: str, serve: Serve
 ) -> None:
     """Else the agent would try again in vain, or give up where another try helps."""

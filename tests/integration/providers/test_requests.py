@@ -52,7 +52,7 @@ async def test_one_connection_serves_all_requests(serve: Serve, connect: Connect
     assert (server.connections, len(server.requests)) == (1, 5)
 
 
-async def test_a_connection_that_the_server_dropped_meanwhile(serve: Serve, connect: Connect) -> None:
+async def test_a_connection_closed_by_the_server_is_replaced(serve: Serve, connect: Connect) -> None:
     """Else the first request after a pause would fail with many gateways."""
     server = serve(sends(ANSWER), ANSWER)
     provider = connect(server.url)
@@ -62,7 +62,7 @@ async def test_a_connection_that_the_server_dropped_meanwhile(serve: Serve, conn
     assert message.text == "Hello, wörld"
 
 
-async def test_what_is_sent(serve: Serve, connect: Connect) -> None:
+async def test_the_request_has_the_expected_headers_and_body(serve: Serve, connect: Connect) -> None:
     """Else a server would not know who asks, for which model, or with which headers."""
     server = serve(ANSWER)
     url = server.url + "/chat/completions/"
@@ -75,7 +75,7 @@ async def test_what_is_sent(serve: Serve, connect: Connect) -> None:
     assert server.sent()["stream"] is True
 
 
-async def test_a_request_goes_out_in_one_piece(serve: Serve, connect: Connect) -> None:
+async def test_a_request_is_sent_in_one_write(serve: Serve, connect: Connect) -> None:
     """Else each would cost two packets, and over TLS two records, where one does."""
     server = serve(ANSWER)
     provider = connect(server.url)
@@ -84,7 +84,7 @@ async def test_a_request_goes_out_in_one_piece(serve: Serve, connect: Connect) -
     assert server.first_pieces == [len(head) + 4 + len(body) for head, body in server.requests]
 
 
-async def test_a_long_request_arrives_whole(serve: Serve, connect: Connect) -> None:
+async def test_a_long_request_arrives_completely(serve: Serve, connect: Connect) -> None:
     """Else a long conversation would break off."""
     server = serve(ANSWER)
     said = "word " * 40_000
@@ -105,7 +105,7 @@ async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, conne
     assert str(caught.value) == f"{shown} rejected the request (400): no."
 
 
-async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:
+async def test_without_a_key_there_is_no_header(serve: Serve, connect: Connect) -> None:
     """Else local servers without keys would see one they do not know."""
     server = serve(ANSWER)
     await ask(connect(server.url, api_key=None))
@@ -125,7 +125,7 @@ async def test_no_key_is_no_header(serve: Serve, connect: Connect) -> None:
         ("Streaming is not supported", "stream", "model"),
     ],
 )
-async def test_a_refused_field_is_left_out_from_then_on(
+async def test_a_rejected_field_is_omitted_from_then_on(
     words: str, field: str, left: str, serve: Serve, connect: Connect
 ) -> None:
     """Else a server that does not know one field could not be used, or would refuse every second request."""
@@ -147,7 +147,7 @@ async def test_a_refused_field_is_left_out_from_then_on(
     assert left in second
 
 
-async def test_reasoning_goes_back_when_the_server_asks_for_it(serve: Serve, connect: Connect) -> None:
+async def test_reasoning_is_sent_back_when_the_server_requires_it(serve: Serve, connect: Connect) -> None:
     """Else the second request to a reasoning model of that kind would always fail."""
     server = serve(refusal("thinking is enabled but reasoning_content is missing in message 1"), ANSWER)
     said = AssistantMessage([ThinkingContent("hm", field="reasoning_content"), TextContent("Hi")])
@@ -156,7 +156,7 @@ async def test_reasoning_goes_back_when_the_server_asks_for_it(serve: Serve, con
     assert server.sent(1)["messages"][1]["reasoning_content"] == "hm"
 
 
-async def test_a_refusal_of_the_request_itself_is_told(serve: Serve, connect: Connect) -> None:
+async def test_a_rejected_request_is_reported(serve: Serve, connect: Connect) -> None:
     """Else the one sentence that explains the failure would be lost."""
     server = serve(refusal("messages must alternate"))
     with pytest.raises(RequestRejected, match=r"rejected the request \(400\): messages must alternate"):
@@ -173,7 +173,7 @@ async def test_a_redirect_is_not_followed(serve: Serve, connect: Connect) -> Non
     assert other.connections == 0
 
 
-async def test_a_refusal_without_end_is_cut_short(serve: Serve, connect: Connect) -> None:
+async def test_an_endless_error_body_is_cut(serve: Serve, connect: Connect) -> None:
     """Else an error page could fill the memory or hang the agent."""
     server = serve(floods(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"no " * 20_000))
     with pytest.raises(RequestRejected) as caught:
@@ -182,14 +182,14 @@ async def test_a_refusal_without_end_is_cut_short(serve: Serve, connect: Connect
 
 
 @pytest.mark.parametrize("sent", [b"", STREAM_HEAD, STREAM_HEAD + chunk(content="Half")])
-async def test_a_server_that_falls_silent(sent: bytes, serve: Serve, connect: Connect) -> None:
+async def test_a_server_that_falls_silent_times_out(sent: bytes, serve: Serve, connect: Connect) -> None:
     """Else the agent would wait for ever on a dead connection."""
     server = serve(sends(sent, then=stalls))
     with pytest.raises(ConnectionFailed, match=r"sent nothing for 0\.4 s"):
         await ask(connect(server.url, timeout=0.4))
 
 
-async def test_a_server_that_only_says_that_it_is_there(serve: Serve, connect: Connect) -> None:
+async def test_a_server_that_sends_only_comments_times_out(serve: Serve, connect: Connect) -> None:
     """Else a gateway whose model is gone would hold the agent for ever."""
 
     async def given_up(sent: bytes, filler: bytes) -> None:
@@ -203,14 +203,14 @@ async def test_a_server_that_only_says_that_it_is_there(serve: Serve, connect: C
         tasks.start_soon(given_up, chunk(content="Half"), b":\r\n: still there\r\n\r\n")
 
 
-async def test_a_model_may_think_behind_comments(serve: Serve, connect: Connect) -> None:
+async def test_comments_keep_a_thinking_model_alive(serve: Serve, connect: Connect) -> None:
     """Else a slow model behind a gateway, which says that it is still there, could not be used."""
     server = serve(sends(STREAM_HEAD, *[b": ping\n\n"] * 20, HELLO, DONE, pause=0.04))
     message, _ = await ask(connect(server.url, timeout=0.5))
     assert message.text == "Hello, wörld"
 
 
-async def test_nobody_there(connect: Connect) -> None:
+async def test_a_refused_connection_is_reported(connect: Connect) -> None:
     """Else a server that is not running would end in a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -253,7 +253,7 @@ async def test_stop_closes_the_connection(serve: Serve, connect: Connect) -> Non
         "http://" + "\xfc" * 70,
     ],
 )
-def test_a_base_url_that_cannot_be_is_refused_at_once(url: str) -> None:
+def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
     """Else a slip in the settings would show only in the middle of a run."""
     with pytest.raises(ConfigError, match="is not a valid base URL") as caught:
         OpenAIChat(base_url=url, api_key=None)
@@ -261,13 +261,13 @@ def test_a_base_url_that_cannot_be_is_refused_at_once(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://x/v1#a", "http://x/#/v1", "http://x/v1?a=1#b"])
-def test_a_fragment_is_refused(url: str) -> None:
+def test_a_base_url_with_a_fragment_is_refused(url: str) -> None:
     """Else the path behind it would never be sent, and the wrong address would answer."""
     with pytest.raises(ConfigError, match="contains a '#'"):
         OpenAIChat(base_url=url, api_key=None)
 
 
-async def test_capitals_in_the_scheme_mean_the_same(serve: Serve, connect: Connect) -> None:
+async def test_the_scheme_is_case_insensitive(serve: Serve, connect: Connect) -> None:
     """Else an address copied from somewhere would be refused though every browser takes it."""
     server = serve(ANSWER)
     message, _ = await ask(connect(server.url.replace("http://", "HTTP://")))
@@ -286,7 +286,7 @@ async def test_capitals_in_the_scheme_mean_the_same(serve: Serve, connect: Conne
         ("SOCKS5H://me:hidden@127.0.0.1:1", "names a SOCKS proxy"),
     ],
 )
-async def test_a_proxy_that_cannot_be_is_refused_unseen(
+async def test_an_invalid_proxy_is_refused_and_not_shown(
     proxy: str, words: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a slip in a variable that other programs set would end in a traceback, with the password in it."""
@@ -297,7 +297,7 @@ async def test_a_proxy_that_cannot_be_is_refused_unseen(
 
 
 @pytest.mark.parametrize("key", ["sk-\u200bsecret", "sk-secret\nX-Evil: 1", "sk-sécret"])
-def test_a_key_that_cannot_be_is_refused_unseen(key: str) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
     """Else a key with a pasted line break would end in a traceback that shows it."""
     with pytest.raises(ConfigError) as caught:
         OpenAIChat(base_url="http://x", api_key=key)
@@ -305,7 +305,7 @@ def test_a_key_that_cannot_be_is_refused_unseen(key: str) -> None:
     assert "sécret" not in str(caught.value)
 
 
-async def test_a_proxy_is_not_asked_for_a_server_on_this_machine(
+async def test_loopback_requests_bypass_the_proxy(
     serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else local models could not be reached from company networks; other servers go through the proxy."""
@@ -317,7 +317,7 @@ async def test_a_proxy_is_not_asked_for_a_server_on_this_machine(
     assert proxy.requests[0][0].startswith(b"POST http://model.example/v1/chat/completions")
 
 
-async def test_the_price_is_put_on_the_message(serve: Serve, connect: Connect) -> None:
+async def test_the_message_has_its_cost(serve: Serve, connect: Connect) -> None:
     """Else a cost limit would never hold."""
 
     def price(message: AssistantMessage) -> float:
@@ -335,7 +335,9 @@ async def test_the_price_is_put_on_the_message(serve: Serve, connect: Connect) -
         (b'{"data": null}', []),
     ],
 )
-async def test_the_models_of_a_server(body: bytes, models: list[str], serve: Serve, connect: Connect) -> None:
+async def test_a_servers_models_are_listed(
+    body: bytes, models: list[str], serve: Serve, connect: Connect
+) -> None:
     """Else a user could not choose one."""
     server = serve(http(body))
     assert await connect(server.url).models() == models
@@ -343,7 +345,7 @@ async def test_the_models_of_a_server(body: bytes, models: list[str], serve: Ser
 
 
 @pytest.mark.parametrize("answer", [http(b"<html>", "200 OK"), http(b"{}"), http(b"[]"), http(b"", "401 No")])
-async def test_a_list_of_models_that_is_none(answer: bytes, serve: Serve, connect: Connect) -> None:
+async def test_an_invalid_list_of_models_is_reported(answer: bytes, serve: Serve, connect: Connect) -> None:
     """Else a web server would pass for a model server without models."""
     with pytest.raises(ProviderError):
         await connect(serve(answer).url).models()
@@ -356,7 +358,7 @@ async def test_a_list_of_models_that_is_none(answer: bytes, serve: Serve, connec
         (sends(b"HTTP/1.1 200 OK\r\n\r\n", *[b" "] * 100, pause=0.02), r"sent no complete list for 0\.3 s"),
     ],
 )
-async def test_a_list_of_models_is_not_waited_for_as_long_as_an_answer(
+async def test_the_list_of_models_has_a_shorter_timeout(
     answer: Handler, words: str, serve: Serve, connect: Connect
 ) -> None:
     """Else the start of the program, which asks for it, would hang for minutes."""
@@ -368,7 +370,7 @@ async def test_a_list_of_models_is_not_waited_for_as_long_as_an_answer(
         await provider.window("m")
 
 
-async def test_local_servers_are_found_beside_silent_and_strange_ones(serve: Serve) -> None:
+async def test_local_servers_are_found_beside_silent_and_foreign_ones(serve: Serve) -> None:
     """Else a first user with a local model would be told that there is none, or wait long to hear it."""
     ours, page, silent = serve(http(b'{"data": [{"id": "a"}]}')), serve(http(b"<html>")), serve(stalls)
     with socket.create_server(("127.0.0.1", 0)) as unused:

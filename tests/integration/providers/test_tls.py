@@ -42,7 +42,7 @@ def server(authority: trustme.CA, serve: Serve) -> RawServer:
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("said", ["Hi", "word " * 100_000], ids=["short", "long"])
-async def test_a_server_of_an_authority_that_this_machine_knows(
+async def test_a_certificate_of_a_trusted_authority_is_accepted(
     said: str, server: RawServer, connect: Connect
 ) -> None:
     """Else no server out there could be used, or each request would pay for a connection of its own."""
@@ -54,7 +54,9 @@ async def test_a_server_of_an_authority_that_this_machine_knows(
     assert server.connections == 1
 
 
-async def test_a_server_that_nobody_vouches_for_gets_nothing(server: RawServer, connect: Connect) -> None:
+async def test_a_server_with_an_untrusted_certificate_gets_nothing(
+    server: RawServer, connect: Connect
+) -> None:
     """Else whoever sits between would get the key; and the user must learn what to do."""
     with pytest.raises(RequestRejected, match=r"is not trusted.*Install its authority on this machine"):
         await ask(connect(server.url))
@@ -62,7 +64,7 @@ async def test_a_server_that_nobody_vouches_for_gets_nothing(server: RawServer, 
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_a_server_with_the_certificate_of_another_gets_nothing(
+async def test_a_server_with_another_hosts_certificate_gets_nothing(
     server: RawServer, connect: Connect
 ) -> None:
     """Else any server with any certificate would get the key."""
@@ -72,7 +74,7 @@ async def test_a_server_with_the_certificate_of_another_gets_nothing(
 
 
 @pytest.mark.usefixtures("trusted")
-async def test_through_the_proxy_of_a_company(
+async def test_https_works_through_a_proxy(
     server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody behind one could use a server out there; and the proxy must not see the key."""
@@ -87,7 +89,7 @@ async def test_through_the_proxy_of_a_company(
     assert b"sk-test-key" in server.requests[0][0]
 
 
-async def test_nobody_is_advised_to_do_without_tls_for_a_server_out_there(
+async def test_nobody_is_advised_to_disable_tls_for_a_remote_server(
     server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a user whom somebody intercepts would hand over the key and the conversation on Newel's own advice."""

@@ -43,16 +43,16 @@ async def listing(*models: dict[str, Any], status: str = "200 OK") -> AsyncGener
     "told",
     [{"max_model_len": 8192}, {"context_length": 8192}, {"context_window": 8192}, {"meta": {"n_ctx": 8192}}],
 )
-async def test_a_server_that_tells_is_believed(told: dict[str, Any]) -> None:
+async def test_the_servers_window_is_used(told: dict[str, Any]) -> None:
     async with listing({"id": "other", "context_window": 1}, {"id": "mine", **told}) as client:
         assert await find_window(client, "mine") == 8192
 
 
-def test_a_known_model_is_looked_up_in_the_price_list() -> None:
+def test_the_window_of_a_known_model_is_in_the_price_list() -> None:
     assert PriceList("https://api.openai.com/v1").window("gpt-4o") == 128_000
 
 
 @pytest.mark.anyio
-async def test_what_nobody_knows_is_none() -> None:
+async def test_an_unknown_window_is_none() -> None:
     async with listing(status="500 No") as client:
         assert await find_window(client, "a-model-of-my-own") is None

@@ -103,7 +103,7 @@ def test_every_endpoint_refuses_an_invalid_path(case: Case, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", NO_FILE)
-def test_what_is_no_file_is_not_edited_decided_or_saved(case: Case, path: str) -> None:
+def test_only_files_can_be_edited_decided_and_saved(case: Case, path: str) -> None:
     whole = {"file_path": path, "rev": 0}
     for endpoint, body in (
         ("/edit", whole | {"splices": [SPLICE]}),
@@ -147,7 +147,7 @@ def test_an_invalid_edit_changes_nothing(
 
 
 @pytest.mark.parametrize("rev", [0, 1, 99, -1, 10**30])
-def test_what_was_decided_on_another_revision_changes_nothing(case: Case, rev: int) -> None:
+def test_a_decision_on_another_revision_changes_nothing(case: Case, rev: int) -> None:
     stale = (409, "stale_revision")
     edit = {"file_path": "a.md", "rev": rev, "splices": [SPLICE]}
     assert case.refused("POST", "/edit", edit) == stale
@@ -216,7 +216,7 @@ REFUSED: list[tuple[str, dict[str, Any], tuple[int, str]]] = [
 
 
 @pytest.mark.parametrize(("path", "body", "refusal"), REFUSED, ids=lambda value: str(value)[:60])
-def test_a_request_that_cannot_be_carried_out_changes_nothing(
+def test_an_impossible_request_changes_nothing(
     case: Case, path: str, body: dict[str, Any], refusal: tuple[int, str]
 ) -> None:
     assert case.refused("POST", case.filled(path), case.filled(body)) == refusal
@@ -242,7 +242,7 @@ def test_a_request_that_cannot_be_carried_out_changes_nothing(
         ("/run", {}, (405, "method_not_allowed")),
     ],
 )
-def test_a_question_about_what_is_not_there_is_answered_so(
+def test_a_request_for_something_unknown_is_a_404(
     case: Case, path: str, query: dict[str, Any], refusal: tuple[int, str]
 ) -> None:
     assert case.refused("GET", case.filled(path), None, **query) == refusal
@@ -272,7 +272,7 @@ def test_an_invalid_body_is_refused_before_any_work(case: Case, path: str, body:
     assert found in {refusal, (422, "unprocessable")} if refusal[0] == 400 else found == refusal
 
 
-def test_a_review_that_was_applied_is_not_applied_again_otherwise(tmp_path: Path) -> None:
+def test_an_applied_review_cannot_be_applied_differently(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         ids = hunk_ids(job)
@@ -286,7 +286,7 @@ def test_a_review_that_was_applied_is_not_applied_again_otherwise(tmp_path: Path
         assert disk(at.newel.project) == before
 
 
-def test_a_file_that_cannot_be_written_is_told_and_stays_as_it_was(tmp_path: Path) -> None:
+def test_an_unwritable_file_is_reported_and_stays_unchanged(tmp_path: Path) -> None:
     """Its folder is a file, which only the save can find out."""
     with review(tmp_path) as at:
         edit = {"file_path": "a.md/b", "rev": 0, "splices": [SPLICE]}

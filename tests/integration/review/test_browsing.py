@@ -27,7 +27,7 @@ def git(project: Path, *words: str) -> None:
     subprocess.run([require_program("git"), *words], cwd=project, check=True, capture_output=True)
 
 
-def test_a_folder_is_shown_as_it_is_without_what_is_nobodys_to_review(tmp_path: Path) -> None:
+def test_a_folder_lists_its_entries_without_excluded_ones(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         (at.newel.project / "Thumbs.db").write_text("")
         (at.newel.project / ".hidden").write_text("")
@@ -47,7 +47,7 @@ def test_a_folder_is_shown_as_it_is_without_what_is_nobodys_to_review(tmp_path: 
         assert list(entries(at, "folder/inner")) == []
 
 
-def test_what_waits_is_marked_in_its_folder_and_in_all_above_it(tmp_path: Path) -> None:
+def test_pending_changes_are_marked_in_all_parent_folders(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         (at.newel.project / "folder" / "inner").mkdir()
         (at.newel.project / "folder" / "inner" / "x.md").write_text("x\n")
@@ -64,7 +64,7 @@ def test_what_waits_is_marked_in_its_folder_and_in_all_above_it(tmp_path: Path) 
         assert entries(at)["a.md"]["state"] == "conflict"
 
 
-def test_a_file_that_is_only_proposed_is_there_to_be_opened(tmp_path: Path) -> None:
+def test_a_proposed_file_is_listed_and_can_be_opened(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         typed(at, "new/deep/c.md", "mine\n")
         found = entries(at)["new"]
@@ -73,7 +73,7 @@ def test_a_file_that_is_only_proposed_is_there_to_be_opened(tmp_path: Path) -> N
         assert not (at.newel.project / "new").exists()
 
 
-def test_what_git_ignores_is_marked_in_folders_too(tmp_path: Path) -> None:
+def test_ignored_entries_are_marked_in_subfolders_too(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         project = at.newel.project
         (project / ".git" / "config").unlink()
@@ -90,7 +90,7 @@ def test_what_git_ignores_is_marked_in_folders_too(tmp_path: Path) -> None:
         assert at.get("/find", query="js")["files"] == []
 
 
-def test_without_git_what_is_made_anew_is_marked(tmp_path: Path) -> None:
+def test_without_git_build_products_are_marked(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         (at.newel.project / "node_modules" / "x").mkdir(parents=True)
         assert entries(at)["node_modules"]["ignored"] is True
@@ -98,7 +98,7 @@ def test_without_git_what_is_made_anew_is_marked(tmp_path: Path) -> None:
         assert entries(at)["folder"]["ignored"] is False
 
 
-def test_a_folder_with_very_many_files_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_a_huge_folder_is_cut_and_says_so(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         for number in range(20):
             (at.newel.project / "folder" / f"{number:02}").write_text("")
@@ -118,7 +118,7 @@ def test_an_invalid_folder_is_refused_with_a_message(tmp_path: Path) -> None:
         assert status == 422
 
 
-def test_files_are_found_by_words_of_their_paths_the_best_first(tmp_path: Path) -> None:
+def test_files_are_found_by_words_of_their_paths_best_first(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         project = at.newel.project
         for name in ("src/page.js", "src/pages/other.js", "docs/The Page.md", "page/x.css", ".git/page"):

@@ -45,7 +45,7 @@ def test_each_kind_of_file_has_its_own_state(tmp_path: Path) -> None:
             assert content(at, name).status_code == 422
 
 
-def test_a_file_of_50_mib_is_told_as_such_and_not_read(tmp_path: Path) -> None:
+def test_a_file_of_50_mib_is_reported_as_too_large_and_not_read(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         for name, size in (("fifty", 50 * MIB), ("three", 3 * MIB)):
             with (at.newel.project / name).open("wb") as file:
@@ -61,7 +61,7 @@ def test_a_file_of_50_mib_is_told_as_such_and_not_read(tmp_path: Path) -> None:
         assert state(at, "text") == ("text", 2 * MIB, "x" * (2 * MIB))
 
 
-def test_a_file_that_goes_or_grows_while_it_is_open_keeps_its_review(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_or_grows_while_open_keeps_its_review(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         at.settled(at.start("Translate"))
         path = at.newel.project / "a.md"
@@ -78,7 +78,7 @@ def test_a_file_that_goes_or_grows_while_it_is_open_keeps_its_review(tmp_path: P
         assert (found["kind"], found["size"], found["hunks"]) == ("too_large", 40 * MIB, gone["hunks"])
 
 
-def test_every_answer_says_what_the_file_is(tmp_path: Path) -> None:
+def test_every_response_describes_the_file(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         at.settled(at.start("Translate"))
         file = at.get("/file", file_path="b.md")

@@ -44,7 +44,7 @@ anyio.run(main)
 """
 
 
-async def test_a_killed_process_leaves_a_job_that_the_next_one_finishes(tmp_path: Path) -> None:
+async def test_a_killed_process_leaves_a_job_that_the_next_one_completes(tmp_path: Path) -> None:
     async with await anyio.open_process([sys.executable, "-c", WORK, str(tmp_path)], cwd=ROOT) as process:
         assert process.stdout is not None
         with anyio.fail_after(20):

@@ -11,7 +11,7 @@ from tests.support import Newel, bash, scenario
 DOES = "ln -sfn two link; rm was; mkdir was; echo in > was/in; rm -r folder; echo now > folder; echo more >> text"
 
 
-def test_links_and_folders_are_shown_accepted_and_saved_with_all_else(tmp_path: Path) -> None:
+def test_links_and_folders_are_shown_accepted_and_saved_like_files(tmp_path: Path) -> None:
     with running(scenario("turn them", bash(DOES), {"content": "Done."})) as model:
         newel = Newel(tmp_path, model)
         project = newel.project

@@ -60,7 +60,7 @@ def polled(at: Review, job: str, cursor: int = 0, **query: Any) -> list[dict[str
 # -- who is let in ------------------------------------------------------------------------------------
 
 
-def test_every_endpoint_is_behind_the_gate_and_described(tmp_path: Path) -> None:
+def test_every_endpoint_requires_the_token_and_is_described(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         whole = at.server.client.get("/openapi.json").json()
         schemas = whole["components"]["schemas"]
@@ -84,7 +84,7 @@ def test_every_endpoint_is_behind_the_gate_and_described(tmp_path: Path) -> None
 
 
 @pytest.mark.slow  # invented requests to each address
-def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
+def test_the_api_matches_its_description(tmp_path: Path) -> None:
     """Whatever is sent, to the workbench as to a review, no answer is a failure of the server or of a kind that is not
     described.
     """
@@ -126,7 +126,7 @@ def test_the_interface_is_what_its_description_says(tmp_path: Path) -> None:
 # -- events -------------------------------------------------------------------------------------------
 
 
-def test_polling_and_streaming_read_the_same_events_from_any_number_on(tmp_path: Path) -> None:
+def test_polling_and_streaming_return_the_same_events_from_any_cursor(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         at.post("/apply", session_id=job["session_id"], job_id=job["id"], accepted_hunk_ids=hunk_ids(job))
@@ -143,7 +143,7 @@ def test_polling_and_streaming_read_the_same_events_from_any_number_on(tmp_path:
         assert [data for _, _, data in found] == later == polled(at, job["id"], cursor=middle)
 
 
-def test_a_stream_that_is_followed_tells_all_to_the_end(tmp_path: Path) -> None:
+def test_a_followed_stream_has_all_events_to_the_end(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Ask me"))
         stream = streamed(at, job["id"])
@@ -189,7 +189,7 @@ def test_a_question_can_be_skipped(tmp_path: Path, answer: str | None) -> None:
         assert received == [{"question_id": question, "answer": "no_user_answer", "skipped": True}]
 
 
-def test_a_job_waits_behind_a_question_of_its_session_also_over_a_kill(tmp_path: Path) -> None:
+def test_a_job_waits_behind_a_question_of_its_session_also_after_a_kill(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         asking = at.settled(at.start("Ask me"))
         session, question = asking["session_id"], asking["question"]["question_id"]
@@ -214,7 +214,7 @@ def test_a_job_waits_behind_a_question_of_its_session_also_over_a_kill(tmp_path:
 # -- sessions -----------------------------------------------------------------------------------------
 
 
-def test_the_sessions_are_listed_with_what_waits_in_them(tmp_path: Path) -> None:
+def test_sessions_are_listed_with_their_pending_reviews(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         empty = at.post("/sessions")["session_id"]
         job = at.settled(at.start("Translate"))
@@ -231,7 +231,7 @@ def test_the_sessions_are_listed_with_what_waits_in_them(tmp_path: Path) -> None
 # -- cancelling ---------------------------------------------------------------------------------------
 
 
-def test_a_job_that_runs_waits_or_asks_can_be_ended_and_stays_so(tmp_path: Path) -> None:
+def test_a_queued_running_or_asking_job_can_be_cancelled_and_stays_so(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         running = at.start("Slowly")
         session = at.get(f"/jobs/{running}")["session_id"]
@@ -253,7 +253,7 @@ def test_a_job_that_runs_waits_or_asks_can_be_ended_and_stays_so(tmp_path: Path)
             assert again.get("/pending")["files"] == []
 
 
-def test_what_a_job_proposed_before_it_was_ended_can_still_be_reviewed(tmp_path: Path) -> None:
+def test_the_proposals_of_a_cancelled_job_can_be_reviewed(tmp_path: Path) -> None:
     slow = {"response": {"content": "At last."}, "delay_ms": 60_000}
     with running(scenario("Propose", proposes(line("a.md", 1, "eins\n")), slow), strict=True) as model:
         newel = Newel(tmp_path, model)
@@ -274,7 +274,7 @@ def test_what_a_job_proposed_before_it_was_ended_can_still_be_reviewed(tmp_path:
 # -- the desk of a workbench --------------------------------------------------------------------------
 
 
-def test_what_an_agent_of_the_workbench_wrote_is_taken_back_over_the_same_ledger(tmp_path: Path) -> None:
+def test_changes_of_the_workbenchs_agents_can_be_rolled_back_over_the_api(tmp_path: Path) -> None:
     write = {"name": "write", "arguments": {"file_path": "made.md", "content": "made\n"}}
     script = scenario("Write", {"tool_calls": [{"function": write}]}, {"content": "Done."})
     with running(script, strict=True) as model:
@@ -291,7 +291,7 @@ def test_what_an_agent_of_the_workbench_wrote_is_taken_back_over_the_same_ledger
             assert not (newel.project / "made.md").exists()
 
 
-def test_a_workbench_that_records_nothing_reviews_all_the_same(tmp_path: Path) -> None:
+def test_a_workbench_without_recording_supports_reviews(tmp_path: Path) -> None:
     with running(scenario("Propose", proposes(line("a.md", 1, "eins\n")), {"content": "Done."})) as model:
         newel = Newel(tmp_path, model)
         (newel.home / ".newel").mkdir()
@@ -301,7 +301,7 @@ def test_a_workbench_that_records_nothing_reviews_all_the_same(tmp_path: Path) -
             assert at.settled(at.start("Propose"))["status"] == "awaiting_review"
 
 
-def test_limits_that_were_set_are_those_that_clients_are_told(tmp_path: Path) -> None:
+def test_the_configured_limits_are_reported_to_clients(tmp_path: Path) -> None:
     with running(scenario("Ask", asks("Sure?"))) as model:
         newel = Newel(tmp_path, model)
         make_traps(newel.project, tmp_path / "outside")
@@ -312,7 +312,7 @@ def test_limits_that_were_set_are_those_that_clients_are_told(tmp_path: Path) ->
             assert (status, answer["error"]["code"]) == (409, "too_many")
 
 
-def test_nothing_of_an_ephemeral_review_is_left_on_the_disk(tmp_path: Path) -> None:
+def test_an_ephemeral_review_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
     with review(tmp_path, "--ephemeral") as at:
         job = at.settled(at.start("Translate"))
         at.post("/apply", session_id=job["session_id"], job_id=job["id"], accepted_hunk_ids=hunk_ids(job))
@@ -320,7 +320,7 @@ def test_nothing_of_an_ephemeral_review_is_left_on_the_disk(tmp_path: Path) -> N
         assert not (at.newel.home / ".newel").exists()
 
 
-def test_a_ledger_that_cannot_be_read_is_said_and_the_server_ends(tmp_path: Path) -> None:
+def test_an_unreadable_ledger_is_reported_and_the_server_ends(tmp_path: Path) -> None:
     with running(scenario("Ask", asks("Sure?"))) as model:
         newel = Newel(tmp_path, model)
         with served(newel):

@@ -50,7 +50,7 @@ def in_pieces(files: Sequence[dict[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
-def test_the_accepted_hunks_make_the_same_files_by_any_tool(tmp_path: Path, every: int) -> None:
+def test_accepted_hunks_give_the_same_files_with_any_patch_tool(tmp_path: Path, every: int) -> None:
     for command in TOOLS.values():
         require_program(command[0])
     script = scenario("Propose", proposes(*EDITS), {"content": "Done."})

@@ -121,7 +121,7 @@ COMMAND = (
 )
 
 
-async def test_all_that_a_command_on_a_host_did_is_taken_back_to_the_byte(sshd: Sshd, tmp_path: Path) -> None:
+async def test_a_commands_changes_on_a_host_are_undone_exactly(sshd: Sshd, tmp_path: Path) -> None:
     root, home = filled(tmp_path / "project"), tmp_path / "home"
     before = tree(root)
     script = [
@@ -149,7 +149,7 @@ async def test_all_that_a_command_on_a_host_did_is_taken_back_to_the_byte(sshd: 
         assert tree(root) == after
 
 
-async def test_what_a_person_wrote_on_the_host_before_the_command_stays(sshd: Sshd, tmp_path: Path) -> None:
+async def test_changes_of_the_user_on_the_host_before_the_command_stay(sshd: Sshd, tmp_path: Path) -> None:
     root, home = filled(tmp_path / "project"), tmp_path / "home"
     script = [
         calls("bash", command="echo 1 > one"),
@@ -224,7 +224,7 @@ anyio.run(main)
 """
 
 
-async def test_what_a_command_on_a_host_did_when_newel_was_killed_can_be_taken_back(
+async def test_a_commands_changes_on_a_host_can_be_undone_after_newel_was_killed(
     sshd: Sshd, tmp_path: Path
 ) -> None:
     root, home = filled(tmp_path / "project"), tmp_path / "home"

@@ -168,7 +168,7 @@ def place(folder: Path) -> ReviewBench:
     return at
 
 
-async def test_a_review_ends_the_same_whether_or_not_the_process_ends_after_each_step(tmp_path: Path) -> None:
+async def test_a_review_ends_the_same_with_a_new_process_after_each_step(tmp_path: Path) -> None:
     (tmp_path / "once").mkdir()
     (tmp_path / "anew").mkdir()
 

@@ -25,7 +25,7 @@ def newel(tmp_path: Path) -> Iterator[Newel]:
 
 
 @pytest.mark.parametrize("options", [(), ("--ephemeral",)])
-def test_a_reader_of_the_documentation_can_do_all_of_it(newel: Newel, options: tuple[str, ...]) -> None:
+def test_the_documented_story_works_over_http(newel: Newel, options: tuple[str, ...]) -> None:
     with served(newel, "go", *options) as server:
         words = [sys.executable, str(STORY), server.url, server.token, str(newel.project)]
         told = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
@@ -36,7 +36,7 @@ def test_a_reader_of_the_documentation_can_do_all_of_it(newel: Newel, options: t
 
 @pytest.mark.slow  # the server dies and comes back after each of its twenty changes
 @pytest.mark.timeout(180)
-def test_it_ends_the_same_if_the_server_is_killed_after_each_request(newel: Newel) -> None:
+def test_the_story_ends_the_same_if_the_server_is_killed_after_each_request(newel: Newel) -> None:
     kills = 0
 
     class Killed(story.Api):

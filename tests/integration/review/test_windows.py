@@ -27,7 +27,7 @@ def decide(at: Review, path: str, action: str = "accept") -> dict[str, Any]:
     return at.post("/decide", file_path=path, rev=file["rev"], action=action, hunk_id=hunk)
 
 
-def test_what_one_window_decides_every_window_is_told(tmp_path: Path) -> None:
+def test_a_decision_in_one_window_reaches_every_window(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         at.settled(at.start("Translate"))
         with at.server.page() as one, at.server.page() as two:
@@ -36,7 +36,7 @@ def test_what_one_window_decides_every_window_is_told(tmp_path: Path) -> None:
                 assert told(page, "b.md") == rev
 
 
-def test_a_page_knows_from_the_first_that_there_are_reviews(tmp_path: Path) -> None:
+def test_a_new_page_knows_whether_there_are_reviews(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         where = f"ws{at.server.url[4:]}/ws"
         with connect(where, additional_headers=at.server.headers) as socket:
@@ -44,7 +44,7 @@ def test_a_page_knows_from_the_first_that_there_are_reviews(tmp_path: Path) -> N
         assert (welcome["type"], welcome["review"]) == ("welcome", True)
 
 
-def test_what_another_process_takes_back_is_told_and_ends_the_job(tmp_path: Path) -> None:
+def test_an_undo_by_another_process_is_reported_and_ends_the_job(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         with at.server.page() as page:
@@ -56,7 +56,7 @@ def test_what_another_process_takes_back_is_told_and_ends_the_job(tmp_path: Path
         assert applied == {"file_path": "a.md", "applied_hunks": 0, "rejected_hunks": 2}
 
 
-def test_what_another_process_keeps_and_saves_is_told_and_ends_the_job(tmp_path: Path) -> None:
+def test_a_save_by_another_process_is_reported_and_ends_the_job(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         with at.server.page() as page:
@@ -67,7 +67,7 @@ def test_what_another_process_keeps_and_saves_is_told_and_ends_the_job(tmp_path:
         assert (at.newel.project / "b.md").read_text() == "one\nzwei\nthree\n"
 
 
-def test_a_job_whose_hunks_are_rejected_in_a_window_can_still_be_applied(tmp_path: Path) -> None:
+def test_a_job_with_hunks_rejected_in_a_window_can_still_be_applied(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         with at.server.page() as page:
@@ -83,7 +83,7 @@ def test_a_job_whose_hunks_are_rejected_in_a_window_can_still_be_applied(tmp_pat
         assert (at.newel.project / "b.md").read_text() == "one\nzwei\nthree\n"
 
 
-def test_what_waits_is_told_with_the_runs_that_it_is_of_and_what_became_of_each(tmp_path: Path) -> None:
+def test_pending_changes_are_reported_with_their_runs_and_outcomes(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         waiting = at.get("/pending")
@@ -106,7 +106,7 @@ def test_what_waits_is_told_with_the_runs_that_it_is_of_and_what_became_of_each(
         assert counts == {"a.md": (count - 1, 0), "b.md": (0, 1)}
 
 
-def test_checkpoints_are_listed_page_by_page_and_for_one_session(tmp_path: Path) -> None:
+def test_checkpoints_are_listed_by_page_and_by_session(tmp_path: Path) -> None:
     with review(tmp_path) as at:
         jobs = [at.settled(at.start("Translate")) for _ in range(2)]
         first, last = (each["checkpoint_id"] for each in jobs)
@@ -123,7 +123,7 @@ def test_checkpoints_are_listed_page_by_page_and_for_one_session(tmp_path: Path)
         assert at.server.client.get("/api/agent/checkpoints?before=cp_0").status_code == 404
 
 
-def test_what_an_agent_does_to_files_is_told_as_it_happens(tmp_path: Path) -> None:
+def test_an_agents_changes_to_files_are_reported_at_once(tmp_path: Path) -> None:
     script = scenario("Make it", bash("mkdir made; echo one > made/it.md"), {"content": "Made."})
     with running(script, strict=True) as model:
         newel = Newel(tmp_path, model)

@@ -10,7 +10,7 @@ Open = Callable[..., Any]
 MARK = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 
-def test_a_session_that_is_open_elsewhere_is_marked_and_its_refusal_says_what_to_do(
+def test_a_session_in_use_is_marked_and_its_refusal_says_what_to_do(
     open_terminal: Open,
 ) -> None:
     first = open_terminal("rich", "run echo kept")
@@ -30,7 +30,7 @@ def test_a_session_that_is_open_elsewhere_is_marked_and_its_refusal_says_what_to
     second.wait_for("1  run echo kept  (4 messages, just now)")
 
 
-def test_counts_agree_with_their_nouns_and_unknown_commands_stay_in_view(open_terminal: Open) -> None:
+def test_counts_agree_with_their_nouns_and_unknown_commands_stay_visible(open_terminal: Open) -> None:
     terminal = open_terminal("rich", "run echo kept", columns=100)
     terminal.wait_for("2.4k in")
     terminal.send("/show 5\r")

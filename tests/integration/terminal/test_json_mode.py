@@ -35,7 +35,7 @@ def said(events: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def test_message_interrupt_message(run_program: Run) -> None:
+def test_a_message_an_interrupt_and_a_message(run_program: Run) -> None:
     events = talk(
         run_program,
         {"type": "message", "content": "run sleep 60"},
@@ -49,7 +49,7 @@ def test_message_interrupt_message(run_program: Run) -> None:
     assert said(events[stopped:]) == ["You said: Count the files"]
 
 
-def test_every_line_is_an_event_with_its_wire_names(run_program: Run) -> None:
+def test_every_line_is_an_event_under_its_wire_names(run_program: Run) -> None:
     events = talk(run_program, {"type": "message", "content": "run echo hi"})
     for event in events:
         msgspec.convert(event, AgentEvent)
@@ -60,7 +60,7 @@ def test_every_line_is_an_event_with_its_wire_names(run_program: Run) -> None:
     assert "stdout:\nhi\n" in end["result"]
 
 
-def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run) -> None:
+def test_invalid_lines_are_errors_and_do_not_end_the_session(run_program: Run) -> None:
     lines = ["junk", "[]", "{}", '{"type":"unknown"}', '{"type":"message"}', '{"type":"message","content":7}']
     lines += ["\x00\x01", "[" * 5000]
     events = talk(run_program, *lines, {"type": "message", "content": "hello"})
@@ -86,7 +86,7 @@ def test_lines_that_are_no_requests_are_errors_and_not_the_end(run_program: Run)
         ('{"type":"approve","toolCallId":"x","decision":"no"}', "No call 'x' is waiting"),
     ],
 )
-def test_the_error_says_which_line_and_what_is_wrong(run_program: Run, line: str, words: str) -> None:
+def test_an_error_names_the_line_and_the_reason(run_program: Run, line: str, words: str) -> None:
     events = talk(run_program, {"type": "get_state"}, line, {"type": "get_state"})
     assert [event["type"] for event in events] == ["state", "error", "state"]
     assert (events[1]["code"], events[1]["message"].partition(" ")[2][:1]) == ("bad_request", "2")
@@ -94,7 +94,7 @@ def test_the_error_says_which_line_and_what_is_wrong(run_program: Run, line: str
     assert events[2]["model"] == "obedient"
 
 
-def test_a_byte_order_mark_before_the_first_request_is_passed_over(run_program: Run) -> None:
+def test_a_byte_order_mark_before_the_first_request_is_ignored(run_program: Run) -> None:
     events = talk(run_program, '\ufeff{"type":"message","content":"hello"}')
     assert said(events) == ["You said: hello"]
 
@@ -113,7 +113,7 @@ PNG = "iVBORw0KGgo="
         ({"preview": "not base64"}, "preview is not base64"),
     ],
 )
-def test_an_attachment_that_no_model_could_read_is_refused_before_it_is_kept(
+def test_an_unreadable_attachment_is_refused_before_it_is_stored(
     run_program: Run, wrong: dict[str, Any], words: str
 ) -> None:
     """Once it is in the conversation, every later request would fail on it."""
@@ -128,12 +128,12 @@ def test_an_attachment_that_no_model_could_read_is_refused_before_it_is_kept(
     assert said(events) == ["You said: look"]
 
 
-def test_messages_wait_their_turn_and_the_end_of_input_waits_for_them(run_program: Run) -> None:
+def test_messages_run_in_order_and_are_finished_after_the_end_of_input(run_program: Run) -> None:
     messages = [{"type": "message", "content": f"number {n}"} for n in range(3)]
     assert said(talk(run_program, *messages)) == [f"You said: number {n}" for n in range(3)]
 
 
-def test_a_failing_run_does_not_end_the_others(run_program: Run) -> None:
+def test_a_failing_run_does_not_end_the_following_ones(run_program: Run) -> None:
     events = talk(
         run_program, {"type": "message", "content": "fail"}, {"type": "message", "content": "hello"}
     )
@@ -141,7 +141,7 @@ def test_a_failing_run_does_not_end_the_others(run_program: Run) -> None:
     assert said(events)[-1] == "You said: hello"
 
 
-def test_state_model_thinking_and_a_new_session(run_program: Run) -> None:
+def test_state_model_thinking_and_new_session_requests(run_program: Run) -> None:
     events = talk(
         run_program,
         {"type": "get_state"},
@@ -177,7 +177,7 @@ class Driver:
                 return event
 
 
-def test_approval_is_asked_and_answered_by_id(open_program: Callable[..., Any], tmp_path: Path) -> None:
+def test_approval_is_requested_and_answered_by_id(open_program: Callable[..., Any], tmp_path: Path) -> None:
     driver = Driver(open_program("json", PROGRAM_APPROVE="ask"))
     driver.send(type="message", content="run touch asked")
     request = driver.until("approval_request")
@@ -190,7 +190,7 @@ def test_approval_is_asked_and_answered_by_id(open_program: Callable[..., Any], 
     assert (tmp_path / "project" / "asked").exists()
 
 
-def test_steering_and_following_up(open_program: Callable[..., Any], tmp_path: Path) -> None:
+def test_steering_and_follow_up_messages(open_program: Callable[..., Any], tmp_path: Path) -> None:
     driver = Driver(open_program("json"))
     driver.send(type="message", content="run until [ -e go ]; do sleep 0.02; done")
     driver.until("tool_execution_start")
@@ -217,12 +217,12 @@ def test_stop_ends_the_run_before_its_next_request(open_program: Callable[..., A
     assert driver.until("agent_end")["reason"] == "stopped"
 
 
-def test_the_end_of_input_answers_no_for_whoever_is_gone(run_program: Run, tmp_path: Path) -> None:
+def test_the_end_of_input_declines_pending_approvals(run_program: Run, tmp_path: Path) -> None:
     talk(run_program, {"type": "message", "content": "run touch never"}, PROGRAM_APPROVE="ask")
     assert not (tmp_path / "project" / "never").exists()
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(open_program: Callable[..., Any]) -> None:
+def test_a_closed_output_ends_it_quietly(open_program: Callable[..., Any]) -> None:
     process = open_program("json")
     driver = Driver(process)
     driver.send(type="message", content="slow")

@@ -24,7 +24,7 @@ def test_prompts_are_answered_one_after_another(run_program: Run, tmp_path: Path
     assert (tmp_path / "project" / "a.txt").read_text() == "one\ntwo\n"
 
 
-def test_a_failed_run_exits_1_and_the_next_prompt_does_not_begin(run_program: Run) -> None:
+def test_a_failed_run_exits_with_1_and_the_next_prompt_does_not_run(run_program: Run) -> None:
     done = run_program("one-shot-console", "fail", "never said")
     assert done.returncode == 1
     assert "Error: The server refused the request: no such model." in done.stdout
@@ -32,7 +32,7 @@ def test_a_failed_run_exits_1_and_the_next_prompt_does_not_begin(run_program: Ru
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_command_of_the_project_that_is_a_link_out_of_it_is_told_and_not_sent(
+def test_a_template_that_links_out_of_the_project_is_reported_and_not_sent(
     run_program: Run, tmp_path: Path
 ) -> None:
     """Neither the file behind it nor the word that was typed."""
@@ -47,7 +47,7 @@ def test_a_command_of_the_project_that_is_a_link_out_of_it_is_told_and_not_sent(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_traceback(open_program: Callable[..., Any]) -> None:
+def test_a_closed_pipe_gives_no_traceback(open_program: Callable[..., Any]) -> None:
     process = open_program("one-shot-console", "slow words", "slow again")
     assert process.stdout.readline() == "# A plan\n"
     process.stdout.close()
@@ -55,7 +55,9 @@ def test_a_reader_that_goes_away_is_no_traceback(open_program: Callable[..., Any
     assert process.stderr.read() == ""
 
 
-def test_ctrl_c_stops_the_command_and_exits_130(open_program: Callable[..., Any], tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_command_and_exits_with_130(
+    open_program: Callable[..., Any], tmp_path: Path
+) -> None:
     process = open_program("one-shot-console", "run echo $$ > pid; sleep 60", "never said")
     path = tmp_path / "project" / "pid"
     while not (path.exists() and path.read_text().strip()):
@@ -70,7 +72,7 @@ def test_ctrl_c_stops_the_command_and_exits_130(open_program: Callable[..., Any]
     assert not Path(f"/proc/{path.read_text().strip()}").exists()
 
 
-def test_a_terminal_keeps_what_is_finished_and_loses_what_was_live(open_terminal: Callable[..., Any]) -> None:
+def test_a_terminal_keeps_finished_output_and_erases_live_output(open_terminal: Callable[..., Any]) -> None:
     terminal = open_terminal("one-shot-rich", "run seq 30", "essay", rows=10)
     assert terminal.end() == 0
     lines = [line for line in terminal.screen.lines if line]
@@ -80,7 +82,7 @@ def test_a_terminal_keeps_what_is_finished_and_loses_what_was_live(open_terminal
     assert not [line for line in lines if "stops" in line or "○" in line]
 
 
-def test_a_person_at_the_terminal_is_asked(open_terminal: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_user_at_the_terminal_is_asked(open_terminal: Callable[..., Any], tmp_path: Path) -> None:
     terminal = open_terminal("one-shot-rich", "run touch asked", PROGRAM_APPROVE="ask")
     terminal.wait_for("Run this?")
     assert not (tmp_path / "project" / "asked").exists()
@@ -112,7 +114,7 @@ def test_one_yes_answers_one_question(open_terminal: Callable[..., Any], tmp_pat
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["first"]
 
 
-def test_without_anybody_to_ask_nothing_runs(run_program: Run, tmp_path: Path) -> None:
+def test_without_a_user_nothing_that_needs_approval_runs(run_program: Run, tmp_path: Path) -> None:
     done = run_program("one-shot-console", "run touch unasked", PROGRAM_APPROVE="ask")
     assert "✗ not run" in done.stdout
     assert not (tmp_path / "project" / "unasked").exists()

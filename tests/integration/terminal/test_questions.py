@@ -43,7 +43,7 @@ def at_terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
         terminal.__exit__()
 
 
-def test_a_yes_nine_milliseconds_after_the_question_runs_nothing_and_the_draft_stays(
+def test_a_yes_typed_within_milliseconds_runs_nothing_and_the_draft_stays(
     at_terminal: Callable[..., Tmux], tmp_path: Path
 ) -> None:
     terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
@@ -60,7 +60,7 @@ def test_a_yes_nine_milliseconds_after_the_question_runs_nothing_and_the_draft_s
     assert "You said" not in terminal.text
 
 
-def test_who_goes_on_typing_is_not_interrupted(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
+def test_a_question_waits_for_a_pause_in_typing(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
     """For three times as long as a pause would have to be, each key comes a third of a pause after the one before."""
     terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
     terminal.wait_for("Run this?")
@@ -86,7 +86,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("front", ["console", "simple", "one-shot-rich", "one-shot-console"])
-def test_where_lines_are_typed_a_yes_right_after_the_question_runs_nothing(
+def test_in_line_mode_a_yes_right_after_the_question_runs_nothing(
     at_terminal: Callable[..., Tmux], tmp_path: Path, front: str
 ) -> None:
     one_shot = front.startswith("one-shot")
@@ -117,7 +117,7 @@ def test_where_lines_are_typed_a_yes_right_after_the_question_runs_nothing(
         ("one-shot-rich", "ok"),
     ],
 )
-def test_a_kind_of_yes_is_asked_again_and_neither_runs_nor_refuses(
+def test_an_unclear_answer_is_asked_again_and_neither_runs_nor_refuses(
     open_terminal: Open, tmp_path: Path, front: str, typed: str
 ) -> None:
     prompts = ["run touch it"]
@@ -132,7 +132,7 @@ def test_a_kind_of_yes_is_asked_again_and_neither_runs_nor_refuses(
     assert (tmp_path / "project" / "it").exists()
 
 
-def test_the_remote_front_end_takes_no_key_of_a_draft_and_no_ok_for_an_answer(
+def test_jexida_takes_no_key_of_a_draft_and_no_ok_as_an_answer(
     at_terminal: Callable[..., Tmux], tmp_path: Path
 ) -> None:
     terminal = at_terminal(program=JEXIDA, rows=40)
@@ -153,7 +153,7 @@ def test_the_remote_front_end_takes_no_key_of_a_draft_and_no_ok_for_an_answer(
 
 @pytest.mark.parametrize("front", ["rich", "console", "simple", "one-shot-rich"])
 @pytest.mark.parametrize("end", ["hang up", signal.SIGHUP, signal.SIGTERM, signal.SIGKILL])
-def test_a_question_that_loses_its_person_runs_nothing(
+def test_a_question_whose_terminal_closes_runs_nothing(
     open_terminal: Open, tmp_path: Path, front: str, end: str | signal.Signals
 ) -> None:
     prompts = [] if front in {"console", "simple"} else ["run touch it"]

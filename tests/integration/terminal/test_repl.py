@@ -30,7 +30,7 @@ def gone(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").exists() and ") Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
-def test_an_answer_stands_in_the_scroll_back_once_and_whole(open_terminal: Open) -> None:
+def test_an_answer_is_in_the_scroll_back_once_and_complete(open_terminal: Open) -> None:
     terminal = open_terminal("rich", rows=12)  # less than the answer is long
     terminal.wait_for(f"{MARK}\n")
     terminal.send("essay\r")
@@ -56,7 +56,7 @@ def test_an_answer_stands_in_the_scroll_back_once_and_whole(open_terminal: Open)
     assert re.fullmatch(r"1\.2k in · 34 out · \$0\.002 · 1 % of 128k · .*s", lines[len(expected)])
 
 
-def test_escape_stops_a_long_command_and_all_that_it_started(open_terminal: Open, tmp_path: Path) -> None:
+def test_escape_stops_a_long_command_and_its_processes(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")
     terminal.send(ESCAPE)
@@ -67,7 +67,7 @@ def test_escape_stops_a_long_command_and_all_that_it_started(open_terminal: Open
     terminal.wait_for("You said: still there?")
 
 
-def test_ctrl_c_stops_the_run_and_a_second_one_leaves(open_terminal: Open) -> None:
+def test_ctrl_c_stops_the_run_and_a_second_one_exits(open_terminal: Open) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")
     terminal.send(INTERRUPT)
@@ -77,7 +77,7 @@ def test_ctrl_c_stops_the_run_and_a_second_one_leaves(open_terminal: Open) -> No
     assert termios.tcgetattr(terminal.slave) == terminal.before
 
 
-def test_what_is_typed_while_it_works_reaches_the_model_in_time(open_terminal: Open, tmp_path: Path) -> None:
+def test_text_typed_during_a_run_steers_it(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done")
     terminal.wait_for("○ bash")
     terminal.send("at the end\t")
@@ -91,7 +91,7 @@ def test_what_is_typed_while_it_works_reaches_the_model_in_time(open_terminal: O
     assert text.index("● bash") < text.index("You said: in between") < text.index("You said: at the end")
 
 
-def test_what_is_said_to_a_run_keeps_its_order_whatever_has_to_be_read_first(
+def test_messages_to_a_run_keep_their_order_however_long_their_files_take(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done")
@@ -104,7 +104,7 @@ def test_what_is_said_to_a_run_keeps_its_order_whatever_has_to_be_read_first(
     terminal.wait_for("You said: then at this")
 
 
-def test_a_message_that_the_run_no_longer_took_comes_back(open_terminal: Open) -> None:
+def test_a_message_that_the_run_did_not_take_returns_to_the_prompt(open_terminal: Open) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")
     terminal.send("do not lose me\r")
@@ -115,7 +115,7 @@ def test_a_message_that_the_run_no_longer_took_comes_back(open_terminal: Open) -
     terminal.wait_for("You said: do not lose me")
 
 
-def test_lines_can_be_added_and_pasted_without_being_sent(open_terminal: Open) -> None:
+def test_lines_can_be_added_and_pasted_without_sending(open_terminal: Open) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")
     terminal.send("\x1b[200~one\ntwo\n\x1b[201~three\x1b\rfour")
@@ -124,7 +124,7 @@ def test_lines_can_be_added_and_pasted_without_being_sent(open_terminal: Open) -
     terminal.wait_for("You said: one")
 
 
-def test_what_was_sent_is_remembered_by_the_next_run_for_its_owner_only(
+def test_the_input_history_is_kept_for_the_next_start_and_private(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     terminal = open_terminal("rich")
@@ -157,7 +157,9 @@ def test_commands_and_files_are_completed(open_terminal: Open, tmp_path: Path) -
     terminal.wait_for("+ module.py")
 
 
-def test_the_users_own_command_streams_can_be_stopped_and_stays_from_the_model(open_terminal: Open) -> None:
+def test_the_users_shell_command_streams_can_be_stopped_and_is_hidden_from_the_model(
+    open_terminal: Open,
+) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")
     terminal.send("!echo mine; sleep 60\r")
@@ -168,7 +170,7 @@ def test_the_users_own_command_streams_can_be_stopped_and_stays_from_the_model(o
     terminal.wait_for("Done after 1 results.")
 
 
-def test_lines_that_can_be_copied_are_not_broken_between_words(open_terminal: Open) -> None:
+def test_long_copyable_lines_are_not_wrapped_at_words(open_terminal: Open) -> None:
     """Else what a command wrote is not what is seen, and a path that is copied has a line break in it."""
     terminal = open_terminal("rich", columns=40)
     terminal.wait_for(f"{MARK}\n")
@@ -179,7 +181,7 @@ def test_lines_that_can_be_copied_are_not_broken_between_words(open_terminal: Op
     assert any(line.startswith("file      /") for line in terminal.screen.lines)
 
 
-def test_a_command_of_the_user_leaves_no_line_about_stopping_it(open_terminal: Open) -> None:
+def test_a_shell_command_leaves_no_hint_about_stopping(open_terminal: Open) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")
     terminal.send("!echo mine; until [ -e go ]; do sleep 0.02; done; exit 3\r")
@@ -190,14 +192,14 @@ def test_a_command_of_the_user_leaves_no_line_about_stopping_it(open_terminal: O
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
-def test_what_a_command_of_the_user_leaves_running_is_named(open_terminal: Open) -> None:
+def test_background_processes_of_a_shell_command_are_listed(open_terminal: Open) -> None:
     terminal = open_terminal("rich")
     terminal.wait_for(f"{MARK}\n")
     terminal.send("!sleep 5 > /dev/null 2>&1 & exit 3\r")
     terminal.wait_for("still running: sleep 5 (pid ")
 
 
-def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> None:
+def test_help_and_costs_fit_a_narrow_terminal(open_terminal: Open) -> None:
     terminal = open_terminal("rich", "hello", columns=40)
     terminal.wait_for("34 out")
     terminal.send("/help\r")
@@ -212,7 +214,7 @@ def test_on_a_narrow_terminal_help_and_costs_read_well(open_terminal: Open) -> N
     terminal.wait_for("/cost\n\n1.2k in · 34 out · $0.002 · 1 % of 128k\n")
 
 
-def test_approval_shows_the_exact_command_and_runs_only_after_a_yes(
+def test_an_approval_shows_the_exact_command_and_it_runs_only_after_a_yes(
     open_terminal: Open, tmp_path: Path
 ) -> None:
     prompts = ("run touch first", "run touch second")
@@ -241,7 +243,7 @@ def test_escape_at_a_question_runs_nothing(open_terminal: Open, tmp_path: Path) 
     assert not (tmp_path / "project" / "never").exists()
 
 
-def test_going_back_branches_and_gives_the_message_to_be_changed(open_terminal: Open) -> None:
+def test_going_back_branches_and_offers_the_message_for_editing(open_terminal: Open) -> None:
     terminal = open_terminal("rich", "first words")
     terminal.wait_for("34 out")
     terminal.send("/branch\r")
@@ -271,7 +273,7 @@ def test_a_session_is_resumed_from_a_list(open_terminal: Open) -> None:
     second.wait_for("command: echo kept\nresult:\n    stdout:\n    kept\n")
 
 
-def test_a_window_that_changes_its_size_stays_usable(open_terminal: Open, tmp_path: Path) -> None:
+def test_resizing_keeps_the_screen_usable(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", "run until [ -e go ]; do sleep 0.05; done", columns=120)
     terminal.wait_for("○ bash")
     terminal.resize(40, 10)
@@ -301,9 +303,7 @@ def test_a_dumb_terminal_gets_plain_lines(open_terminal: Open) -> None:
     assert "**" not in terminal.raw
 
 
-def test_a_dumb_terminal_takes_no_answer_from_before_the_question(
-    open_terminal: Open, tmp_path: Path
-) -> None:
+def test_a_dumb_terminal_ignores_input_from_before_the_question(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", TERM="dumb", PROGRAM_APPROVE="ask")
     terminal.wait_for("\n>")
     terminal.send("run touch unseen\ny\n")
@@ -317,7 +317,7 @@ def test_a_dumb_terminal_takes_no_answer_from_before_the_question(
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
 
 
-def test_what_was_typed_before_a_question_is_no_answer_to_it(open_terminal: Open, tmp_path: Path) -> None:
+def test_text_typed_before_a_question_does_not_answer_it(open_terminal: Open, tmp_path: Path) -> None:
     """Sent, it is a prompt of its own; unsent, it waits until the question is answered."""
     terminal = open_terminal("rich", PROGRAM_APPROVE="ask")
     terminal.wait_for(f"{MARK}\n")
@@ -330,9 +330,7 @@ def test_what_was_typed_before_a_question_is_no_answer_to_it(open_terminal: Open
     assert not (tmp_path / "project" / "unseen").exists()
 
 
-def test_a_polite_kill_stops_the_command_and_restores_the_terminal(
-    open_terminal: Open, tmp_path: Path
-) -> None:
+def test_sigterm_stops_the_command_and_restores_the_terminal(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")
     os.kill(terminal.process.pid, signal.SIGTERM)
@@ -342,14 +340,14 @@ def test_a_polite_kill_stops_the_command_and_restores_the_terminal(
     terminal.wait_for(lambda: gone(pid))
 
 
-def test_a_failed_run_is_told_and_the_conversation_goes_on(open_terminal: Open) -> None:
+def test_a_failed_run_is_reported_and_the_conversation_continues(open_terminal: Open) -> None:
     terminal = open_terminal("rich", "fail")
     terminal.wait_for("Error: The server refused the request: no such model.")
     terminal.send("and now?\r")
     terminal.wait_for("You said: and now?")
 
 
-def test_a_terminal_that_is_closed_leaves_nothing_running(open_terminal: Open, tmp_path: Path) -> None:
+def test_closing_the_terminal_leaves_nothing_running(open_terminal: Open, tmp_path: Path) -> None:
     terminal = open_terminal("rich", LONG)
     terminal.wait_for("│ begun")
     errors = terminal.hang_up()

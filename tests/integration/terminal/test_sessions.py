@@ -26,9 +26,7 @@ def results(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("front", ["one-shot-console", "simple", "json"])
-def test_damage_in_the_file_is_told_before_anything_else(
-    run_program: Run, tmp_path: Path, front: str
-) -> None:
+def test_a_damaged_session_is_reported_first(run_program: Run, tmp_path: Path, front: str) -> None:
     run_program("simple", given="hello\n")
     path = only_session(tmp_path)
     with path.open("ab") as stream:
@@ -49,7 +47,7 @@ def test_damage_in_the_file_is_told_before_anything_else(
 
 
 @pytest.mark.parametrize("front", ["one-shot-console", "simple", "json", "console"])
-def test_when_the_screen_goes_away_the_results_of_all_calls_are_kept(
+def test_when_the_terminal_closes_the_results_of_all_calls_are_saved(
     open_program: Callable[..., Any], tmp_path: Path, front: str
 ) -> None:
     commands = "run touch begun; until [ -e go ]; do sleep 0.02; done; echo did it && echo b && echo c"

@@ -42,7 +42,7 @@ def test_clear_forgets_the_conversation(run_program: Run) -> None:
     assert done.stdout.count("Agent: Done after 1 results.") == 2
 
 
-def test_a_failing_run_is_told_and_the_next_prompt_is_answered(run_program: Run) -> None:
+def test_a_failing_run_is_reported_and_the_next_prompt_is_answered(run_program: Run) -> None:
     done = run_program("simple", given="fail\nhello\n")
     assert done.stdout.startswith(
         "You: fail\n\nError: The server refused the request: no such model.\n\nYou: "
@@ -50,9 +50,7 @@ def test_a_failing_run_is_told_and_the_next_prompt_is_answered(run_program: Run)
     assert "Agent: You said: hello\n" in done.stdout
 
 
-def test_ctrl_c_stops_the_run_first_and_then_leaves(
-    open_terminal: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_ctrl_c_stops_the_run_first_and_then_exits(open_terminal: Callable[..., Any], tmp_path: Path) -> None:
     terminal = open_terminal("simple")
     terminal.wait_for("You:")
     terminal.send("run echo $$ > pid; sleep 60\n")
@@ -65,7 +63,7 @@ def test_ctrl_c_stops_the_run_first_and_then_leaves(
     assert terminal.end() == 0
 
 
-def test_the_person_at_the_terminal_is_asked_and_answers_what_is_shown(
+def test_the_user_at_the_terminal_approves_what_is_shown(
     open_terminal: Callable[..., Any], tmp_path: Path
 ) -> None:
     terminal = open_terminal("simple", PROGRAM_APPROVE="ask")
@@ -81,7 +79,7 @@ def test_the_person_at_the_terminal_is_asked_and_answers_what_is_shown(
     assert sorted(path.name for path in (tmp_path / "project").iterdir()) == ["seen"]
 
 
-def test_from_a_pipe_nobody_is_asked(run_program: Run, tmp_path: Path) -> None:
+def test_with_a_pipe_nothing_is_asked(run_program: Run, tmp_path: Path) -> None:
     """A line of a script that happens to be a yes would else approve what no person has seen."""
     done = run_program("simple", given="run touch unseen\ny\n", PROGRAM_APPROVE="ask")
     assert "Run this?" not in done.stdout
@@ -89,7 +87,7 @@ def test_from_a_pipe_nobody_is_asked(run_program: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "project" / "unseen").exists()
 
 
-def test_the_users_own_command_can_be_stopped(open_terminal: Callable[..., Any]) -> None:
+def test_the_users_shell_command_can_be_stopped(open_terminal: Callable[..., Any]) -> None:
     terminal = open_terminal("simple")
     terminal.wait_for("You:")
     terminal.send("!echo mine; sleep 60\n")

@@ -58,7 +58,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_agent_in_review_does_not_decide_over_http(tmp_path: Path, way: str) -> None:
+def test_an_agent_under_review_cannot_decide_over_http(tmp_path: Path, way: str) -> None:
     script = tmp_path / "steal.py"
     script.write_text(STEALING)
     program = f"{shlex.quote(sys.executable)} -IS {script}"

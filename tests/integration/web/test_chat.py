@@ -37,7 +37,7 @@ async def chat(server: ServedWorkbench, message: str) -> list[Event]:
     return parse(answer.text)
 
 
-async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Path) -> None:
+async def test_texts_and_calls_stream_and_done_is_last(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "foo.py").write_text("x = 1\n")
     call = ToolCall("1", "read_file", {"path": "foo.py"})
@@ -52,7 +52,7 @@ async def test_texts_and_calls_come_as_they_happen_and_done_is_last(tmp_path: Pa
     ]
 
 
-async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> None:
+async def test_the_conversation_continues_until_it_is_cleared(tmp_path: Path) -> None:
     script = ScriptedProvider([says("One."), says("Two."), says("Three.")])
     async with serve_workbench(tmp_path, script) as server:
         for message in ("first", "second"):
@@ -64,14 +64,14 @@ async def test_the_conversation_goes_on_until_it_is_cleared(tmp_path: Path) -> N
         assert len(script.requests[2].messages) == 1
 
 
-async def test_a_run_that_fails_says_why_before_it_is_done(tmp_path: Path) -> None:
+async def test_a_failed_run_sends_the_reason_before_done(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, ScriptedProvider([RequestRejected("The key is wrong.")])) as server:
         events = await chat(server, "Hello")
     assert [name for name, _ in events] == ["error", "done"]
     assert events[0][1] == {"code": "request_rejected", "message": "The key is wrong."}
 
 
-async def test_two_who_speak_at_once_are_both_answered_to_the_end(tmp_path: Path) -> None:
+async def test_two_concurrent_requests_are_both_answered(tmp_path: Path) -> None:
     """Else one of them would wait for ever, or read the other's answer as if nothing had been asked."""
     async with serve_workbench(tmp_path, Echo()) as server:
         heard: list[list[Event]] = []
@@ -88,7 +88,7 @@ async def test_two_who_speak_at_once_are_both_answered_to_the_end(tmp_path: Path
     assert not [data for events in heard for name, data in events if name == "error"]
 
 
-async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_ends_nothing(tmp_path: Path) -> None:
     go_on = anyio.Event()
 
     async def slowly(_: object) -> Any:
@@ -108,7 +108,7 @@ async def test_a_listener_who_leaves_ends_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", ["", "{", "[]", '{"message": 1}', '{"message": ""}', "[" * 100_000, '"\\ud800"']
 )
-async def test_a_body_that_makes_no_sense_is_refused_in_words(body: str, tmp_path: Path) -> None:
+async def test_an_invalid_body_is_refused_with_a_message(body: str, tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         answer = await server.client.post("/chat", content=body, headers={"Content-Type": "application/json"})
         assert answer.status_code == 422

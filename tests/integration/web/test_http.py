@@ -52,7 +52,7 @@ def browser(server: ServedWorkbench, **options: Any) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=server.url, headers={"Origin": server.url}, trust_env=False, **options)
 
 
-async def test_only_the_page_its_files_and_the_way_in_are_open(tmp_path: Path, static: Path) -> None:
+async def test_only_the_page_its_files_and_the_login_are_public(tmp_path: Path, static: Path) -> None:
     """A new route is behind the gate, unless somebody opens it here and there on purpose."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
         routes = [*iter_route_contexts(server.app.routes)]
@@ -81,7 +81,7 @@ async def test_only_the_page_its_files_and_the_way_in_are_open(tmp_path: Path, s
             assert (await stranger.get(path)).status_code == 401, path
 
 
-async def test_the_page_changes_its_token_for_a_cookie(tmp_path: Path) -> None:
+async def test_the_page_exchanges_its_token_for_a_cookie(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, browser(server) as page:
         wrong = await page.post("/api/login", json={"token": "wrong"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "unauthorized")
@@ -100,7 +100,7 @@ async def test_the_page_changes_its_token_for_a_cookie(tmp_path: Path) -> None:
             assert answer.status_code in {401, 422}, body
 
 
-async def test_two_workbenches_in_one_browser_do_not_sign_each_other_out(tmp_path: Path) -> None:
+async def test_two_workbenches_in_one_browser_do_not_log_each_other_out(tmp_path: Path) -> None:
     """Browsers share the cookies of all ports of a machine, and of all other programs that serve pages there."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -120,7 +120,7 @@ async def test_two_workbenches_in_one_browser_do_not_sign_each_other_out(tmp_pat
                 assert (await opened.ask("ping"))["type"] == "reply"
 
 
-async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, static: Path) -> None:
+async def test_only_the_static_files_are_served(tmp_path: Path, static: Path) -> None:
     (static / "link.txt").symlink_to(tmp_path / "secret.txt")
     async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as page:
         first = await page.get("/")
@@ -148,7 +148,7 @@ async def test_the_files_are_served_and_nothing_beside_them(tmp_path: Path, stat
         assert (await page.post("/static/app.js", headers=JSON)).status_code == 401
 
 
-async def test_a_path_of_dots_leads_nowhere(tmp_path: Path, static: Path) -> None:
+async def test_path_traversal_is_refused(tmp_path: Path, static: Path) -> None:
     """A client that does not tidy up its paths gets no more than others."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server:
         for path in (b"/static/../secret.txt", b"/static/../../../../etc/passwd", b"/static//etc/passwd"):
@@ -165,7 +165,7 @@ async def test_a_path_of_dots_leads_nowhere(tmp_path: Path, static: Path) -> Non
             assert answer.startswith(b"HTTP/1.1 404"), path
 
 
-async def test_the_description_can_be_read_without_another_server(tmp_path: Path) -> None:
+async def test_the_api_description_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         page = await server.client.get("/docs")
         assert page.headers["content-type"].startswith("text/html")
@@ -187,7 +187,7 @@ async def test_the_description_can_be_read_without_another_server(tmp_path: Path
         }
 
 
-async def test_failures_have_one_shape(tmp_path: Path) -> None:
+async def test_all_errors_have_one_format(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         for answer, status, code in (
             (await server.client.get("/nothing"), 404, "not_found"),
@@ -200,7 +200,7 @@ async def test_failures_have_one_shape(tmp_path: Path) -> None:
             assert answer.json()["error"]["message"]
 
 
-async def test_a_body_in_chunks_is_stopped_at_its_limit(tmp_path: Path) -> None:
+async def test_a_chunked_body_is_stopped_at_its_limit(tmp_path: Path) -> None:
     async def endless() -> AsyncGenerator[bytes]:
         for _ in range(100):
             yield b" " * 2**20

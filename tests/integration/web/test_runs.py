@@ -75,7 +75,7 @@ async def read(server: ServedWorkbench, run: str, **headers: str) -> list[dict[s
         return [event async for event in events]
 
 
-async def test_asking_again_and_again_gives_each_event_once(tmp_path: Path) -> None:
+async def test_polling_returns_each_event_once(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo hello"})
     async with serve_workbench(tmp_path, ScriptedProvider([says("See.", call), says("Done.")])) as server:
         run = await begin(server)
@@ -84,7 +84,7 @@ async def test_asking_again_and_again_gives_each_event_once(tmp_path: Path) -> N
     assert events[-1]["event"]["type"] == "agent_end"
 
 
-async def test_a_stream_gives_each_lasting_event_once_and_then_the_end(tmp_path: Path) -> None:
+async def test_a_stream_sends_each_durable_event_once_and_then_the_end(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         events = await read(server, run)
@@ -96,7 +96,7 @@ async def test_a_stream_gives_each_lasting_event_once_and_then_the_end(tmp_path:
     assert (events[-1]["event"], events[-1]["data"]) == ("end", {"state": "done", "reason": ""})
 
 
-async def test_a_stream_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+async def test_a_stream_resumes_where_it_broke_off(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         all_of_it = [event for event in await read(server, run) if "id" in event]
@@ -112,7 +112,7 @@ async def test_a_stream_goes_on_where_it_broke_off(tmp_path: Path) -> None:
             assert rest == all_of_it
 
 
-async def test_pieces_come_without_a_number_and_a_late_reader_gets_them_in_one(tmp_path: Path) -> None:
+async def test_deltas_have_no_number_and_a_late_reader_gets_them_merged(tmp_path: Path) -> None:
     model = Halting()
     async with serve_workbench(tmp_path, model) as server:
         run = await begin(server)
@@ -129,7 +129,7 @@ async def test_pieces_come_without_a_number_and_a_late_reader_gets_them_in_one(t
     assert not [piece for piece in pieces if "id" in piece]
 
 
-async def test_waiting_for_the_next_event_is_no_busy_asking(tmp_path: Path) -> None:
+async def test_waiting_for_the_next_event_does_not_poll(tmp_path: Path) -> None:
     model = Halting()
     async with serve_workbench(tmp_path, model) as server:
         run = await begin(server)
@@ -152,7 +152,7 @@ async def test_waiting_for_the_next_event_is_no_busy_asking(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("headers", [{}, SSE])
-async def test_a_run_that_is_not_there_says_so(headers: dict[str, str], tmp_path: Path) -> None:
+async def test_an_unknown_run_is_a_404(headers: dict[str, str], tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         answer = await server.client.get("/api/runs/nothing/events", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
@@ -161,14 +161,14 @@ async def test_a_run_that_is_not_there_says_so(headers: dict[str, str], tmp_path
 @pytest.mark.parametrize(
     "query", ["after=-1", "after=x", "after=1e3", "limit=0", "limit=1001", "wait=31", "wait=nan"]
 )
-async def test_numbers_that_make_no_sense_are_refused(query: str, tmp_path: Path) -> None:
+async def test_invalid_numbers_are_refused(query: str, tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         run = await begin(server)
         answer = await server.client.get(f"/api/runs/{run}/events?{query}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (422, "malformed_request")
 
 
-async def test_the_state_names_the_tabs(tmp_path: Path) -> None:
+async def test_the_state_lists_the_tabs(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         await begin(server)
         state = (await server.client.get("/api/state")).json()

@@ -71,9 +71,7 @@ async def messages(socket: websockets.ClientConnection) -> AsyncGenerator[str | 
 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-async def test_it_ends_at_once_in_good_order_with_pages_and_streams_open(
-    which: signal.Signals, tmp_path: Path
-) -> None:
+async def test_it_stops_at_once_with_pages_and_streams_open(which: signal.Signals, tmp_path: Path) -> None:
     """Else Ctrl+C would hang on every open tab, or the journal would be left as after a crash."""
     async with (
         running(tmp_path) as server,
@@ -107,7 +105,7 @@ async def test_it_ends_at_once_in_good_order_with_pages_and_streams_open(
         assert await chat.aread() == b""
 
 
-async def test_the_printed_url_works_as_soon_as_it_is_printed_and_nothing_else_says_the_token(
+async def test_the_printed_url_works_at_once_and_the_token_is_nowhere_else(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path) as server:

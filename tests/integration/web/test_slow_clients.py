@@ -64,7 +64,7 @@ async def until_closed(raw: SocketStream, drop: bytes) -> bytes:
     return bytes(heard)
 
 
-async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end(tmp_path: Path) -> None:
+async def test_a_request_sent_byte_by_byte_is_given_up(tmp_path: Path) -> None:
     async with (
         serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /", "X-Slow: ")) as raw,
@@ -73,7 +73,7 @@ async def test_a_request_that_is_said_a_letter_at_a_time_is_not_heard_to_its_end
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
+async def test_a_silent_connection_is_closed(tmp_path: Path) -> None:
     async with (
         serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, b"") as raw,
@@ -81,7 +81,7 @@ async def test_a_connection_that_says_nothing_is_closed(tmp_path: Path) -> None:
         assert await until_closed(raw, b"") == b""
 
 
-async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(tmp_path: Path) -> None:
+async def test_a_second_request_on_a_connection_has_the_same_time_limit(tmp_path: Path) -> None:
     async with (
         serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
         connected(server, request(server, "GET /health", "")) as raw,
@@ -91,7 +91,7 @@ async def test_a_second_request_on_a_connection_has_no_more_time_than_the_first(
         assert b"HTTP/1.1 408 " in await until_closed(raw, b"a")
 
 
-async def test_a_body_that_goes_on_after_it_was_refused_is_not_read_for_ever(tmp_path: Path) -> None:
+async def test_a_refused_body_is_not_read_forever(tmp_path: Path) -> None:
     long = ("Content-Type: application/json", "Content-Length: 1000000", "")
     async with (
         serve_workbench(tmp_path, Echo(), request_timeout=PATIENCE) as server,
@@ -109,9 +109,7 @@ async def test_a_body_that_goes_on_after_it_was_refused_is_not_read_for_ever(tmp
     ],
     ids=["long", "many headers", "no GET"],
 )
-async def test_a_handshake_that_cannot_be_read_is_refused_at_once(
-    line: str, headers: list[str], tmp_path: Path
-) -> None:
+async def test_an_invalid_handshake_is_refused_at_once(line: str, headers: list[str], tmp_path: Path) -> None:
     """Else its connection would be held as a socket that nobody serves."""
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     async with (
@@ -121,7 +119,7 @@ async def test_a_handshake_that_cannot_be_read_is_refused_at_once(
         assert (await until_closed(raw, b"")).startswith(b"HTTP/1.1 400 ")
 
 
-async def test_nonsense_instead_of_a_body_costs_nobody_anything(
+async def test_junk_instead_of_a_body_harms_no_other_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked", "")
@@ -133,7 +131,7 @@ async def test_nonsense_instead_of_a_body_costs_nobody_anything(
     assert not caplog.records
 
 
-async def test_nonsense_after_an_answer_costs_nobody_anything(
+async def test_junk_after_an_answer_harms_no_other_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     chunked = ("Content-Type: application/json", "Transfer-Encoding: chunked", "")
@@ -145,7 +143,7 @@ async def test_nonsense_after_an_answer_costs_nobody_anything(
     assert not caplog.records
 
 
-async def test_a_thousand_who_never_finish_keep_nobody_out(tmp_path: Path) -> None:
+async def test_a_thousand_unfinished_requests_lock_no_client_out(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, AsyncExitStack() as stack:
         for said in (b"", b"GET / HTTP/1.1\r\nX-Slow: ", body_begun(server)):
             for _ in range(334):
@@ -157,7 +155,7 @@ async def test_a_thousand_who_never_finish_keep_nobody_out(tmp_path: Path) -> No
         assert (await server.client.get("/health")).status_code == 200
 
 
-async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_path: Path) -> None:
+async def test_a_client_that_waits_for_events_may_wait_indefinitely(tmp_path: Path) -> None:
     """An idle page, a stream and a long poll are no slow requests."""
     model = Halting()
     async with (
@@ -187,7 +185,7 @@ async def test_who_waits_for_what_happens_may_wait_for_as_long_as_it_takes(tmp_p
         assert (await one.ask("ping"))["type"] == "reply"
 
 
-async def test_a_page_that_answers_no_ping_is_left_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_page_that_answers_no_ping_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     """A laptop that fell asleep while something was on its way to it is no failure of the server."""
     is_told = anyio.Event()
 

@@ -50,11 +50,11 @@ def waiting(answer: Any) -> tuple[anyio.Event, Callable[[object], Any]]:
     return go_on, slowly
 
 
-def test_everything_that_can_be_asked_is_answered_by_somebody() -> None:
+def test_every_request_of_the_protocol_has_a_handler() -> None:
     assert set(get_args(ClientMessage)) == set(SocketRequest.__subclasses__())
 
 
-async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -> None:
+async def test_the_welcome_message_has_all_that_the_page_shows_first(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         await server.board.open_agent()
         async with page(server) as one, page(server) as two:
@@ -64,7 +64,7 @@ async def test_a_page_is_welcomed_with_all_that_it_shows_first(tmp_path: Path) -
             assert welcome["server"] == two.heard[0]["server"] != ""
 
 
-async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
+async def test_a_turn_is_sent_completely_and_in_order(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
     script = ScriptedProvider([says("Let me see.", call), says("It says hello.")])
     async with serve_workbench(tmp_path, script) as server, page(server) as one:
@@ -83,7 +83,7 @@ async def test_a_turn_is_told_whole_and_in_order(tmp_path: Path) -> None:
             msgspec.convert(message, functools.reduce(lambda one, other: one | other, kinds))
 
 
-async def test_a_page_that_comes_back_reads_on_without_a_gap_or_a_repetition(tmp_path: Path) -> None:
+async def test_a_reconnecting_page_reads_on_without_gaps_or_repetitions(tmp_path: Path) -> None:
     go_on, slowly = waiting(says("Here it is."))
     call = ToolCall("c1", "bash", {"command": "echo hello"})
     async with serve_workbench(tmp_path, ScriptedProvider([says("", call), slowly])) as server:
@@ -101,7 +101,7 @@ async def test_a_page_that_comes_back_reads_on_without_a_gap_or_a_repetition(tmp
             assert seqs == list(range(1, len(seqs) + 1))
 
 
-async def test_text_comes_while_it_is_written_and_who_comes_late_gets_it_so_far(tmp_path: Path) -> None:
+async def test_text_streams_and_a_late_reader_gets_it_so_far(tmp_path: Path) -> None:
     halfway, go_on = anyio.Event(), anyio.Event()
 
     class Halting:
@@ -127,7 +127,7 @@ async def test_text_comes_while_it_is_written_and_who_comes_late_gets_it_so_far(
             await each.event("agent_end")
 
 
-async def test_two_pages_see_the_same(tmp_path: Path) -> None:
+async def test_two_pages_see_the_same_events(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
         tab = await one.open_chat()
         await two.until("tabs")
@@ -138,7 +138,7 @@ async def test_two_pages_see_the_same(tmp_path: Path) -> None:
         assert one.lasting(tab) == two.lasting(tab) != []
 
 
-async def test_the_same_message_sent_again_is_said_once(tmp_path: Path) -> None:
+async def test_a_message_sent_twice_counts_once(tmp_path: Path) -> None:
     """A page that lost the reply must be able to ask again."""
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
@@ -160,7 +160,7 @@ async def test_stop_works_while_the_model_thinks(tmp_path: Path) -> None:
         assert end["event"]["reason"] == "aborted"
 
 
-async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
+async def test_a_failed_run_can_be_retried(tmp_path: Path) -> None:
     async with (
         serve_workbench(tmp_path, ScriptedProvider([RequestRejected("No."), says("Yes.")])) as server,
         page(server) as one,
@@ -175,7 +175,7 @@ async def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
         assert end["event"]["reason"] == "done"
 
 
-async def test_a_question_is_shown_and_its_answer_goes_on_with_the_run(tmp_path: Path) -> None:
+async def test_a_question_is_shown_and_its_answer_continues_the_run(tmp_path: Path) -> None:
     call = ToolCall("c1", "bash", {"command": "echo hello"})
     script = ScriptedProvider([says("", call), says("Done.")])
     async with serve_workbench(tmp_path, script, approve="ask") as server, page(server) as one:
@@ -201,7 +201,7 @@ async def test_tabs_are_opened_named_changed_and_closed(tmp_path: Path) -> None:
         assert (tabs[0]["id"], tabs[0]["model"]) == (chat, "scripted")
 
 
-async def test_lists_are_given_to_who_asks(tmp_path: Path) -> None:
+async def test_lists_are_sent_only_to_the_page_that_asks(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
         for n in range(3):
@@ -244,7 +244,7 @@ NONSENSE: list[str | bytes] = [
 ]
 
 
-async def test_nonsense_is_answered_and_the_socket_stays(tmp_path: Path) -> None:
+async def test_invalid_messages_are_answered_and_the_socket_stays_open(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         for message in NONSENSE:
             await one.socket.send(message)
@@ -256,7 +256,7 @@ async def test_nonsense_is_answered_and_the_socket_stays(tmp_path: Path) -> None
         assert (await one.ask("ping"))["type"] == "reply"
 
 
-async def test_a_binary_message_of_good_json_is_read(tmp_path: Path) -> None:
+async def test_a_binary_message_with_valid_json_is_accepted(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         await one.socket.send(b'{"type": "ping", "id": "p"}')
         assert (await one.next())["re"] == "p"
@@ -277,7 +277,7 @@ async def test_a_binary_message_of_good_json_is_read(tmp_path: Path) -> None:
         ("answer", {"question": "q", "answer": {}}),
     ],
 )
-async def test_what_is_asked_of_a_tab_that_is_gone_is_refused_in_words(
+async def test_a_request_for_a_closed_tab_is_refused_with_a_message(
     kind: str, fields: dict[str, Any], tmp_path: Path
 ) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
@@ -286,7 +286,7 @@ async def test_what_is_asked_of_a_tab_that_is_gone_is_refused_in_words(
         assert answer["message"] == "This tab was closed."
 
 
-async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
+async def test_numbers_beyond_the_last_event_are_harmless(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
         run = (await one.ask("send", tab=tab, messageId="m1", text="Hi"))["run"]
@@ -305,7 +305,7 @@ async def test_numbers_beyond_all_events_break_nothing(tmp_path: Path) -> None:
 
 @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObject) -> None:
+def test_no_mixture_of_requests_closes_the_socket(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever a page sends, each request gets exactly one answer and the socket goes on."""
     kinds = st.sampled_from(
         ["watch", "unwatch", "closeTab", "retry", "stop", "openAgent", "ping", "getModels"]
@@ -336,7 +336,7 @@ def test_no_mixture_of_requests_ends_the_socket(tmp_path: Path, data: st.DataObj
     anyio.run(talk)
 
 
-async def test_a_message_that_is_too_long_closes_its_own_socket_only(tmp_path: Path) -> None:
+async def test_an_oversized_message_closes_only_its_own_socket(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
         with contextlib.suppress(websockets.ConnectionClosed):  # it may be closed before all of it is sent
             await one.socket.send("x" * (8 * 2**20 + 1))
@@ -347,7 +347,7 @@ async def test_a_message_that_is_too_long_closes_its_own_socket_only(tmp_path: P
         assert (await two.ask("ping"))["type"] == "reply"
 
 
-async def test_a_socket_without_the_token_is_not_opened(tmp_path: Path) -> None:
+async def test_without_the_token_no_socket_opens(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         for headers, status in (
             ({"X-Nothing": "1"}, 401),
@@ -377,7 +377,7 @@ async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
         assert [getattr(message, "text", "") for message in messages] == ["Hello", "Done."]
 
 
-async def test_a_reader_that_takes_nothing_is_given_up_and_the_others_read_on(tmp_path: Path) -> None:
+async def test_a_reader_that_does_not_read_is_dropped_and_the_others_continue(tmp_path: Path) -> None:
     """Else one page in a sleeping laptop would hold the memory of all that happens meanwhile."""
     async with serve_workbench(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:
         tab = await good.open_chat()

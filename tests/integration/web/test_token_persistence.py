@@ -34,7 +34,7 @@ def refusal(newel: Newel) -> str:
     return errors
 
 
-def test_a_project_keeps_its_token_and_another_one_has_its_own(tmp_path: Path) -> None:
+def test_each_project_keeps_its_own_token(tmp_path: Path) -> None:
     with running() as model:
         newel = Newel(tmp_path, model)
         first = url_of(newel)
@@ -66,7 +66,7 @@ def test_a_token_is_replaced_after_a_month(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["readable", "link", "hard link", "pipe", "empty"])
-def test_a_token_that_others_may_know_is_refused_in_words(tmp_path: Path, spoiled: str) -> None:
+def test_a_token_that_others_may_know_is_refused_with_a_message(tmp_path: Path, spoiled: str) -> None:
     with running() as model:
         newel = Newel(tmp_path, model)
         first = url_of(newel)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 REQUEST = ModelRequest(Model("scripted"), "Be brief.", [UserMessage("Hi")])
 
 
-async def test_an_agent_works_here_and_asks_there(tmp_path: Path) -> None:
+async def test_an_agent_works_locally_and_asks_the_remote_model(tmp_path: Path) -> None:
     call = ToolCall("1", "bash", {"command": "echo from here"})
     script = ScriptedProvider([says("Let me see.", call), says("Done.")])
     async with serve_workbench(tmp_path, Echo(), relay=script) as server:
@@ -43,7 +43,7 @@ async def test_an_agent_works_here_and_asks_there(tmp_path: Path) -> None:
     assert [tool.name for tool in script.requests[0].tools] == [tool.spec.name for tool in tools]
 
 
-async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) -> None:
+async def test_deltas_retries_and_the_answer_arrive_unchanged(tmp_path: Path) -> None:
     sent: list[Delta | Retry] = [
         TextDelta("H\u2028e"),
         Retry(attempt=1, max_attempts=5, delay=0.5, reason="busy"),
@@ -71,7 +71,7 @@ async def test_pieces_retries_and_the_answer_arrive_as_they_are(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("error", [RateLimited("busy"), RequestRejected("no such model")])
-async def test_a_failure_keeps_its_kind_on_the_way(error: ProviderError, tmp_path: Path) -> None:
+async def test_errors_keep_their_class_over_the_relay(error: ProviderError, tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo(), relay=ScriptedProvider([error])) as server:
         relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(type(error), match=str(error)):
@@ -83,7 +83,7 @@ async def nothing(_: object) -> None:
     """For who needs no pieces."""
 
 
-async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_cancels_the_request_to_the_model(tmp_path: Path) -> None:
     """Else every client that gives up would leave a request behind that goes on costing money."""
     asked, given_up = anyio.Event(), anyio.Event()
 
@@ -107,7 +107,7 @@ async def test_who_hangs_up_ends_the_question_to_the_model(tmp_path: Path) -> No
             await given_up.wait()
 
 
-async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
+async def test_a_wrong_token_is_reported(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo(), relay=Echo()) as server:
         relay = ModelProxy(server.url, "wrong")
         with pytest.raises(RequestRejected):
@@ -115,7 +115,7 @@ async def test_a_wrong_token_is_told(tmp_path: Path) -> None:
         await relay.aclose()
 
 
-async def test_a_server_without_a_model_says_so(tmp_path: Path) -> None:
+async def test_a_server_without_a_model_is_reported(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server:
         relay = ModelProxy(server.url, TOKEN)
         with pytest.raises(ProviderError, match="has no model"):

@@ -48,7 +48,7 @@ def contract_scenarios(work: str, *, judged: bool = True) -> dict[str, Any]:
     return {"scenarios": [judge, worker, more]}
 
 
-async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_again(
+async def test_an_agent_runs_completes_and_starts_again(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
@@ -74,7 +74,7 @@ async def test_an_agent_goes_from_ready_over_running_to_completed_and_starts_aga
     assert (bench.folder / "made").read_text() == "x\nx\n"
 
 
-async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_included(
+async def test_a_late_reader_sees_the_whole_run_with_its_verdicts(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(contract_scenarios("echo hello"))
@@ -93,7 +93,7 @@ async def test_a_reader_who_comes_later_sees_all_of_the_run_its_verdicts_include
         assert {"evaluation", "acceptance_end", "tool_execution_end", "message_end"} <= set(kinds)
 
 
-async def test_stop_ends_the_agent_keeps_its_output_and_says_so(bench_with: Callable[..., Bench]) -> None:
+async def test_stop_ends_the_agent_and_keeps_its_output(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("touch began; until [ -e go ]; do sleep 0.02; done"))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
@@ -119,7 +119,7 @@ async def test_a_limit_stops_an_agent_that_is_never_satisfied(bench_with: Callab
         assert "1 turn" in workbench.tab(tab.id).state.reason
 
 
-async def test_an_agent_with_a_worktree_leaves_the_project_as_it_was(
+async def test_an_agent_with_a_worktree_does_not_touch_the_project(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(contract_scenarios("echo x > made"))
@@ -148,7 +148,7 @@ async def test_a_worktree_without_a_repository_is_refused_before_anything_runs(
         assert workbench.tab(tab.id).state.status == "ready"
 
 
-async def test_many_agents_work_at_once_each_in_a_conversation_of_its_own(
+async def test_many_agents_run_at_once_each_in_its_own_conversation(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
@@ -167,7 +167,7 @@ def _git(folder: Path, *words: str) -> None:
     subprocess.run([require_program("git"), *who, *words], cwd=folder, check=True)
 
 
-async def test_the_caps_of_the_settings_hold_for_contracts_that_set_none(
+async def test_the_configured_limits_apply_to_contracts_without_limits(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(contract_scenarios("echo x", judged=False))

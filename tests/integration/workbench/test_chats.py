@@ -25,7 +25,7 @@ def two(*scenarios: dict[str, Any]) -> dict[str, Any]:
     return {"scenarios": [each for one in scenarios for each in one["scenarios"]]}
 
 
-async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_on_with(
+async def test_a_message_is_answered_in_a_session_that_the_terminal_can_resume(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(
@@ -49,7 +49,7 @@ async def test_a_message_is_answered_and_stands_in_a_session_the_terminal_goes_o
     assert len(bench.newel.sessions) == 1
 
 
-async def test_a_session_of_the_terminal_opens_as_a_chat_under_its_first_words(
+async def test_a_terminal_session_opens_as_a_chat_named_by_its_first_words(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
@@ -64,7 +64,7 @@ async def test_a_session_of_the_terminal_opens_as_a_chat_under_its_first_words(
             await workbench.open_chat(session="0" * 32)
 
 
-async def test_tabs_their_names_and_models_are_there_after_a_restart(
+async def test_tabs_names_and_models_survive_a_restart(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
@@ -86,7 +86,7 @@ async def test_tabs_their_names_and_models_are_there_after_a_restart(
     assert bench.newel.requests[0]["model"] == "other-model"
 
 
-async def test_the_same_message_sent_again_is_the_same_message(bench_with: Callable[..., Bench]) -> None:
+async def test_a_message_sent_twice_counts_once(bench_with: Callable[..., Bench]) -> None:
     """A page that lost the reply asks again; the model must not."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
@@ -100,7 +100,7 @@ async def test_the_same_message_sent_again_is_the_same_message(bench_with: Calla
     assert len(bench.newel.requests) == 1
 
 
-async def test_a_message_said_meanwhile_reaches_the_model_after_the_tools_that_run(
+async def test_a_message_during_a_run_reaches_the_model_after_the_running_tools(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(
@@ -159,7 +159,7 @@ async def test_a_message_that_the_run_did_not_take_is_answered_after_it(
         assert (await texts(workbench, tab.id))[-2:] == ["user: second", "assistant: two"]
 
 
-async def test_an_edited_message_takes_the_place_of_what_it_and_its_answer_said(
+async def test_an_edited_message_replaces_itself_and_its_answer(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(two(scenario("ping", {"content": "pong"}), scenario("hello", {"content": "hi"})))
@@ -201,7 +201,7 @@ def read_back(frames: Sequence[Frame]) -> list[str]:
     return list(shown.values())
 
 
-async def test_a_reader_that_comes_in_the_middle_sees_the_words_so_far_and_then_the_rest(
+async def test_a_reader_that_joins_midway_gets_the_text_so_far_and_then_the_rest(
     bench_with: Callable[..., Bench],
 ) -> None:
     words = " ".join(f"word{number}" for number in range(60))
@@ -248,7 +248,7 @@ class Reader:
                 pass
 
 
-async def test_a_reader_that_was_away_goes_on_from_its_number(bench_with: Callable[..., Bench]) -> None:
+async def test_a_reader_resumes_from_its_number(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scenario("ping", bash("echo hi"), {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -296,7 +296,7 @@ async def test_stop_now_ends_a_command_at_once(bench_with: Callable[..., Bench])
         assert "Interrupted" in (await texts(workbench, tab.id))[-1]
 
 
-async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., Bench]) -> None:
+async def test_a_failed_answer_can_be_retried(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(
         {
             "scenarios": [
@@ -324,7 +324,7 @@ async def test_a_failed_answer_can_be_asked_for_again(bench_with: Callable[..., 
             await workbench.tab(tab.id).retry()
 
 
-async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
+async def test_a_command_waits_for_approval_and_a_refusal_is_told_to_the_model(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("work", bash("touch made"), {"content": "As you wish."}))
@@ -341,7 +341,7 @@ async def test_a_command_waits_for_approval_and_a_no_is_told_to_the_model(
         assert not (bench.folder / "made").exists()
 
 
-async def test_what_is_always_allowed_is_not_asked_again_in_this_chat(
+async def test_an_always_approval_is_not_asked_again_in_this_chat(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("work", bash("date >> made"), {"content": "Done."}))
@@ -370,7 +370,7 @@ async def test_a_closed_tab_ends_its_run_and_keeps_its_session(bench_with: Calla
         assert [each.id for each in await workbench.list_sessions()] == [tab.session]
 
 
-async def test_an_ephemeral_workbench_writes_nothing_and_remembers_meanwhile(
+async def test_an_ephemeral_workbench_writes_nothing_but_keeps_state_while_it_runs(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))

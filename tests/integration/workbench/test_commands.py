@@ -27,7 +27,7 @@ def with_model(bench_with: Callable[..., Bench]) -> WithModel:
     ("command", "words", "port"),
     [("go", (), 8101), ("newel", ("web",), 8101), ("lsimons-agent-web", (), 8765)],
 )
-def test_each_command_has_the_port_that_its_design_names(
+def test_each_command_uses_its_specified_port(
     with_model: WithModel, command: str, words: tuple[str, ...], port: int
 ) -> None:
     """Another program may have the port; which one it would have been is said then, too."""
@@ -40,7 +40,7 @@ def test_each_command_has_the_port_that_its_design_names(
     assert line.startswith((f"http://127.0.0.1:{port}/#token=", f"newel: Port {port} on 127.0.0.1 is in use"))
 
 
-def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_cleared(
+def test_plain_http_answers_with_texts_and_calls_until_the_chat_is_cleared(
     with_model: WithModel,
 ) -> None:
     """What somebody with curl has of it."""
@@ -61,7 +61,7 @@ def test_a_message_over_plain_http_is_answered_with_texts_and_calls_until_it_is_
     assert [len(request["messages"]) for request in newel.requests] == [2, 4, 2, 4]
 
 
-def test_the_page_and_its_files_come_from_this_server_alone(with_model: WithModel) -> None:
+def test_the_page_loads_everything_from_this_server(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     with served(newel) as server, httpx2.Client(trust_env=False) as stranger:
         page = stranger.get(server.url)
@@ -74,7 +74,7 @@ def test_the_page_and_its_files_come_from_this_server_alone(with_model: WithMode
         assert {stranger.get(server.url + file).status_code for file in files} == {200}
 
 
-def test_server_and_model_can_stand_in_the_dotenv_of_the_folder(with_model: WithModel) -> None:
+def test_server_and_model_can_be_in_the_folders_dotenv(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     url = newel.environ["LLM_BASE_URL"]
     newel.environ = {name: value for name, value in newel.environ.items() if not name.startswith("LLM_")}
@@ -85,7 +85,7 @@ def test_server_and_model_can_stand_in_the_dotenv_of_the_folder(with_model: With
     assert newel.requests[0]["model"] == "glm-4"
 
 
-def test_it_works_in_the_folder_that_is_named(with_model: WithModel, tmp_path: Path) -> None:
+def test_it_works_in_the_given_folder(with_model: WithModel, tmp_path: Path) -> None:
     newel = with_model(scenario("where", bash("pwd > here"), {"content": "There."}))
     elsewhere = tmp_path / "else where"
     elsewhere.mkdir()
@@ -95,7 +95,7 @@ def test_it_works_in_the_folder_that_is_named(with_model: WithModel, tmp_path: P
     assert not (newel.project / "here").exists()
 
 
-def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel, tmp_path: Path) -> None:
+def test_it_opens_the_users_browser_on_request(with_model: WithModel, tmp_path: Path) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     opened = tmp_path / "opened"
     browser = tmp_path / "browser"
@@ -108,7 +108,7 @@ def test_it_opens_in_the_users_browser_when_it_is_told_to(with_model: WithModel,
         assert opened.read_text() == server.line
 
 
-def test_a_browser_that_stays_keeps_nobody_waiting(with_model: WithModel, tmp_path: Path) -> None:
+def test_a_browser_process_that_stays_does_not_block_the_start(with_model: WithModel, tmp_path: Path) -> None:
     """Those of a terminal end when their user leaves them; until then nothing else was answered."""
     newel = with_model(scenario("ping", {"content": "pong"}))
     browser = tmp_path / "browser"
@@ -120,7 +120,7 @@ def test_a_browser_that_stays_keeps_nobody_waiting(with_model: WithModel, tmp_pa
         assert server.client.get("/health", timeout=5).status_code == 200
 
 
-def test_a_taken_port_is_said_with_the_remedy(with_model: WithModel, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_with_a_remedy(with_model: WithModel, tmp_path: Path) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     with served(newel) as server:
         port = server.url.rpartition(":")[2]
@@ -140,7 +140,7 @@ def test_a_second_workbench_of_the_same_folder_is_refused(with_model: WithModel)
     assert f"pid {pid}" in words
 
 
-def test_other_machines_are_let_in_only_with_a_chosen_token(with_model: WithModel) -> None:
+def test_other_machines_need_a_chosen_token(with_model: WithModel) -> None:
     newel = with_model(scenario("ping", {"content": "pong"}))
     code, words = _refused(newel, "newel", "web", "--port", "0", "--bind", "0.0.0.0")  # noqa: S104 — refused
     assert code == 1

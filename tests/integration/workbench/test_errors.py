@@ -49,7 +49,7 @@ async def fails(workbench: Workbench, tab: str) -> str:
 # -- the model's server -------------------------------------------------------------------------------
 
 
-async def test_a_local_model_server_that_is_not_there_is_told_at_once_and_asked_again_when_it_is(
+async def test_an_unreachable_local_model_server_is_reported_at_once_and_used_when_it_runs(
     bench_with: BenchWith,
 ) -> None:
     with running(scenario("ping", {"content": "pong"})) as gone:
@@ -74,7 +74,7 @@ async def test_a_model_server_that_stays_down_ends_the_answer_and_not_the_chat(b
         assert [each["role"] for each in bench.newel.requests[-1]["messages"]] == ["system", "user"]
 
 
-async def test_a_stop_while_the_server_is_waited_for_waits_for_nothing(bench_with: BenchWith) -> None:
+async def test_a_stop_during_a_retry_pause_takes_effect_at_once(bench_with: BenchWith) -> None:
     down = {"kind": "status", "status": 503, "headers": {"Retry-After": "60"}}
     bench = bench_with(scenario("ping", {"response": {"content": ""}, "fault": down}))
     async with bench.open() as workbench:
@@ -93,7 +93,7 @@ async def test_a_stop_while_the_server_is_waited_for_waits_for_nothing(bench_wit
         {"kind": "status", "status": 200, "body": {"choices": "none"}},
     ],
 )
-async def test_an_answer_that_is_none_is_told_and_the_next_one_counts(
+async def test_an_invalid_answer_is_reported_and_the_next_one_counts(
     bench_with: BenchWith, fault: dict[str, Any]
 ) -> None:
     step = {"response": {"content": "pong"}, "fault": fault | {"times": 1}}
@@ -118,7 +118,7 @@ async def test_an_answer_that_is_none_is_told_and_the_next_one_counts(
         (call("bash", {"command": "echo no such thing >&2; exit 3"}), "exit code: 3"),
     ],
 )
-async def test_a_call_that_cannot_be_or_fails_goes_back_to_the_model_which_goes_on(
+async def test_an_invalid_or_failing_call_is_told_to_the_model_which_continues(
     bench_with: BenchWith, wrong: dict[str, Any], words: str
 ) -> None:
     bench = bench_with(scenario("work", wrong, {"content": "Another way, then."}))
@@ -136,7 +136,7 @@ async def test_a_call_that_cannot_be_or_fails_goes_back_to_the_model_which_goes_
 # -- tool servers -------------------------------------------------------------------------------------
 
 
-async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_no_chat_waits_for_it(
+async def test_an_mcp_server_that_does_not_start_is_broken_with_a_reason_and_delays_no_chat(
     bench_with: BenchWith,
 ) -> None:
     bench = bench_with(
@@ -169,7 +169,7 @@ async def test_a_tool_server_that_does_not_start_is_broken_with_its_reason_and_n
         assert (result.is_error, "UTC" in result.result) == (False, True)
 
 
-async def test_a_switch_that_cannot_be_kept_is_refused_in_words(bench_with: BenchWith) -> None:
+async def test_a_setting_that_cannot_be_saved_is_refused_with_a_message(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     _servers(bench, plain={"command": sys.executable, "args": ["-IS", str(ROGUE), "plain"]})
     (bench.newel.home / ".newel" / "mcp_state.json").mkdir()
@@ -191,7 +191,7 @@ def _servers(bench: Bench, **servers: dict[str, Any]) -> None:
 # -- the disk -----------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answered_later(
+async def test_an_unwritable_session_is_reported_and_the_message_is_answered_later(
     bench_with: BenchWith,
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
@@ -209,7 +209,7 @@ async def test_a_session_that_cannot_be_written_is_told_and_the_message_is_answe
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
-async def test_a_chat_whose_folder_was_away_goes_on_when_it_is_back(bench_with: BenchWith) -> None:
+async def test_a_chat_whose_folder_was_missing_continues_when_it_is_back(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -223,7 +223,7 @@ async def test_a_chat_whose_folder_was_away_goes_on_when_it_is_back(bench_with: 
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping", "assistant: pong"]
 
 
-async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with: BenchWith) -> None:
+async def test_an_agent_with_an_unwritable_log_says_so_and_runs(bench_with: BenchWith) -> None:
     judge = scenario("After", call("verdict", {"satisfied": True, "why": "It is there.", "missing": ""}))
     work = scenario("Make it", call("bash", {"command": "touch made"}))
     bench = bench_with({"scenarios": judge["scenarios"] + work["scenarios"]})
@@ -241,7 +241,7 @@ async def test_an_agent_whose_log_cannot_be_written_says_so_and_works(bench_with
 # -- a stop in the midst of a request -----------------------------------------------------------------
 
 
-async def test_a_stop_during_a_request_keeps_its_answer_and_asks_nothing_more(bench_with: BenchWith) -> None:
+async def test_a_stop_during_a_request_keeps_its_answer_and_makes_no_other(bench_with: BenchWith) -> None:
     asked = {"response": call("bash", {"command": "touch made"}), "delay_ms": 400}
     bench = bench_with(scenario("work", asked, {"content": "Never asked for."}))
     async with bench.open() as workbench:

@@ -48,7 +48,7 @@ async def waiting(board: Workbench, tab: str) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("now", [False, True])
-async def test_both_ways_to_stop_hold_what_waits_also_over_a_restart(
+async def test_both_kinds_of_stop_hold_the_queue_also_over_a_restart(
     bench_with: Callable[..., Bench], now: bool
 ) -> None:
     bench = bench_with(scripted())
@@ -77,7 +77,7 @@ async def test_both_ways_to_stop_hold_what_waits_also_over_a_restart(
     assert len(bench.newel.requests) == 3
 
 
-async def test_a_held_message_is_sent_when_the_user_says_so_and_the_others_stay(
+async def test_a_held_message_is_sent_on_request_and_the_others_stay(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scripted())
@@ -94,7 +94,7 @@ async def test_a_held_message_is_sent_when_the_user_says_so_and_the_others_stay(
             await board.tab(tab).send_now(ids[1])
 
 
-async def test_a_message_that_was_withdrawn_is_never_sent(bench_with: Callable[..., Bench]) -> None:
+async def test_a_withdrawn_message_is_never_sent(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(scripted())
     async with busy(bench, "second", "third") as (board, tab, run, ids):
         await board.tab(tab).withdraw(ids[0])
@@ -112,7 +112,7 @@ async def test_a_message_that_was_withdrawn_is_never_sent(bench_with: Callable[.
         assert await waiting(board, tab) == []
 
 
-async def test_a_closed_tab_sends_nothing_of_what_waited_however_much_that_was(
+async def test_a_closed_tab_sends_nothing_of_its_queue(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scripted())

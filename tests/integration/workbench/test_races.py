@@ -22,7 +22,7 @@ from tests.support import scenario
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
+async def test_a_chat_whose_session_is_in_use_says_so_and_answers_later(
     bench_with: Callable[..., Bench],
 ) -> None:
     """Else a message is acknowledged and then nobody speaks of it again."""
@@ -47,7 +47,7 @@ async def test_a_chat_whose_session_a_terminal_holds_says_so_and_answers_later(
         assert (await texts(workbench, tab.id))[-2:] == ["user: ping while it is held", "assistant: pong"]
 
 
-async def test_stop_right_after_sending_keeps_the_message_and_asks_nobody(
+async def test_a_stop_right_after_sending_keeps_the_message_and_makes_no_request(
     bench_with: Callable[..., Bench],
 ) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
@@ -62,7 +62,7 @@ async def test_stop_right_after_sending_keeps_the_message_and_asks_nobody(
         assert (await texts(workbench, tab.id))[-1] == "assistant: pong"
 
 
-async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Callable[..., Bench]) -> None:
+async def test_an_agent_started_in_two_windows_at_once_runs_once(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
@@ -81,7 +81,7 @@ async def test_an_agent_started_in_two_windows_at_once_works_once(bench_with: Ca
     assert (bench.folder / "made").read_text() == "x\n"
 
 
-async def test_an_agent_stopped_as_it_starts_does_not_begin(bench_with: Callable[..., Bench]) -> None:
+async def test_an_agent_stopped_as_it_starts_does_not_run(bench_with: Callable[..., Bench]) -> None:
     bench = bench_with(contract_scenarios("echo x >> made"))
     async with bench.open() as workbench:
         tab = (await workbench.open_agent()).state
@@ -112,7 +112,7 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
     assert len(bench.newel.requests) == 2
 
 
-async def test_an_edit_of_a_message_that_another_window_took_back_is_refused(
+async def test_an_edit_of_a_message_that_another_window_withdrew_is_refused(
     bench_with: Callable[..., Bench],
 ) -> None:
     """To append it instead would say something that nobody meant there."""
@@ -146,7 +146,7 @@ class LateFinds:
         return found
 
 
-async def test_a_message_that_comes_as_a_run_ends_is_said_once(bench_with: Callable[..., Bench]) -> None:
+async def test_a_message_that_arrives_as_a_run_ends_is_sent_once(bench_with: Callable[..., Bench]) -> None:
     """Its own run begins while it is being given to the one before: else both say it, and commands run twice."""
     bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "delay_ms": 150}))
     async with bench.open() as workbench:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
     ],
     ids=["reasoning", "reasoning_content", "think", "thinking"],
 )
-async def test_reasoning_is_no_part_of_the_answer_neither_while_it_comes_nor_afterwards(
+async def test_reasoning_is_never_part_of_the_answer(
     bench_with: Callable[..., Bench], response: dict[str, Any]
 ) -> None:
     bench = bench_with(scenario("hello", {"response": response, "token_delay_ms": 1}))

@@ -16,7 +16,7 @@ from tests.support import bash, scenario
 
 
 @pytest.mark.anyio
-async def test_chats_are_answered_at_the_same_time_each_in_its_own_conversation(
+async def test_chats_are_answered_at_once_each_in_its_own_conversation(
     bench_with: Callable[..., Bench],
 ) -> None:
     waits = scenario("first", bash("touch began; until [ -e go ]; do sleep 0.02; done"), {"content": "One."})
@@ -45,7 +45,7 @@ async def test_chats_are_answered_at_the_same_time_each_in_its_own_conversation(
 
 
 @pytest.mark.anyio
-async def test_a_tab_can_be_opened_read_and_closed_while_another_ones_tool_works_hard(
+async def test_tabs_can_be_opened_read_and_closed_while_another_ones_tool_is_busy(
     bench_with: Callable[..., Bench],
 ) -> None:
     """Else the page would stand still as long as a command prints."""
@@ -91,7 +91,7 @@ def agents_at_work() -> dict[str, Any]:
     return {"scenarios": [one for each in (*verdicts, work) for one in each["scenarios"]]}
 
 
-def test_agents_go_on_by_themselves_after_their_server_was_killed_and_do_nothing_twice(
+def test_agents_resume_by_themselves_after_a_kill_and_repeat_nothing(
     bench_with: Callable[..., Bench],
 ) -> None:
     newel = bench_with(agents_at_work()).newel

@@ -51,7 +51,7 @@ for line in sys.stdin:
 """
 
 
-async def test_a_tools_schema_reaches_the_model_and_its_arguments_the_tool_as_they_are(
+async def test_a_tools_schema_and_arguments_are_passed_unchanged(
     bench_with: Callable[..., Bench], tmp_path: Path
 ) -> None:
     arguments = {"shape": {"r": 3, "odd": [None, {"a": "b"}]}, "größe": 2.5}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 BenchWith = Callable[..., Bench]
 
 
-async def test_messages_that_could_not_be_kept_come_before_the_next_one(bench_with: BenchWith) -> None:
+async def test_messages_that_could_not_be_saved_precede_the_next_one(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     lines = ["user: ping one", "user: ping two"]
@@ -36,7 +36,7 @@ async def test_messages_that_could_not_be_kept_come_before_the_next_one(bench_wi
         assert await texts(workbench, tab.id) == [*lines, "user: ping three", "assistant: pong"]
 
 
-async def test_a_retry_answers_what_could_not_be_kept(bench_with: BenchWith) -> None:
+async def test_a_retry_answers_a_message_that_could_not_be_saved(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     async with bench.open() as workbench:
@@ -49,7 +49,7 @@ async def test_a_retry_answers_what_could_not_be_kept(bench_with: BenchWith) -> 
         assert await texts(workbench, tab.id) == ["user: ping one", "assistant: pong"]
 
 
-async def test_what_waited_is_not_said_in_the_conversation_after_it(bench_with: BenchWith) -> None:
+async def test_queued_messages_stay_out_of_the_next_conversation(bench_with: BenchWith) -> None:
     work = {"tool_calls": [{"function": {"name": "bash", "arguments": {"command": "touch on; sleep 60"}}}]}
     two = [scenario("work", work), scenario("ping", {"content": "pong"})]
     bench = bench_with({"scenarios": [each for one in two for each in one["scenarios"]]})
@@ -75,7 +75,7 @@ async def test_a_message_whose_run_has_not_started_ends_with_its_conversation(be
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
-async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(bench_with: BenchWith) -> None:
+async def test_failed_messages_stay_out_of_the_next_conversation(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     sessions = bench.newel.home / ".newel" / "sessions"
     async with bench.open() as workbench:
@@ -88,7 +88,7 @@ async def test_what_failed_in_a_conversation_is_not_said_in_the_one_after_it(ben
         assert await texts(workbench, tab.id) == ["user: ping two", "assistant: pong"]
 
 
-async def test_a_message_stands_in_its_chat_however_soon_it_is_stopped(bench_with: BenchWith) -> None:
+async def test_a_message_is_in_its_chat_however_soon_it_is_stopped(bench_with: BenchWith) -> None:
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         for number in range(30):

@@ -35,7 +35,7 @@ def agent_on(
 
 
 @pytest.mark.anyio
-async def test_setters_take_effect_with_the_next_prompt_and_are_told() -> None:
+async def test_setters_take_effect_with_the_next_prompt_and_emit_events() -> None:
     agent, provider = agent_on(says("Yes."))
     events: list[AgentEvent] = []
     agent.subscribe(events.append)
@@ -63,7 +63,7 @@ async def test_an_attachment_reaches_the_model() -> None:
 
 
 @pytest.mark.anyio
-async def test_who_unsubscribes_hears_no_more() -> None:
+async def test_after_unsubscribing_no_event_arrives() -> None:
     agent, _ = agent_on(says("One."), says("Two."))
     events: list[AgentEvent] = []
     unsubscribe = agent.subscribe(events.append)
@@ -76,7 +76,7 @@ async def test_who_unsubscribes_hears_no_more() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_message_so_far_can_be_read_while_it_is_written() -> None:
+async def test_the_partial_message_can_be_read_while_it_streams() -> None:
     agent, _ = agent_on(says("A sentence in several pieces."))
     seen: list[str] = []
 
@@ -130,7 +130,7 @@ async def test_messages_can_be_appended_replaced_and_cleared() -> None:
 
 
 @pytest.mark.anyio
-async def test_abort_without_a_run_does_nothing_and_harms_no_later_one() -> None:
+async def test_abort_without_a_run_does_nothing() -> None:
     agent, _ = agent_on(says("Still here."))
     agent.abort()
     agent.stop()
@@ -139,7 +139,7 @@ async def test_abort_without_a_run_does_nothing_and_harms_no_later_one() -> None
 
 
 @pytest.mark.anyio
-async def test_a_message_queued_before_a_run_is_delivered_by_it() -> None:
+async def test_a_message_queued_before_a_run_is_part_of_it() -> None:
     agent, provider = agent_on(says("One."), says("Two."))
     await agent.queue_message(UserMessage(content="by the way"), "follow_up")
     await agent.prompt("Hi")
@@ -150,7 +150,7 @@ async def test_a_message_queued_before_a_run_is_delivered_by_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_subscriber_that_fails_ends_the_run_and_is_not_hidden() -> None:
+async def test_an_error_of_a_subscriber_ends_the_run_and_is_raised() -> None:
     agent, _ = agent_on(says("One."), says("Two."))
 
     def broken(event: AgentEvent) -> None:

@@ -18,5 +18,5 @@ from newel.agent.formatting import pluralize
         (0, "tool call", "0 tool calls"),
     ],
 )
-def test_an_amount_is_written_as_people_do(value: float, unit: str, words: str) -> None:
+def test_amounts_are_formatted_for_people(value: float, unit: str, words: str) -> None:
     assert pluralize(value, unit) == words

@@ -183,7 +183,7 @@ async def test_calls_overlap_but_results_keep_the_order_of_the_calls() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("key", ["same file", "*"])
-async def test_calls_that_must_not_overlap_run_one_after_the_other(key: str) -> None:
+async def test_calls_with_the_same_key_run_in_order(key: str) -> None:
     running: list[str] = []
 
     async def work(text: str, _: OnOutput) -> None:
@@ -198,7 +198,7 @@ async def test_calls_that_must_not_overlap_run_one_after_the_other(key: str) -> 
 
 
 @pytest.mark.anyio
-async def test_a_call_that_runs_alone_waits_for_those_before_it_and_holds_those_after_it() -> None:
+async def test_an_exclusive_call_waits_for_earlier_ones_and_blocks_later_ones() -> None:
     order: list[str] = []
 
     async def work(text: str, _: OnOutput) -> None:
@@ -238,7 +238,7 @@ async def test_a_call_that_cannot_run_is_explained_to_the_model(call: ToolCall, 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ToolError("disk on fire"), ValueError("bad"), RuntimeError("worse")])
-async def test_a_failing_tool_is_told_to_the_model_and_the_run_goes_on(error: Exception) -> None:
+async def test_a_failing_tool_is_told_to_the_model_and_the_run_continues(error: Exception) -> None:
     async def work(_: str, __: OnOutput) -> None:
         raise error
 
@@ -251,7 +251,7 @@ async def test_a_failing_tool_is_told_to_the_model_and_the_run_goes_on(error: Ex
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ToolError("the host is gone"), RuntimeError("worse")])
-async def test_a_call_whose_order_cannot_be_found_out_is_told_to_the_model_and_the_run_goes_on(
+async def test_an_error_in_serial_key_is_told_to_the_model_and_the_run_continues(
     error: Exception,
 ) -> None:
     """Else a lost host ends the whole prompt at the first `read`, where `bash` is only told to the model."""
@@ -269,7 +269,7 @@ async def test_a_call_whose_order_cannot_be_found_out_is_told_to_the_model_and_t
 
 
 @pytest.mark.anyio
-async def test_another_agents_names_are_understood_and_reported_under_ours() -> None:
+async def test_tool_aliases_are_understood_and_reported_under_our_names() -> None:
     call = ToolCall("1", "speak", {"words": "x"})
     watched = Watched([AssistantMessage(content=[call]), says("Done.")], [Say()])
     await watched.agent.prompt("Go")
@@ -282,7 +282,7 @@ async def test_another_agents_names_are_understood_and_reported_under_ours() -> 
 
 
 @pytest.mark.anyio
-async def test_the_third_same_call_with_the_same_result_is_warned_about_not_run() -> None:
+async def test_the_third_identical_call_with_the_same_result_gets_a_warning_and_does_not_run() -> None:
     ran: list[str] = []
 
     async def work(text: str, _: OnOutput) -> None:
@@ -343,7 +343,7 @@ async def test_a_denied_call_does_not_run_and_the_model_learns_why() -> None:
 
 
 @pytest.mark.anyio
-async def test_steering_reaches_the_model_after_the_tools_and_a_follow_up_when_it_is_done() -> None:
+async def test_steering_reaches_the_model_after_the_tools_and_a_follow_up_at_the_end() -> None:
     async def work(_: str, __: OnOutput) -> None:
         await watched.agent.queue_message(UserMessage(content="later"), "follow_up")
         await watched.agent.queue_message(UserMessage(content="now"), "steer")
@@ -376,7 +376,7 @@ async def test_stop_lets_the_tools_finish_and_makes_no_further_request() -> None
 
 
 @pytest.mark.anyio
-async def test_abort_in_a_tool_keeps_its_output_and_leaves_a_history_every_provider_accepts() -> None:
+async def test_abort_in_a_tool_keeps_its_output_and_a_history_that_every_provider_accepts() -> None:
     async def work(text: str, on_output: OnOutput) -> None:
         if text == "b":
             await on_output("half of it")
@@ -399,7 +399,7 @@ async def test_abort_in_a_tool_keeps_its_output_and_leaves_a_history_every_provi
 
 
 @pytest.mark.anyio
-async def test_abort_while_the_model_speaks_keeps_what_it_said() -> None:
+async def test_abort_during_an_answer_keeps_its_text() -> None:
     class Slow:
         async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
             await on_delta(TextDelta("Half a sen"))
@@ -418,7 +418,7 @@ async def test_abort_while_the_model_speaks_keeps_what_it_said() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("when", ["before it failed", "while it waits"])
-async def test_stop_while_a_failed_request_waits_for_its_next_try_ends_the_run(when: str) -> None:
+async def test_stop_during_a_retry_pause_ends_the_run(when: str) -> None:
     """Else a run on a server that is down goes on asking after it was told to stop."""
 
     class Failing:
@@ -441,7 +441,7 @@ async def test_stop_while_a_failed_request_waits_for_its_next_try_ends_the_run(w
 
 
 @pytest.mark.anyio
-async def test_a_notice_while_a_failed_request_waits_does_not_keep_stop_from_ending_the_run() -> None:
+async def test_a_notice_during_a_retry_pause_does_not_prevent_a_stop() -> None:
     """Else the notice of a lost connection, which comes just then, makes Stop wait and ask the server once more."""
 
     class Failing:
@@ -460,7 +460,7 @@ async def test_a_notice_while_a_failed_request_waits_does_not_keep_stop_from_end
 
 
 @pytest.mark.anyio
-async def test_cancellation_from_outside_goes_through() -> None:
+async def test_cancellation_from_outside_passes_through() -> None:
     """A caller's own time limit must not be swallowed by the agent."""
 
     async def work(_: str, __: OnOutput) -> None:
@@ -474,7 +474,7 @@ async def test_cancellation_from_outside_goes_through() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_server_that_fails_ends_the_run_with_a_typed_error_and_the_next_prompt_works() -> None:
+async def test_a_failing_server_ends_the_run_with_a_typed_error_and_the_next_prompt_works() -> None:
     watched = Watched([ConnectionFailed("no route"), says("Better.")])
     with pytest.raises(ConnectionFailed):
         await watched.agent.prompt("Go")
@@ -487,7 +487,7 @@ async def test_a_server_that_fails_ends_the_run_with_a_typed_error_and_the_next_
 
 
 @pytest.mark.anyio
-async def test_a_call_left_open_by_a_crash_is_answered_unknown_and_never_run() -> None:
+async def test_an_open_call_after_a_crash_is_answered_unknown_and_never_run() -> None:
     history = [UserMessage(content="Go"), calls("a")]
     watched = Watched([says("I will look first.")], [Say(read_only=False)], messages=history)
     await watched.agent.prompt("Go on")
@@ -497,7 +497,7 @@ async def test_a_call_left_open_by_a_crash_is_answered_unknown_and_never_run() -
 
 
 @pytest.mark.anyio
-async def test_a_call_left_open_by_a_crash_runs_again_if_it_only_reads_and_the_model_goes_on() -> None:
+async def test_an_open_read_only_call_after_a_crash_runs_again() -> None:
     """Nothing is lost by reading twice, and the run goes on without anybody having to say so."""
     history = [UserMessage(content="Go"), calls("a")]
     watched = Watched([says("I have read it.")], [Say()], messages=history)
@@ -511,7 +511,7 @@ async def test_a_call_left_open_by_a_crash_runs_again_if_it_only_reads_and_the_m
 
 
 @pytest.mark.anyio
-async def test_a_call_that_is_known_not_to_have_begun_runs_after_a_crash_as_if_nothing_had_been() -> None:
+async def test_an_open_call_that_never_began_runs_after_a_crash() -> None:
     """What waited for an approval is asked about again, and not reported as something that may have happened."""
     waiting = calls("a", "b")
     watched = Watched([says("Done.")], [Say(read_only=False)])
@@ -524,7 +524,7 @@ async def test_a_call_that_is_known_not_to_have_begun_runs_after_a_crash_as_if_n
 
 
 @pytest.mark.anyio
-async def test_a_call_behind_one_in_doubt_is_not_run_although_it_never_began() -> None:
+async def test_a_call_behind_one_with_unknown_outcome_does_not_run() -> None:
     asked = calls("a", "b")
     watched = Watched([says("I will look first.")], [Say(read_only=False)])
     watched.agent.replace_messages([UserMessage(content="Go"), asked], never_begun={asked.tool_calls[1].id})
@@ -538,7 +538,7 @@ async def test_a_call_behind_one_in_doubt_is_not_run_although_it_never_began() -
 
 
 @pytest.mark.anyio
-async def test_a_conversation_too_long_for_the_model_is_compacted_once_and_asked_again() -> None:
+async def test_an_overlong_conversation_is_compacted_once_and_sent_again() -> None:
     async def compact(
         messages: Sequence[AppMessage], usage: Usage, /, *, overflow: bool
     ) -> AppMessage | None:
@@ -558,7 +558,7 @@ async def test_a_conversation_too_long_for_the_model_is_compacted_once_and_asked
 
 
 @pytest.mark.anyio
-async def test_what_happened_is_recorded_before_anybody_sees_it() -> None:
+async def test_events_are_recorded_before_any_subscriber_gets_them() -> None:
     recorded: list[AgentEvent] = []
 
     async def record(event: AgentEvent) -> None:
@@ -574,7 +574,7 @@ async def test_what_happened_is_recorded_before_anybody_sees_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_recorder_that_fails_ends_the_run_before_the_next_side_effect() -> None:
+async def test_an_error_of_the_recorder_ends_the_run_before_the_next_side_effect() -> None:
     ran: list[str] = []
 
     async def work(text: str, _: OnOutput) -> None:
@@ -614,7 +614,7 @@ def _assert_valid(messages: Sequence[AppMessage]) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("key", [None, "*"])
-async def test_a_subscriber_that_dies_in_a_batch_leaves_a_result_for_each_call(key: str | None) -> None:
+async def test_an_error_of_a_subscriber_in_a_batch_leaves_a_result_for_each_call(key: str | None) -> None:
     """Else the next prompt would take work that was done for work whose outcome is unknown."""
     recorded: list[ToolResultMessage] = []
 

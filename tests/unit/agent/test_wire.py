@@ -102,7 +102,7 @@ def wire(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def test_events_carry_the_names_of_the_design() -> None:
+def test_events_have_their_specified_wire_names() -> None:
     start = wire(ToolExecutionStart(tool_call_id="c1", tool_name="bash", args={"command": "ls"}))
     assert start | {"timestamp": ""} == {
         "type": "tool_execution_start",
@@ -118,7 +118,7 @@ def test_events_carry_the_names_of_the_design() -> None:
     assert wire(AgentEnd(reason="done"))["type"] == "agent_end"
 
 
-def test_messages_carry_the_names_of_the_design() -> None:
+def test_messages_have_their_specified_wire_names() -> None:
     result = wire(ToolResultMessage(tool_call_id="c1", tool_name="bash", output="x", is_error=False))
     assert {
         "role": "toolResult",
@@ -140,19 +140,19 @@ PAPER = Attachment("document", "a.txt", "text/plain", 3, "dHh0", extracted_text=
 UNREAD = Attachment("document", "a.pdf", "application/pdf", 3, "cGRm")
 
 
-def test_attachments_reach_the_model_as_blocks_behind_the_text() -> None:
+def test_attachments_are_sent_as_blocks_after_the_text() -> None:
     (seen,) = Transformer()([UserMessage(content="Look", attachments=[PICTURE, PAPER, UNREAD])])
     assert isinstance(seen, UserMessage)
     assert seen.content == [TextContent("Look"), ImageContent("cGlj", "image/png"), TextContent("the paper")]
     assert seen.attachments == []
 
 
-def test_custom_messages_and_empty_failures_reach_no_model() -> None:
+def test_custom_messages_and_empty_failures_are_not_sent() -> None:
     failed = AssistantMessage(content=[], stop_reason="error")
     assert Transformer()([CustomMessage("artifact", {"a": 1}), failed]) == []
 
 
-def test_what_is_seen_stays_the_same_object_from_request_to_request() -> None:
+def test_unchanged_messages_stay_the_same_objects_between_requests() -> None:
     """Providers encode a message once; a new object each time would cost the whole history at each step."""
     history: list[AppMessage] = [
         UserMessage(content="a", attachments=[PAPER]),
@@ -165,7 +165,7 @@ def test_what_is_seen_stays_the_same_object_from_request_to_request() -> None:
         assert first is second
 
 
-def test_a_compaction_hides_what_it_sums_up_and_keeps_what_it_names() -> None:
+def test_a_compaction_hides_what_it_summarises_and_keeps_what_it_names() -> None:
     first, kept = UserMessage(content="first"), UserMessage(content="kept")
     compaction = CustomMessage(COMPACTION, {"summary": "They met.", "firstKept": kept.id})
     after = UserMessage(content="after")
@@ -176,7 +176,7 @@ def test_a_compaction_hides_what_it_sums_up_and_keeps_what_it_names() -> None:
 
 
 @pytest.mark.parametrize("lost", [{}, {"firstKept": "nobody"}])
-def test_a_compaction_that_names_nothing_kept_keeps_what_follows_it(lost: dict[str, str]) -> None:
+def test_a_compaction_that_names_nothing_keeps_what_follows_it(lost: dict[str, str]) -> None:
     compaction = CustomMessage(COMPACTION, {"summary": "s"} | lost)
     seen = Transformer()([UserMessage(content="old"), compaction, UserMessage(content="new")])
     assert [message.text.split()[-1] for message in seen if isinstance(message, UserMessage)] == ["s", "new"]
@@ -186,7 +186,7 @@ def all_errors(kind: type[NewelError]) -> list[type[NewelError]]:
     return [kind, *(each for child in kind.__subclasses__() for each in all_errors(child))]
 
 
-def test_the_tree_of_errors_is_drawn_whole() -> None:
+def test_the_documented_tree_of_errors_is_complete() -> None:
     import newel.agent.errors
 
     for kind in all_errors(NewelError):
@@ -194,7 +194,7 @@ def test_the_tree_of_errors_is_drawn_whole() -> None:
             assert kind.__name__ in str(newel.agent.errors.__doc__)
 
 
-def test_the_heart_can_be_read_in_an_evening() -> None:
+def test_the_core_can_be_read_in_an_evening() -> None:
     """Messages, events, ports and loop stay under 600 lines of code; comments and blank lines are free."""
     folder = Path(newel.agent.__file__).parent
     assert sum(code_lines(folder / f"{name}.py") for name in ("messages", "events", "ports", "loop")) < 600

@@ -18,7 +18,7 @@ from newel.config.hosts import HostModel, load_hosts, save_host
 from newel.config.settings import Flags, Settings, load_host_places, load_settings
 
 
-def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> None:
+def test_a_name_stands_for_its_host_until_it_is_removed(tmp_path: Path) -> None:
     save_host(tmp_path, "shop", 'deploy@shop.example.org:/srv/the "shop" é\\\'')
     save_host(tmp_path, "other", "box")
     save_host(tmp_path, "shop", 'deploy@shop.example.org:/srv/a "b" é\\\'\n')
@@ -31,7 +31,7 @@ def test_a_name_stands_for_its_place_until_it_is_forgotten(tmp_path: Path) -> No
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @example("box:/a\x7f\x80\u2028\ufeff\x00\U0001f600")
-def test_any_place_that_is_kept_is_read_back(place: str) -> None:
+def test_any_saved_host_is_read_back(place: str) -> None:
     """Else one strange character in a path would make every name unusable."""
     with tempfile.TemporaryDirectory() as folder:
         save_host(Path(folder), "shop", place)
@@ -39,7 +39,7 @@ def test_any_place_that_is_kept_is_read_back(place: str) -> None:
         assert load_hosts(Path(folder)) == {"shop": place, "box": "box"}
 
 
-def test_the_users_own_lines_stay_as_they_are(tmp_path: Path) -> None:
+def test_the_users_own_lines_stay_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "hosts.toml"
     path.write_text("# work\nshop = 'a:/srv' # the old one\n\n\"box\"='b'")
     save_host(tmp_path, "new", "c")
@@ -51,7 +51,7 @@ def test_the_users_own_lines_stay_as_they_are(tmp_path: Path) -> None:
     assert load_hosts(tmp_path) == {"box": "b"}
 
 
-def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_host_that_is_not_utf_8_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     save_host(tmp_path, "box", "box")
     before = (tmp_path / "hosts.toml").read_bytes()
     with pytest.raises(ConfigError, match="UTF-8"):
@@ -59,7 +59,7 @@ def test_a_place_that_is_not_utf_8_is_refused_and_nothing_is_left(tmp_path: Path
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
-def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_names_added_concurrently_are_all_saved(tmp_path: Path) -> None:
     script = (
         "import sys, time, pathlib, newel.workspace.disk.state_file; from newel.config.hosts import save_host\n"
         "here, name = pathlib.Path(sys.argv[1]), sys.argv[2]\n"
@@ -77,7 +77,7 @@ def test_names_given_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "a=b", "é", "x" * 65, "a\nb"])
-def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_ambiguous_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="is not a valid name"):
         save_host(tmp_path, name, "box")
     with pytest.raises(ConfigError, match="no host named"):
@@ -86,14 +86,14 @@ def test_a_name_that_could_be_taken_for_something_else_is_refused(tmp_path: Path
 
 
 @pytest.mark.parametrize("content", [b"shop = 1\n", b"shop\n", b"\xff\xfe", b"[shop]\nhost='x'\n"])
-def test_a_broken_file_is_named_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_is_reported_and_not_changed(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "hosts.toml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"hosts\.toml"):
         save_host(tmp_path, "shop", "box")
     assert (tmp_path / "hosts.toml").read_bytes() == content
 
 
-def test_work_on_a_host_is_asked_for_unless_the_command_line_says_otherwise(tmp_path: Path) -> None:
+def test_work_on_a_host_asks_for_approval_unless_the_command_line_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('approve = "auto"\n')
     save_host(tmp_path, "shop", "deploy@shop:/srv")
     environ = {"NEWEL_HOME": str(tmp_path)}
@@ -120,7 +120,7 @@ def load(home: Path, toml: str, flags: Flags, **environ: str) -> Settings:
         ('host = "server"\ndirectory = "src"', "ssh://jexida@server/~/src"),
     ],
 )
-def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection: str, place: str) -> None:
+def test_the_configured_host_is_available_as_remote(tmp_path: Path, connection: str, place: str) -> None:
     settings = load(tmp_path, f"[remote.connection]\n{connection}\n", Flags(host="remote"))
     assert settings.host == place
     assert load_host_places(tmp_path) == {"remote": place}
@@ -128,7 +128,7 @@ def test_the_host_of_the_settings_is_known_as_remote(tmp_path: Path, connection:
     assert load_host_places(tmp_path) == {"remote": "mine:/srv"}
 
 
-def test_without_a_host_in_the_settings_remote_is_a_host_of_that_name(tmp_path: Path) -> None:
+def test_without_a_configured_host_remote_is_a_hosts_name(tmp_path: Path) -> None:
     """A default address would be a stranger's in most networks."""
     for toml in ('[remote.model]\nname = "phi3"\n', '[remote.connection]\nuser = "ada"\n'):
         assert load(tmp_path, toml, Flags(host="remote")).host == "remote"
@@ -156,7 +156,7 @@ WISHED = HostModel("auto", "phi3", 7, is_requested=True)
         ('[remote.connection]\nhost = "x"', {}, SERVER, None),
     ],
 )
-def test_whose_model_works_on_a_host_is_decided_as_the_documentation_says(
+def test_the_models_location_follows_the_documented_rules(
     tmp_path: Path,
     toml: str,
     flags: dict[str, str],
@@ -176,6 +176,6 @@ def test_whose_model_works_on_a_host_is_decided_as_the_documentation_says(
         (Flags(host="x", through="auto", base_url="http://x"), "Use only one of them"),
     ],
 )
-def test_a_way_to_the_model_that_cannot_be_meant_is_refused(tmp_path: Path, flags: Flags, words: str) -> None:
+def test_an_invalid_model_backend_is_refused(tmp_path: Path, flags: Flags, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         load(tmp_path, "", flags)

@@ -36,7 +36,7 @@ disk = { description = "Free space", cmd = "df -h" }
 """
 
 
-def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
+def test_without_a_file_the_defaults_apply(tmp_path: Path) -> None:
     loaded = load_remote(tmp_path / "config.toml")
     assert loaded.settings == RemoteSettings(
         connection=ConnectionSettings(host=None, user="jexida"),
@@ -47,7 +47,7 @@ def test_without_a_file_the_defaults_stand(tmp_path: Path) -> None:
     assert loaded.warnings == []
 
 
-def test_every_setting_of_a_file_is_taken(tmp_path: Path) -> None:
+def test_every_setting_of_a_file_is_used(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(WHOLE)
     loaded = load_remote(path)
@@ -63,7 +63,7 @@ def test_every_setting_of_a_file_is_taken(tmp_path: Path) -> None:
     )
 
 
-def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path: Path) -> None:
+def test_a_routine_with_invalid_variables_is_skipped_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
         '[routines]\nlogs = { cmd = "docker logs -n {lines} {name}", variables = ["name", "lines=100"] }\n'
@@ -91,7 +91,7 @@ def test_a_routine_whose_variables_are_wrong_is_left_out_with_its_line(tmp_path:
         (b"\n\nrubbish\n", 3, "Expected"),
     ],
 )
-def test_a_file_that_is_no_toml_is_told_with_its_line_and_the_defaults_stand(
+def test_a_file_that_is_not_toml_is_reported_with_its_line_and_the_defaults_apply(
     tmp_path: Path, content: bytes, line: int, words: str
 ) -> None:
     path = tmp_path / "config.toml"
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_toml_is_told_with_its_line_and_the_defaults_stand(
     assert warning.endswith("The defaults are used.")
 
 
-def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
+def test_one_invalid_value_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(
         '[connection]\nhost = "server.example"\nuser = 7\nprot = 22\n'
@@ -125,7 +125,7 @@ def test_one_slip_costs_one_value_and_never_the_host(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
+def test_a_special_or_huge_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"#" * (1024 * 1024 + 1))
     for path in (tmp_path, tmp_path / "long"):
         assert "cannot be read: it " in load_remote(path).warnings[0]
@@ -135,7 +135,7 @@ def test_what_is_no_file_or_too_long_is_not_read(tmp_path: Path) -> None:
 @given(
     st.one_of(st.binary(max_size=80), st.text(max_size=80).map(lambda text: f"[routines]\n{text}".encode()))
 )
-def test_whatever_stands_in_the_file_the_program_starts(tmp_path: Path, content: bytes) -> None:
+def test_the_program_starts_with_any_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     loaded = load_remote(path)

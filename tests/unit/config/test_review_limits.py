@@ -36,7 +36,7 @@ def in_force(settings: Settings, name: str) -> float:
     raise AssertionError(name)
 
 
-def test_nothing_said_means_the_documented_defaults(tmp_path: Path) -> None:
+def test_without_settings_the_documented_defaults_apply(tmp_path: Path) -> None:
     assert review_limits(load(tmp_path)) == ReviewLimits()
 
 
@@ -51,13 +51,13 @@ def test_each_limit_can_be_set_in_the_file_and_the_environment_wins(tmp_path: Pa
     assert settings.origins[f"review.{name}"] == "environment"
 
 
-def test_a_project_cannot_raise_what_a_review_may_use(tmp_path: Path) -> None:
+def test_a_project_cannot_raise_the_limits_of_a_review(tmp_path: Path) -> None:
     lines = "".join(f"NEWEL_REVIEW_{name.upper()}=999\n" for name in NAMES)
     assert review_limits(load(tmp_path, dotenv=lines)) == ReviewLimits()
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "1e99", "9" * 30, "true", "\x1b[31m"])
-def test_a_value_that_cannot_be_is_refused_with_its_name_and_what_may_stand_there(
+def test_an_impossible_value_is_refused_with_its_name_and_the_allowed_range(
     tmp_path: Path, value: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -69,18 +69,18 @@ def test_a_value_that_cannot_be_is_refused_with_its_name_and_what_may_stand_ther
 
 
 @pytest.mark.parametrize("value", ["0", "nan", "inf", "soon"])
-def test_hours_that_cannot_be_are_refused(tmp_path: Path, value: str) -> None:
+def test_impossible_hours_are_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"NEWEL_REVIEW_COMPLETED_TTL_HOURS.*above 0 and at most"):
         load(tmp_path, NEWEL_REVIEW_COMPLETED_TTL_HOURS=value)
 
 
 @pytest.mark.parametrize("line", ["max_sessions = 0", 'max_sessions = "many"', "max_session = 3"])
-def test_what_the_file_cannot_say_is_refused_with_its_place(tmp_path: Path, line: str) -> None:
+def test_an_invalid_file_value_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=r"config\.toml.*review"):
         load(tmp_path, f"[review]\n{line}")
 
 
-def test_a_misspelt_variable_is_not_as_if_it_were_unset(tmp_path: Path) -> None:
+def test_a_misspelt_variable_is_reported(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"'NEWEL_REVIEW_MAX_SESSION' is not a setting.*NEWEL_REVIEW_MAX_SESSIONS"
     ):
@@ -91,7 +91,7 @@ def test_an_empty_variable_is_unset(tmp_path: Path) -> None:
     assert review_limits(load(tmp_path, NEWEL_REVIEW_MAX_SESSIONS="")) == ReviewLimits()
 
 
-def test_more_results_than_may_be_asked_for_is_a_contradiction_and_said_so(tmp_path: Path) -> None:
+def test_contradictory_limits_are_reported(tmp_path: Path) -> None:
     settings = load(tmp_path, NEWEL_REVIEW_MAX_SEARCH_RESULTS_DEFAULT="60")
     with pytest.raises(ConfigError, match="60, more than max_search_results_cap, which is 50"):
         review_limits(settings)
@@ -104,7 +104,7 @@ def test_a_default_above_a_fixed_cap_is_not_cut_silently(tmp_path: Path) -> None
     assert limits.tools.max_read_bytes_cap == 1_000_000
 
 
-def test_the_readme_names_each_limit_with_its_default(tmp_path: Path) -> None:
+def test_the_documentation_names_each_limit_with_its_default(tmp_path: Path) -> None:
     settings = load(tmp_path)
     told = dict(re.findall(r"^\| `(\w+)` \| ([\d,.]+)", DOCUMENT, re.MULTILINE))
     told = {name: value.replace(",", "") for name, value in told.items() if name in NAMES}

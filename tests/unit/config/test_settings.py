@@ -40,14 +40,14 @@ def load(
     return load_settings(flags or Flags(), cwd=cwd, environ={"NEWEL_HOME": str(home), **(environ or {})})
 
 
-def test_nothing_set_means_no_endpoint_and_the_defaults(tmp_path: Path) -> None:
+def test_without_settings_there_is_no_endpoint_and_the_defaults_apply(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.endpoint is None
     assert (settings.approve, settings.thinking, settings.bash_timeout) == ("auto", "off", 30.0)
     assert settings.origins == {}
 
 
-def test_the_documented_order_of_places(tmp_path: Path) -> None:
+def test_sources_have_the_documented_precedence(tmp_path: Path) -> None:
     toml, dotenv, environ = 'model = "toml"', "LLM_DEFAULT_MODEL=dotenv", {"LLM_DEFAULT_MODEL": "environment"}
     assert load(tmp_path, toml=toml).model == "toml"
     assert load(tmp_path, toml=toml, dotenv=dotenv).model == "dotenv"
@@ -66,7 +66,7 @@ def test_llm_variables_win_over_openai_ones_as_a_pair(tmp_path: Path) -> None:
     assert (endpoint.base_url, endpoint.api_key) == ("http://llm", None)
 
 
-def test_an_openai_key_alone_means_openai(tmp_path: Path) -> None:
+def test_an_openai_key_alone_selects_openai(tmp_path: Path) -> None:
     endpoint = load(tmp_path, {"OPENAI_API_KEY": "sk-1"}).endpoint
     assert endpoint is not None
     assert (endpoint.base_url, endpoint.api_key) == ("https://api.openai.com/v1", "sk-1")
@@ -87,19 +87,19 @@ def test_a_projects_dotenv_can_name_a_server_but_never_gets_the_users_key(
     assert endpoint is None or endpoint.base_url != "http://evil.example" or endpoint.api_key is None
 
 
-def test_a_key_on_the_command_line_goes_where_the_user_points(tmp_path: Path) -> None:
+def test_a_key_on_the_command_line_is_used_for_the_given_server(tmp_path: Path) -> None:
     endpoint = load(tmp_path, {"LLM_BASE_URL": "http://llm/"}, flags=Flags(api_key="sk-typed")).endpoint
     assert endpoint is not None
     assert (endpoint.base_url, endpoint.api_key) == ("http://llm", "sk-typed")
 
 
-def test_a_typed_address_takes_the_environments_key(tmp_path: Path) -> None:
+def test_a_url_on_the_command_line_uses_the_environments_key(tmp_path: Path) -> None:
     endpoint = load(tmp_path, {"LLM_AUTH_TOKEN": "sk-env"}, flags=Flags(base_url="http://typed")).endpoint
     assert endpoint is not None
     assert (endpoint.base_url, endpoint.api_key) == ("http://typed", "sk-env")
 
 
-def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
+def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
     text = "# mine\nexport LLM_BASE_URL='http://a'\nLLM_AUTH_TOKEN=\"k y\"\nLLM_DEFAULT_MODEL=m # note\nPATH=/evil\n"
     settings = load(tmp_path, dotenv=text, trusted="http://a")
     assert settings.endpoint is not None
@@ -128,19 +128,19 @@ def test_dotenv_lines_as_people_write_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_config_file_is_refused_with_its_name_and_what_is_wrong(
+def test_an_invalid_config_file_is_refused_with_its_name_and_the_reason(
     tmp_path: Path, toml: str, words: str
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         load(tmp_path, toml=toml)
 
 
-def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must begin with http"):
         load(tmp_path, {"LLM_BASE_URL": "localhost:8000"})
 
 
-def test_a_secret_on_the_screen_cannot_be_used() -> None:
+def test_a_masked_secret_cannot_be_used_as_a_key() -> None:
     assert mask_secret("sk-0123456789abcdefghij") == "sk-…ij"
     assert mask_secret("short") == "set"
     assert mask_secret(None) == "none"
@@ -156,7 +156,7 @@ THEIRS = "https://stranger.example/v1"
     ("dotenv", "trusted"),
     [(STRANGER, THEIRS), ("LLM_BASE_URL=ollama://stranger.example", "ollama://stranger.example:11434")],
 )
-def test_a_trusted_server_of_the_projects_dotenv_still_does_not_act_unasked(
+def test_a_trusted_server_of_a_projects_dotenv_still_needs_approval_for_calls(
     tmp_path: Path, dotenv: str, trusted: str
 ) -> None:
     """Who lets a server see the project has not let it run whatever it likes, or read outside of the project."""
@@ -165,7 +165,7 @@ def test_a_trusted_server_of_the_projects_dotenv_still_does_not_act_unasked(
     assert load(tmp_path, dotenv=dotenv, flags=Flags(approve="auto")).approve == "auto"
 
 
-def test_who_works_on_a_host_is_told_too_that_a_stranger_would_read_it(tmp_path: Path) -> None:
+def test_work_on_a_host_warns_about_a_projects_server_too(tmp_path: Path) -> None:
     there = Flags(host="shop")
     known = load(tmp_path, dotenv=STRANGER, flags=there, trusted=THEIRS)
     assert known.origins["approve"] == ONLY_DOTENV
@@ -174,7 +174,7 @@ def test_who_works_on_a_host_is_told_too_that_a_stranger_would_read_it(tmp_path:
     assert (own.approve, own.origins["approve"]) == ("ask", ON_A_HOST)
 
 
-def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(tmp_path: Path) -> None:
+def test_a_local_or_user_configured_server_has_the_users_approval_preset(tmp_path: Path) -> None:
     ollama = "http://127.0.0.1:11434/v1"
     assert load(tmp_path, dotenv=f"LLM_BASE_URL={ollama}", trusted=ollama).approve == "auto"
     named = load(tmp_path, dotenv="LLM_BASE_URL=ollama://localhost", trusted="ollama://localhost:11434")
@@ -193,13 +193,13 @@ def test_a_server_on_this_machine_or_one_the_user_named_acts_as_the_user_wants(t
         '[models."m"]\ncontext_window = -5',
     ],
 )
-def test_a_setting_that_cannot_be_meant_is_refused(tmp_path: Path, toml: str) -> None:
+def test_an_invalid_setting_is_refused(tmp_path: Path, toml: str) -> None:
     with pytest.raises(ConfigError, match=r"config\.toml"):
         load(tmp_path, toml=toml)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "loop", "folder", "huge"])
-def test_what_lies_at_dotenv_cannot_hang_the_start(tmp_path: Path, kind: str) -> None:
+def test_a_special_file_at_dotenv_cannot_hang_the_start(tmp_path: Path, kind: str) -> None:
     project = tmp_path / "project"
     project.mkdir()
     dotenv = project / ".env"
@@ -218,20 +218,20 @@ def test_what_lies_at_dotenv_cannot_hang_the_start(tmp_path: Path, kind: str) ->
     assert load(tmp_path).endpoint is None
 
 
-def test_a_home_that_cannot_be_is_said(tmp_path: Path) -> None:
+def test_an_unusable_home_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NEWEL_HOME"):
         newel_home({"NEWEL_HOME": "~nobody-of-that-name/x"})
     with pytest.raises(ConfigError, match="HOME"):
         newel_home({"HOME": ""})
 
 
-def test_a_password_in_an_address_is_not_repeated(tmp_path: Path) -> None:
+def test_a_password_in_a_url_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, {"LLM_BASE_URL": "ftp://me:s3cret@host/"})
     assert "s3cret" not in str(refused.value)
 
 
-def test_an_unknown_setting_is_named_with_its_line_and_what_was_meant(tmp_path: Path) -> None:
+def test_an_unknown_setting_is_reported_with_its_line_and_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         load(tmp_path, toml='# mine\nmodel = "m"\n\naprove = "ask"\n')
     assert f"{tmp_path}/home/config.toml, line 4: " in str(refused.value)

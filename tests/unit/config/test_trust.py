@@ -68,7 +68,7 @@ def test_a_project_does_not_choose_the_server(home: Path, project: Path, dotenv:
     assert settings.ignored is not None
 
 
-def test_who_trusts_folder_and_address_gets_the_whole_choice(home: Path, project: Path) -> None:
+def test_trust_in_folder_and_url_accepts_the_projects_server(home: Path, project: Path) -> None:
     (home / "config.toml").write_text(MINE)
     ServerTrust(home).decide(str(project), EVIL, trusted=True)
     settings = load(home, project)
@@ -78,7 +78,7 @@ def test_who_trusts_folder_and_address_gets_the_whole_choice(home: Path, project
     assert server(load(home, project)) == ("http://mine.example/v1", "sk-mine", "my-model")
 
 
-def test_the_users_key_never_goes_to_a_trusted_server_of_a_project(home: Path, project: Path) -> None:
+def test_the_users_key_is_never_sent_to_a_projects_server(home: Path, project: Path) -> None:
     (home / "config.toml").write_text(MINE)
     (project / ".env").write_text(f"LLM_BASE_URL={EVIL}\n")
     ServerTrust(home).decide(str(project), EVIL, trusted=True)
@@ -97,13 +97,13 @@ def test_the_users_key_never_goes_to_a_trusted_server_of_a_project(home: Path, p
         "http://еvil.example/v1",  # noqa: RUF001 — a Cyrillic letter
     ],
 )
-def test_another_address_is_another_decision(home: Path, project: Path, changed: str) -> None:
+def test_another_url_is_another_decision(home: Path, project: Path, changed: str) -> None:
     ServerTrust(home).decide(str(project), EVIL, trusted=True)
     (project / ".env").write_text(f"LLM_BASE_URL={changed}\n")
     assert server(load(home, project)) is None
 
 
-def test_another_folder_is_another_decision_and_a_link_is_none(home: Path, project: Path) -> None:
+def test_another_folder_is_another_decision_and_a_link_is_not(home: Path, project: Path) -> None:
     ServerTrust(home).decide(str(project), EVIL, trusted=True)
     link = project.with_name("link")
     link.symlink_to(project)
@@ -118,7 +118,7 @@ def test_another_folder_is_another_decision_and_a_link_is_none(home: Path, proje
     assert server(load(home, link)) is None, "the .env of a trusted folder, linked into one that is not"
 
 
-def test_what_the_user_sets_needs_no_trust_and_no_question(home: Path, project: Path) -> None:
+def test_the_users_own_settings_need_no_trust(home: Path, project: Path) -> None:
     mine = {"LLM_BASE_URL": "http://mine.example", "LLM_DEFAULT_MODEL": "m"}
     for settings in (
         load(home, project, mine),
@@ -135,7 +135,7 @@ def test_a_dotenv_without_a_server_may_name_the_model(home: Path, project: Path)
     assert server(settings) == ("http://mine.example/v1", "sk-mine", "their-model")
 
 
-def test_no_file_of_a_project_can_trust(home: Path, project: Path) -> None:
+def test_no_file_of_a_project_can_grant_trust(home: Path, project: Path) -> None:
     trusted = ServerTrust(project / ".newel")
     trusted.decide(str(project), EVIL, trusted=True)
     (project / ".env").write_text(f"NEWEL_HOME={project}/.newel\nHOME={project}\n{DOTENV}")
@@ -143,7 +143,7 @@ def test_no_file_of_a_project_can_trust(home: Path, project: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"servers": 1}', b"[" * 100_000])
-def test_a_damaged_file_trusts_nobody_and_can_be_written_again(
+def test_a_damaged_file_trusts_nothing_and_can_be_rewritten(
     home: Path, project: Path, content: bytes
 ) -> None:
     (home / "trust.json").write_bytes(content)
@@ -152,7 +152,7 @@ def test_a_damaged_file_trusts_nobody_and_can_be_written_again(
     assert server(load(home, project))
 
 
-def test_decisions_are_for_the_users_eyes_only_and_hold_no_secret(home: Path, project: Path) -> None:
+def test_decisions_are_private_and_contain_no_secret(home: Path, project: Path) -> None:
     url = "https://me:hunter2@evil.example/v1?key=hunter2"
     (project / ".env").write_text(f"LLM_BASE_URL={url}\nLLM_AUTH_TOKEN=hunter2")
     settings = load(home, project)
@@ -164,7 +164,7 @@ def test_decisions_are_for_the_users_eyes_only_and_hold_no_secret(home: Path, pr
     assert "hunter2" not in file.read_text()
 
 
-def test_decisions_made_at_the_same_time_are_all_kept(home: Path) -> None:
+def test_concurrent_decisions_are_all_saved(home: Path) -> None:
     def trust(number: int) -> None:
         ServerTrust(home).decide(f"/{number}", EVIL, trusted=True)
 
@@ -176,7 +176,7 @@ def test_decisions_made_at_the_same_time_are_all_kept(home: Path) -> None:
     assert {each.folder for each in ServerTrust(home).all()} == {f"/{number}" for number in range(16)}
 
 
-def test_a_folder_whose_name_is_no_text_is_refused_in_words(home: Path, tmp_path: Path) -> None:
+def test_a_folder_whose_name_is_not_text_is_refused_with_a_message(home: Path, tmp_path: Path) -> None:
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
     with pytest.raises(ConfigError, match="Rename the folder"):
         ServerTrust(home).decide(folder, EVIL, trusted=True)
@@ -198,7 +198,7 @@ def test_a_folder_whose_name_is_no_text_is_refused_in_words(home: Path, tmp_path
         ("http://", None),
     ],
 )
-def test_an_address_has_one_spelling_that_hides_nothing(url: str, address: str | None) -> None:
+def test_a_url_has_one_spelling_that_hides_nothing(url: str, address: str | None) -> None:
     if address is None:
         with pytest.raises(ConfigError):
             server_address(url)

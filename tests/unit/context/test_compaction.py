@@ -96,14 +96,14 @@ def answered_calls(messages: Sequence[AppMessage]) -> bool:
     return not open_calls
 
 
-async def test_while_there_is_room_nothing_is_summed_up() -> None:
+async def test_with_room_left_nothing_is_compacted() -> None:
     writer = Writer()
     assert await asked(compactor(writer), conversation(3)) is None
     assert await asked(compactor(writer, window=None), conversation(100)) is None
     assert writer.requests == []
 
 
-async def test_a_full_window_is_summed_up_and_the_latest_turns_stay() -> None:
+async def test_a_full_window_is_compacted_and_the_latest_turns_stay() -> None:
     writer = Writer()
     messages = conversation(8)
     compaction = await asked(compactor(writer), messages)
@@ -120,13 +120,13 @@ async def test_a_full_window_is_summed_up_and_the_latest_turns_stay() -> None:
     assert writer.requests[0].model == SMALL
 
 
-async def test_a_compaction_is_a_message_that_a_session_can_hold() -> None:
+async def test_a_compaction_is_a_message_of_the_session() -> None:
     compaction = await asked(compactor(Writer()), conversation(8))
     assert compaction is not None
     assert msgspec.json.decode(msgspec.json.encode(compaction), type=CustomMessage) == compaction
 
 
-async def test_the_task_and_the_latest_request_survive_without_the_models_grace() -> None:
+async def test_the_task_and_the_latest_request_survive_any_summary() -> None:
     messages = [
         UserMessage("Port the parser to Rust."),
         *conversation(4)[1:],
@@ -160,7 +160,7 @@ def writer_input(messages: Sequence[AppMessage]) -> str:
     return compaction_summary.build_question(shown, before="", wishes="", limit=16_000)
 
 
-async def test_the_files_that_were_touched_are_listed_and_failed_calls_are_not() -> None:
+async def test_touched_files_are_listed_and_failed_calls_are_not() -> None:
     failed = turn(3, tool="edit", file_path="never.py")
     failed[1] = msgspec.structs.replace(failed[1], is_error=True)
     messages = [
@@ -175,7 +175,7 @@ async def test_the_files_that_were_touched_are_listed_and_failed_calls_are_not()
     assert "never.py" not in text
 
 
-async def test_an_earlier_summary_is_folded_into_the_next() -> None:
+async def test_an_earlier_summary_is_part_of_the_next() -> None:
     writer = Writer("The first account.")
     compact = compactor(writer)
     messages = conversation(8)
@@ -196,7 +196,7 @@ async def test_an_earlier_summary_is_folded_into_the_next() -> None:
 
 
 @pytest.mark.parametrize("words", [None, "", "  \n"])
-async def test_where_no_model_sums_up_the_run_goes_on_with_what_can_be_told(words: str | None) -> None:
+async def test_without_a_summary_of_the_model_the_run_continues_with_known_facts(words: str | None) -> None:
     compact = compactor(Writer(words))
     messages = conversation(8)
     compaction = await asked(compact, messages)
@@ -211,7 +211,7 @@ async def test_where_no_model_sums_up_the_run_goes_on_with_what_can_be_told(word
     assert "- step 2" in again.data["summary"]
 
 
-async def test_a_servers_count_is_believed_until_a_compaction_makes_it_old() -> None:
+async def test_the_servers_count_is_used_until_a_compaction() -> None:
     compact = compactor(Writer(), window=100_000)
     counted = AssistantMessage([TextContent("short")], usage=Usage(input=90_000, output=10))
     messages = [*conversation(60), counted]
@@ -223,7 +223,7 @@ async def test_a_servers_count_is_believed_until_a_compaction_makes_it_old() -> 
     assert await asked(compact, [*messages, compaction]) is None
 
 
-async def test_a_refused_conversation_becomes_much_shorter_though_no_window_is_known() -> None:
+async def test_a_refused_conversation_is_much_shorter_afterwards_although_the_window_is_unknown() -> None:
     messages = [*conversation(20), AssistantMessage([], stop_reason="error", error_message="too long")]
     compact = compactor(Writer("long " * 10_000), window=None)
     compaction = await asked(compact, messages, overflow=True)
@@ -261,7 +261,7 @@ class SmallServer(Writer):
         return await super().complete(request, on_delta)
 
 
-async def test_a_run_goes_on_after_the_server_found_the_conversation_too_long() -> None:
+async def test_a_run_continues_after_the_server_refused_an_overlong_conversation() -> None:
     server = SmallServer("Done.")
     events: list[AgentEvent] = []
 
@@ -281,7 +281,7 @@ async def test_a_run_goes_on_after_the_server_found_the_conversation_too_long() 
     assert "Now test it." in first.text
 
 
-async def test_a_user_can_ask_for_it_at_any_time_and_say_what_matters() -> None:
+async def test_a_user_can_request_a_compaction_with_instructions() -> None:
     writer = Writer()
     compact = compactor(writer, window=1_000_000)
     compaction = await compact.compact_now(conversation(3), "Keep the benchmark figures.")
@@ -291,7 +291,7 @@ async def test_a_user_can_ask_for_it_at_any_time_and_say_what_matters() -> None:
     assert await compact.compact_now([]) is None
 
 
-async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
+async def test_the_middle_of_a_long_transcript_is_omitted() -> None:
     question = writer_input(conversation(100))
     assert len(question) < 20_000
     assert "Add a --dry-run flag." in question
@@ -300,7 +300,7 @@ async def test_what_is_left_out_of_a_long_transcript_is_the_middle() -> None:
     assert "messages omitted" in question
 
 
-async def test_images_and_reasoning_count_and_other_scripts_are_not_taken_for_english() -> None:
+async def test_images_reasoning_and_other_scripts_are_counted() -> None:
     picture = ImageContent("A" * 100_000, "image/png")
     assert 1_200 <= compaction.estimate_message(UserMessage([TextContent("hi"), picture])) < 1_300
     assert (
@@ -345,7 +345,7 @@ HISTORY = st.lists(
 
 @settings(deadline=None)
 @given(HISTORY, st.integers(500, 20_000), st.booleans(), st.sampled_from([None, "short", "long " * 9_000]))
-async def test_a_call_is_never_parted_from_its_result(
+async def test_a_call_is_never_separated_from_its_result(
     messages: list[AppMessage], window: int, overflow: bool, words: str | None
 ) -> None:
     compact = compactor(Writer(words), window, overhead_tokens=100)
@@ -361,7 +361,7 @@ async def test_a_call_is_never_parted_from_its_result(
 
 
 @pytest.mark.anyio
-async def test_an_unknown_window_is_asked_for_once_and_only_when_it_matters() -> None:
+async def test_an_unknown_window_is_looked_up_once_and_only_when_needed() -> None:
     """Without it a long run on a server that cuts silently would lose its beginning."""
     asked: list[str] = []
 

@@ -66,7 +66,7 @@ def project(tmp_path: Path) -> Path:
     return here
 
 
-async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, sshd: Sshd) -> None:
+async def test_a_projects_context_is_the_same_over_ssh(project: Path, tmp_path: Path, sshd: Sshd) -> None:
     (tmp_path / "AGENTS.md").write_text("Answer in French.")
     near = LocalWorkspace(str(project))
     home = WorkspaceFolder(LocalWorkspace("/"), str(tmp_path))
@@ -89,7 +89,7 @@ async def test_a_project_says_the_same_from_afar(project: Path, tmp_path: Path, 
     assert names == ["app.py", "two words.txt", "src", "README.md", "shot.png"]
 
 
-async def test_a_host_that_is_gone_is_told_and_no_rule_of_the_project_is_passed_over(project: Path) -> None:
+async def test_a_lost_host_is_reported_and_no_instruction_is_skipped(project: Path) -> None:
     with served() as server:
         target = Target("own", path=str(project))
         async with open_host(target, config=str(server.config), reconnect_timeout=0.2) as far:

@@ -53,14 +53,14 @@ def test_without_a_repository_only_the_folder_itself_counts(tmp_path: Path) -> N
     assert [each.text for each in find(tmp_path / "work")] == ["here"]
 
 
-def test_a_worktree_whose_git_is_a_file_is_a_project_too(tmp_path: Path) -> None:
+def test_a_worktree_whose_git_is_a_file_is_a_project(tmp_path: Path) -> None:
     write(tmp_path / "tree" / ".git", "gitdir: elsewhere")
     write(tmp_path / "tree" / "AGENTS.md", "root")
     (tmp_path / "tree" / "src").mkdir()
     assert [each.text for each in find(tmp_path / "tree" / "src")] == ["root"]
 
 
-def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> None:
+def test_cuts_are_reported_in_the_text_and_on_the_screen(tmp_path: Path) -> None:
     shop = project(tmp_path)
     line = "a rule of forty characters or thereabout\n"
     write(shop / "AGENTS.md", line * 1000)
@@ -80,7 +80,7 @@ def test_what_is_cut_is_said_in_the_text_and_to_the_screen(tmp_path: Path) -> No
     st.lists(st.binary(max_size=200).filter(lambda data: b"\0" not in data), min_size=3, max_size=3),
     st.integers(0, 400),
 )
-def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], cap: int) -> None:
+def test_all_files_together_stay_below_the_limit(parts: list[bytes], cap: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shop = project(Path(folder))
         for place, data in zip((shop, shop / "api", shop / "api" / "v1"), parts, strict=True):
@@ -92,7 +92,7 @@ def test_all_files_together_never_bring_more_than_the_cap(parts: list[bytes], ca
             assert bool(each.cut) == ("[Truncated" in each.text)
 
 
-def test_a_file_that_is_no_utf8_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
+def test_invalid_utf8_is_replaced(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", b"\xef\xbb\xbfgr\xfc\xdfe: always\n")
     [found] = find(tmp_path)
     assert found.text == "gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e: always\n"
@@ -104,7 +104,7 @@ def test_a_cut_inside_a_character_leaves_no_broken_one(tmp_path: Path) -> None:
     assert found.text.startswith("é" * 16 + "\n[Truncated")
 
 
-def test_what_cannot_be_read_is_named_and_stops_nothing(tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_skipped(tmp_path: Path) -> None:
     shop = project(tmp_path)
     (shop / "AGENTS.md").symlink_to(shop / "AGENTS.md")
     os.mkfifo(shop / "api" / "AGENTS.md")
@@ -129,7 +129,7 @@ def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Pat
     assert inside.text == "the rules"
 
 
-def test_a_link_to_what_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").symlink_to("CLAUDE.md")
     [found] = find(tmp_path)
     assert "No such file" in (found.problem or "")
@@ -142,12 +142,12 @@ def test_a_file_reached_twice_counts_once(tmp_path: Path) -> None:
     assert [each.text for each in find(shop / "api", shop)] == ["root"]
 
 
-def test_the_screen_says_how_much_is_in_use() -> None:
+def test_the_screen_says_how_much_is_used() -> None:
     assert describe([]) == ""
     assert describe([Instructions("a", "", size=1000), Instructions("b", "", size=240)]) == "AGENTS.md 1.2k"
 
 
-def test_the_system_prompt_names_the_tools_the_rules_and_the_place() -> None:
+def test_the_system_prompt_has_the_tools_the_rules_and_the_folder() -> None:
     prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
         cwd="/src/shop",
         tools=[ToolSpec("read", "", {}), ToolSpec("edit", "", {}), ToolSpec("weather", "", {})],
@@ -174,7 +174,7 @@ def test_the_system_prompt_names_the_tools_the_rules_and_the_place() -> None:
     assert len(prompt.splitlines()) < 60
 
 
-def test_a_model_without_tools_is_told_of_none() -> None:
+def test_without_tools_the_system_prompt_names_none() -> None:
     prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
         cwd="/", tools=[], instructions=[], os_name="Linux", shell="sh", date="2026-01-31"
     )

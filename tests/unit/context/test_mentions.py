@@ -47,7 +47,7 @@ def names(text: str, folder: Path) -> list[str]:
     return [attachment.file_name for attachment in expanded(text, folder).attachments]
 
 
-def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Path) -> None:
+def test_a_mentioned_file_is_attached_and_the_prompt_names_it(folder: Path) -> None:
     text, [attachment], notes = expanded("Look at @src/app.py, please.", folder)
     assert text == "Look at src/app.py, please."
     assert attachment.type == "document"
@@ -81,19 +81,21 @@ def test_a_mentioned_file_goes_along_and_the_prompt_names_it_plainly(folder: Pat
         ("a @ b, @, @... and @", []),
     ],
 )
-def test_which_words_are_mentions(folder: Path, text: str, expected: list[str]) -> None:
+def test_words_that_are_mentions(folder: Path, text: str, expected: list[str]) -> None:
     result = expanded(text, folder)
     assert [attachment.file_name for attachment in result.attachments] == expected
     assert result.notes == []
 
 
-def test_absolute_paths_and_files_elsewhere_can_be_named(folder: Path) -> None:
+def test_absolute_paths_and_files_elsewhere_can_be_mentioned(folder: Path) -> None:
     assert names(f"@{folder}/src/app.py", Path("/")) == ["app.py"]
     assert names("@../shot.png", folder / "src") == ["shot.png"]
     assert names("see ../shot.png and @../src/app.py/", folder / "src") == ["app.py", "shot.png"]
 
 
-def test_a_file_of_the_home_can_be_named_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_home_can_be_mentioned_from_anywhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(folder))
     result = expanded("@~/src/app.py and ~/shot.png", folder / "src")
     assert result.text == "~/src/app.py and ~/shot.png"
@@ -108,7 +110,7 @@ def test_two_names_of_a_file_attach_it_once(folder: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["@src/none.py", "see @none.md.", '@"no such"', "@~nobody-of-this-name/x.py"]
 )
-def test_a_file_that_is_missing_leaves_the_text_alone_and_says_so(folder: Path, text: str) -> None:
+def test_a_missing_file_leaves_the_text_unchanged_and_is_reported(folder: Path, text: str) -> None:
     result = expanded(text, folder)
     assert result.text == text
     assert result.attachments == []
@@ -128,12 +130,12 @@ def test_the_listing_of_a_large_folder_is_cut_and_says_so(tmp_path: Path) -> Non
     assert text.endswith("0499\n[12 more entries are omitted.]")
 
 
-def test_a_name_that_is_no_text_can_be_listed(tmp_path: Path) -> None:
+def test_a_name_that_is_not_text_can_be_listed(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"bad\xff")).touch()
     assert "bad?" in (attached(tmp_path).extracted_text or "")
 
 
-def test_an_image_is_told_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
+def test_an_image_is_recognised_by_its_bytes_and_not_by_its_name(folder: Path) -> None:
     (folder / "text.png").write_text("not an image")
     image = attached(folder / "shot.png")
     assert (image.type, image.mime_type, image.size) == ("image", "image/png", len(PNG))
@@ -143,12 +145,12 @@ def test_an_image_is_told_by_its_bytes_and_not_by_its_name(folder: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "gif", "webp"])
-def test_the_other_kinds_of_images(tmp_path: Path, kind: str) -> None:
+def test_other_image_formats_are_converted(tmp_path: Path, kind: str) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "x", kind)
     assert attached(tmp_path / "x").mime_type == f"image/{kind}"
 
 
-def test_an_image_too_large_for_a_model_is_made_smaller(tmp_path: Path) -> None:
+def test_an_image_too_large_for_a_model_is_scaled_down(tmp_path: Path) -> None:
     Image.new("RGB", (4_000, 1_000)).save(tmp_path / "wide.png")
     attachment = attached(tmp_path / "wide.png")
     assert Image.open(io.BytesIO(base64.b64decode(attachment.content))).size == (2_000, 500)
@@ -165,7 +167,7 @@ def test_a_large_text_is_cut_and_says_so(tmp_path: Path) -> None:
     assert attachment.size == 360_000
 
 
-def test_what_no_model_can_take_is_refused_with_words(folder: Path) -> None:
+def test_unsupported_files_are_refused_with_a_message(folder: Path) -> None:
     (folder / "a.bin").write_bytes(b"\0\1\2")
     with (folder / "big.png").open("wb") as file:
         file.write(PNG)
@@ -186,7 +188,7 @@ def test_what_no_model_can_take_is_refused_with_words(folder: Path) -> None:
     assert (text, attachments, len(notes)) == ("@a.bin big.png @pipe", [], 3)
 
 
-def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
+def test_a_prompt_attaches_a_limited_number_of_files(tmp_path: Path) -> None:
     for number in range(MAX_ATTACHMENTS + 3):
         (tmp_path / f"{number}.md").write_text("x")
     result = expanded(" ".join(f"@{number}.md" for number in range(MAX_ATTACHMENTS + 3)), tmp_path)
@@ -201,14 +203,14 @@ def test_a_prompt_takes_a_bounded_number_of_files(tmp_path: Path) -> None:
         st.sampled_from(["@", '"', "'", "\\", " ", ".png", "x", "(", ")", "/", "~", "\0", "\ud800", "\n"])
     ).map("".join)
 )
-def test_no_prompt_is_too_strange(text: str) -> None:
+def test_any_prompt_is_handled(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         result = expanded(text, Path(folder))
     assert result.text.replace("@", "") == text.replace("@", "")  # nothing is lost but the marks
     assert len(text) - len(result.text) >= len(result.attachments)
 
 
-def test_a_link_that_may_not_be_read_is_a_note_and_no_crash(tmp_path: Path) -> None:
+def test_a_forbidden_link_is_a_note(tmp_path: Path) -> None:
     """As of another user's process in /proc."""
     closed = tmp_path / "closed"
     closed.mkdir()

@@ -25,7 +25,7 @@ def load_from(*folders: Path) -> dict[str, Template]:
     return anyio.run(load_templates, [WorkspaceFolder(machine, str(folder)) for folder in folders])
 
 
-def test_a_file_is_a_command_and_a_project_does_not_take_the_name_of_the_users(tmp_path: Path) -> None:
+def test_a_file_is_a_command_and_a_project_cannot_override_the_users(tmp_path: Path) -> None:
     project, user = tmp_path / "project", tmp_path / "user"
     project.mkdir()
     user.mkdir()
@@ -59,7 +59,7 @@ def test_front_matter_is_optional(tmp_path: Path, text: str, description: str, b
     assert (found.description, found.body) == (description, body)
 
 
-def test_what_is_no_template_is_left_out_and_stops_nothing(tmp_path: Path) -> None:
+def test_invalid_templates_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "good.md").write_text("good")
     (tmp_path / "notes.txt").write_text("no")
     (tmp_path / "two words.md").write_text("no")
@@ -108,7 +108,7 @@ def test_the_users_own_templates_may_be_links(tmp_path: Path) -> None:
     assert load_from(tmp_path / "prompts")["mine"].expand() == "Mine."
 
 
-def test_a_project_with_a_great_many_templates_does_not_hold_up_the_start(tmp_path: Path) -> None:
+def test_thousands_of_templates_do_not_delay_the_start(tmp_path: Path) -> None:
     for number in range(MAX_TEMPLATES + 20):
         (tmp_path / f"a{number:04}.md").touch()
         (tmp_path / f"0{number:04}.txt").touch()
@@ -132,11 +132,11 @@ def test_a_project_with_a_great_many_templates_does_not_hold_up_the_start(tmp_pa
         ("No words.", "", "No words."),
     ],
 )
-def test_arguments_stand_where_the_template_says(body: str, arguments: str, prompt: str) -> None:
+def test_arguments_are_inserted_at_their_placeholders(body: str, arguments: str, prompt: str) -> None:
     assert template(body).expand(arguments) == prompt
 
 
 @given(st.text(), st.text())
-def test_whatever_is_typed_the_template_expands(body: str, arguments: str) -> None:
+def test_a_template_expands_with_any_arguments(body: str, arguments: str) -> None:
     assert arguments.strip() in template(f"{body} $ARGUMENTS").expand(arguments)
     template(body).expand(arguments)

@@ -16,9 +16,7 @@ CHARACTERS = ["a", " ", "e\u0301", "👩\u200d💻", "👍🏽", "\ud83d\ude00",
 
 
 @given(TEXT, st.integers(100, 250))
-def test_head_and_tail_are_those_of_the_text_and_the_note_says_how_much_is_missing(
-    text: str, most: int
-) -> None:
+def test_head_and_tail_are_kept_and_the_note_counts_the_rest(text: str, most: int) -> None:
     head, note, tail = parts(shorten(text, most, "the whole result is in /f"))
     assert text.startswith(head)
     assert text.endswith(tail)
@@ -31,14 +29,14 @@ def test_head_and_tail_are_those_of_the_text_and_the_note_says_how_much_is_missi
 
 @settings(max_examples=examples(25))
 @given(st.lists(st.sampled_from(CHARACTERS), min_size=300), st.integers(100, 250))
-def test_no_character_is_cut_in_two(characters: list[str], most: int) -> None:
+def test_no_character_is_split(characters: list[str], most: int) -> None:
     head, _, tail = parts(shorten("".join(characters), most, "x"))
     between = set(accumulate(map(len, characters), initial=0))
     assert len(head) in between
     assert sum(map(len, characters)) - len(tail) in between
 
 
-def test_cuts_are_made_between_lines() -> None:
+def test_cuts_are_at_line_breaks() -> None:
     text = "".join(f"line {number}\n" for number in range(1_000))
     head, _, tail = parts(shorten(text, 500, "x"))
     assert f"{head}\n".endswith("\n")

@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return log_file(tmp_path / "logs", "Agent-1")
 
 
-def test_each_thing_that_happens_is_in_the_file_at_once_with_its_time(path: Path) -> None:
+def test_each_event_is_in_the_file_at_once_with_its_time(path: Path) -> None:
     with RunLog(path) as log:
         event = ToolExecutionStart(tool_call_id="1", tool_name="bash", args={"command": "ls"})
         assert log.write(event) is None
@@ -42,20 +42,20 @@ def test_each_thing_that_happens_is_in_the_file_at_once_with_its_time(path: Path
         assert "  thought\n    Hm.\n" in path.read_text()
 
 
-def test_what_only_moves_a_screen_is_not_in_it(path: Path) -> None:
+def test_deltas_are_not_in_the_file(path: Path) -> None:
     with RunLog(path) as log:
         assert log.write(TurnStart()) is None
     assert not path.exists()
 
 
-def test_only_its_owner_can_read_it(path: Path) -> None:
+def test_only_the_owner_can_read_it(path: Path) -> None:
     with RunLog(path) as log:
         log.write(ContractState(state="running"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_a_run_that_goes_on_adds_to_its_log(path: Path) -> None:
+def test_a_resumed_run_appends_to_its_log(path: Path) -> None:
     for reason in ("one", "two"):
         with RunLog(str(path)) as log:
             log.write(ContractState(state="stopped", reason=reason))
@@ -63,7 +63,7 @@ def test_a_run_that_goes_on_adds_to_its_log(path: Path) -> None:
     assert "two" in path.read_text()
 
 
-def test_two_runs_of_one_name_have_a_log_each(tmp_path: Path) -> None:
+def test_two_runs_of_the_same_name_have_separate_logs(tmp_path: Path) -> None:
     first = log_file(tmp_path, "../../Agent 1\x1b[2J")
     first.touch()
     assert log_file(tmp_path, "../../Agent 1\x1b[2J") != first
@@ -101,7 +101,7 @@ def test_no_escape_sequence_reaches_the_log(path: Path) -> None:
 
 
 @given(st.text())
-def test_nothing_a_terminal_obeys_is_left(text: str) -> None:
+def test_no_control_character_reaches_the_log(text: str) -> None:
     left = inert(text).replace("\n", "").replace("\t", "").replace("\u00a0", "")
     assert left == "" or left.isprintable()
 
@@ -124,7 +124,7 @@ def room_for(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_told_once_and_writing_goes_on_when_there_is_room(path: Path) -> None:
+def test_a_full_disk_is_reported_once_and_writing_continues_with_room(path: Path) -> None:
     with RunLog(path) as log:
         with room_for(400):
             assert log.write(ContractState(state="running")) is None
@@ -138,7 +138,7 @@ def test_a_full_disk_is_told_once_and_writing_goes_on_when_there_is_room(path: P
     assert lines[-3] == "[3 entries are missing here: they could not be written]"
 
 
-def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_raised(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_and_nothing_is_raised(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("a file")
     with RunLog(tmp_path / "logs" / "a.log") as log:
         notice = log.write(ContractState(state="running"))
@@ -149,7 +149,9 @@ def test_a_folder_that_cannot_be_made_is_told_and_nothing_is_raised(tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_a_run_whose_log_fails_says_so_in_its_journal_and_goes_on(work: Work, tmp_path: Path) -> None:
+async def test_a_run_whose_log_fails_records_that_in_its_journal_and_continues(
+    work: Work, tmp_path: Path
+) -> None:
     (tmp_path / "logs").write_text("a file")
     with RunLog(tmp_path / "logs" / "a.log") as log:
         state = await work(Contract(text="x"), [calls("true"), verdict(satisfied=True)], log=log)
@@ -158,7 +160,7 @@ async def test_a_run_whose_log_fails_says_so_in_its_journal_and_goes_on(work: Wo
 
 
 @pytest.mark.anyio
-async def test_the_log_tells_the_whole_run(work: Work, path: Path) -> None:
+async def test_the_log_describes_the_whole_run(work: Work, path: Path) -> None:
     contract = Contract(text="Greet me.", accept="echo fine")
     with RunLog(path) as log:
         await work(contract, [calls("echo hello"), verdict(satisfied=True)], log=log)

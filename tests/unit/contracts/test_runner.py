@@ -44,14 +44,14 @@ async def test_a_contract_is_completed_when_the_model_is_satisfied(work: Work) -
     assert [each.satisfied for each in work.told(Evaluation)] == [False, True]
 
 
-async def test_the_session_holds_the_work_and_nothing_of_the_judging(work: Work) -> None:
+async def test_the_session_contains_the_work_and_no_verdicts(work: Work) -> None:
     await work(TODO, [calls("touch a"), NO, says("Done."), YES])
     kinds = [type(message).__name__ for message in work.agent.get_messages()]
     assert kinds == ["UserMessage", "AssistantMessage", "ToolResultMessage", "AssistantMessage"]
     assert len(work.told(MessageEnd)) == 4
 
 
-async def test_a_run_is_one_run_to_its_readers(work: Work) -> None:
+async def test_a_run_is_one_run_for_its_readers(work: Work) -> None:
     await work(TODO, [calls("true"), NO, calls("touch a"), YES])
     assert len(work.told(AgentStart)) == 1
     [end] = work.told(AgentEnd)
@@ -59,7 +59,7 @@ async def test_a_run_is_one_run_to_its_readers(work: Work) -> None:
     assert end.usage == Usage(input=300, output=30)
 
 
-async def test_the_judge_sees_the_whole_conversation_and_is_told_how_much_was_done(work: Work) -> None:
+async def test_the_judge_gets_the_whole_conversation_and_the_number_of_turns(work: Work) -> None:
     provider = ScriptedProvider([calls("touch a"), NO, calls("echo x > a"), YES])
     await work(TODO, provider, judge=SMALL)
     work_request, question = provider.requests[0], provider.requests[3]
@@ -73,18 +73,18 @@ async def test_the_judge_sees_the_whole_conversation_and_is_told_how_much_was_do
     assert provider.requests[2].messages[-1] != last
 
 
-async def test_a_model_that_only_thinks_it_is_done_is_told_what_is_missing(work: Work) -> None:
+async def test_a_model_that_is_not_done_is_told_what_is_missing(work: Work) -> None:
     state = await work(TODO, [says("Done."), NO, calls("touch a"), YES])
     assert state.state == "completed"
     assert told(work)[1:] == ["Not yet: the file is empty"]
 
 
-async def test_a_model_at_work_is_not_interrupted_by_its_judge(work: Work) -> None:
+async def test_a_working_model_is_not_interrupted_by_its_judge(work: Work) -> None:
     await work(TODO, [calls("true"), NO, calls("touch a"), YES])
     assert len(told(work)) == 1
 
 
-async def test_a_message_said_meanwhile_is_answered_before_the_work_is_judged(work: Work) -> None:
+async def test_a_message_is_answered_before_the_next_verdict(work: Work) -> None:
     async def interrupt(_: ModelRequest) -> AssistantMessage:
         await work.agent.queue_message(UserMessage("Name it b."))
         return calls("touch a")
@@ -98,7 +98,7 @@ async def test_a_message_said_meanwhile_is_answered_before_the_work_is_judged(wo
 # -- the acceptance command ---------------------------------------------------------------------------
 
 
-async def test_what_the_model_says_is_not_enough_if_the_acceptance_command_fails(work: Work) -> None:
+async def test_a_failing_acceptance_command_outweighs_the_verdict(work: Work) -> None:
     contract = Contract(text="Make a file.", accept="cat a")
     state = await work(contract, [says("Done."), YES, calls("echo x > a"), YES])
     assert state.state == "completed"
@@ -107,7 +107,7 @@ async def test_what_the_model_says_is_not_enough_if_the_acceptance_command_fails
     assert "cat a" in told(work)[1]
 
 
-async def test_the_acceptance_command_runs_only_when_the_model_is_satisfied(work: Work) -> None:
+async def test_the_acceptance_command_runs_only_after_a_positive_verdict(work: Work) -> None:
     contract = Contract(text="Make a file.", accept="echo run >> runs")
     await work(contract, [calls("true"), NO, calls("touch a"), YES])
     assert (work.folder / "runs").read_text() == "run\n"
@@ -125,7 +125,7 @@ async def test_the_acceptance_command_runs_only_when_the_model_is_satisfied(work
         (Contract(text="x", max_minutes=0.005), "limit of 0.005 minutes. 1 tool call had run"),
     ],
 )
-async def test_each_limit_stops_the_run_and_says_so(work: Work, contract: Contract, words: str) -> None:
+async def test_each_limit_stops_the_run_with_its_reason(work: Work, contract: Contract, words: str) -> None:
     first = msgspec.structs.replace(NO, cost=0.3)
     slow = "sleep 0.4" if contract.max_minutes < 1 else "true"
     state = await work(contract, [calls(slow), first, calls("echo"), first, calls("pwd"), NO])
@@ -133,37 +133,37 @@ async def test_each_limit_stops_the_run_and_says_so(work: Work, contract: Contra
     assert words in state.reason
 
 
-async def test_the_last_turn_that_a_limit_allows_is_still_judged(work: Work) -> None:
+async def test_the_last_allowed_turn_is_still_judged(work: Work) -> None:
     state = await work(Contract(text="x", max_turns=1), [calls("touch a"), YES])
     assert state.state == "completed"
 
 
-async def test_a_server_that_fails_for_good_is_a_failure_with_its_words(work: Work) -> None:
+async def test_a_persistent_server_error_is_a_failure_with_its_message(work: Work) -> None:
     state = await work(TODO, [calls("touch a"), NO, RequestRejected("no such model")])
     assert (state.state, state.reason) == ("failed", "no such model")
     assert work.told(AgentEnd)[0].reason == "error"
 
 
-async def test_a_judge_that_fails_for_good_is_a_failure_with_its_words(work: Work) -> None:
+async def test_a_persistent_judge_error_is_a_failure_with_its_message(work: Work) -> None:
     state = await work(TODO, [calls("touch a"), RequestRejected("no such model")])
     assert (state.state, state.reason) == ("failed", "no such model")
     assert [error.message for error in work.told(ErrorEvent)] == ["no such model"]
 
 
-async def test_a_model_that_only_talks_does_not_go_on_for_ever(work: Work) -> None:
+async def test_a_model_that_calls_no_tools_is_ended(work: Work) -> None:
     state = await work(TODO, [says("Done."), NO] * 9)
     assert state.state == "failed"
     assert f"no tool was called in {MAX_IDLE} turns" in state.reason
 
 
-async def test_a_model_that_repeats_itself_is_told_and_then_ended(work: Work) -> None:
+async def test_a_model_that_repeats_itself_is_warned_and_then_ended(work: Work) -> None:
     state = await work(TODO, [step for _ in range(9) for step in (calls("echo same"), NO)])
     assert state.state == "failed"
     assert f"{MAX_REPEATED} turns made the same calls" in state.reason
     assert "try something else" in told(work)[1]
 
 
-async def test_a_check_that_fails_in_the_same_way_again_and_again_ends_the_run(work: Work) -> None:
+async def test_a_check_that_keeps_failing_in_the_same_way_ends_the_run(work: Work) -> None:
     contract = Contract(text="x", accept="echo failed in $RANDOM.$RANDOM s; exit 1")
     script = [step for n in range(9) for step in (calls(f"echo {n}"), YES)]
     state = await work(contract, script)
@@ -171,7 +171,7 @@ async def test_a_check_that_fails_in_the_same_way_again_and_again_ends_the_run(w
     assert len(work.told(AcceptanceEnd)) == MAX_SAME_FAILURE
 
 
-async def test_what_the_server_has_cached_of_the_work_serves_the_verdict_too(work: Work) -> None:
+async def test_the_verdict_uses_the_servers_prompt_cache(work: Work) -> None:
     """Other tools, or another prompt, and a long conversation is paid for twice at every turn."""
     provider = ScriptedProvider([calls("touch a"), says('{"satisfied": true, "why": "seen", "missing": ""}')])
     assert (await work(TODO, provider)).state == "completed"
@@ -180,7 +180,7 @@ async def test_what_the_server_has_cached_of_the_work_serves_the_verdict_too(wor
     assert judging.messages[: len(at_work.messages)] == at_work.messages
 
 
-async def test_a_model_that_goes_on_working_when_it_is_to_judge_is_given_a_tool_to_answer_with(
+async def test_a_judge_that_keeps_working_gets_a_verdict_tool(
     work: Work,
 ) -> None:
     provider = ScriptedProvider([calls("touch a"), calls("touch b"), YES])
@@ -191,7 +191,7 @@ async def test_a_model_that_goes_on_working_when_it_is_to_judge_is_given_a_tool_
     assert verdict.usage == WORK + VERDICT
 
 
-async def test_a_judge_without_a_verdict_does_not_go_on_for_ever(work: Work) -> None:
+async def test_a_judge_without_a_verdict_is_ended(work: Work) -> None:
     parrot = says("I am only a parrot.")
     script = [step for n in range(9) for step in (calls(f"echo {n}"), parrot, parrot)]
     state = await work(TODO, script)
@@ -206,7 +206,7 @@ async def test_a_conversation_too_long_for_the_small_model_is_judged_by_the_larg
     assert [request.model for request in provider.requests[1:]] == [SMALL, MODEL]
 
 
-async def test_a_conversation_too_long_for_any_model_leaves_the_work_to_make_room(work: Work) -> None:
+async def test_a_conversation_too_long_for_any_judge_is_compacted(work: Work) -> None:
     too_long = ContextOverflow("too long")
     script: list[Answer] = [calls("touch a"), too_long, too_long, calls("true"), YES]
     assert (await work(TODO, script)).state == "completed"
@@ -225,7 +225,7 @@ def stopped_during(work: Work, answer: AssistantMessage) -> Callable[[ModelReque
     return make
 
 
-async def test_stop_lets_the_request_and_its_tools_finish_and_asks_nothing_more(work: Work) -> None:
+async def test_stop_lets_the_request_and_its_tools_finish_and_makes_no_other(work: Work) -> None:
     script = [stopped_during(work, calls("touch a"))]
     state = await work(TODO, script)
     assert (state.state, state.reason) == ("stopped", "Stopped before the next request. 1 tool call had run.")
@@ -233,20 +233,20 @@ async def test_stop_lets_the_request_and_its_tools_finish_and_asks_nothing_more(
     assert not work.told(Evaluation)
 
 
-async def test_stop_while_the_work_is_judged_keeps_the_verdict_and_asks_nothing_more(work: Work) -> None:
+async def test_stop_during_a_verdict_keeps_it_and_makes_no_other_request(work: Work) -> None:
     script = [calls("touch a"), stopped_during(work, NO)]
     state = await work(TODO, script)
     assert state.state == "stopped"
     assert len(work.told(Evaluation)) == 1
 
 
-async def test_a_contract_that_was_just_fulfilled_is_not_called_stopped(work: Work) -> None:
+async def test_a_contract_that_was_just_fulfilled_is_not_reported_as_stopped(work: Work) -> None:
     state = await work(TODO, [calls("touch a"), stopped_during(work, YES)])
     assert state.state == "completed"
 
 
 @pytest.mark.parametrize("place", ["request", "tool", "judge", "accept"])
-async def test_abort_ends_it_at_once_wherever_it_is(work: Work, place: str) -> None:
+async def test_abort_ends_a_run_at_once_at_any_point(work: Work, place: str) -> None:
     class Waits:
         async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
             judges = is_question(request)
@@ -300,7 +300,7 @@ class Diligent:
 CHECKED = Contract(text="Do two things.", accept="echo check >> checks; test $(wc -l < done) -ge 2")
 
 
-async def test_a_run_goes_on_from_any_event_of_its_journal_and_repeats_nothing(
+async def test_a_run_resumes_from_any_event_of_its_journal_and_repeats_nothing(
     work: Work, tmp_path: Path
 ) -> None:
     await work(CHECKED, Diligent())
@@ -327,7 +327,7 @@ async def test_a_run_goes_on_from_any_event_of_its_journal_and_repeats_nothing(
         assert [each.passed for each in again.told(AcceptanceEnd)][-1], length
 
 
-async def test_a_limit_counts_what_an_earlier_process_used(work: Work) -> None:
+async def test_limits_count_the_usage_of_earlier_processes(work: Work) -> None:
     await work(
         Contract(text="x", max_turns=9), [calls("touch a"), NO, calls("touch b"), NO, RequestRejected("gone")]
     )
@@ -338,14 +338,14 @@ async def test_a_limit_counts_what_an_earlier_process_used(work: Work) -> None:
     assert "limit of 3 turns. 3 tool calls" in again.reason
 
 
-async def test_a_run_that_had_ended_stays_as_it_ended(work: Work) -> None:
+async def test_an_ended_run_stays_ended(work: Work) -> None:
     state = await work(TODO, [calls("touch a"), YES])
     whole = list(work.journal)
     assert await work(TODO, [], earlier=whole) == state
     assert work.journal == whole
 
 
-async def test_a_stop_that_was_told_holds_after_a_crash(work: Work) -> None:
+async def test_an_acknowledged_stop_survives_a_crash(work: Work) -> None:
     await work(TODO, [stopped_during(work, calls("touch a"))])
     state = await work(TODO, [], earlier=work.journal[:-1])
     assert state.state == "stopped"

@@ -34,7 +34,7 @@ def test_a_verdict_written_as_text_counts(written: str) -> None:
     assert (found.usage, found.cost) == (Usage(3, 2), 0.1)
 
 
-def test_the_call_counts_and_not_what_is_said_beside_it() -> None:
+def test_the_call_counts_and_not_the_text_beside_it() -> None:
     call = ToolCall("1", "verdict", {"satisfied": False, "why": "no", "missing": "tests"})
     found = read_verdict(AssistantMessage(content=[TextContent(JSON), call]))
     assert (found.satisfied, found.why, found.missing) == (False, "no", "tests")
@@ -44,24 +44,24 @@ def test_the_call_counts_and_not_what_is_said_beside_it() -> None:
     "written",
     ["", "I think so, yes.", '{"why": "it is there"}', '{"satisfied": 7}', "} {", '{"satisfied": null}'],
 )
-def test_what_is_no_verdict_is_never_taken_for_a_yes(written: str) -> None:
+def test_an_invalid_verdict_is_never_a_yes(written: str) -> None:
     found = read_verdict(text(written))
     assert (found.satisfied, found.why) == (False, NO_VERDICT)
     assert found.usage == Usage(3, 2)
 
 
-def test_a_call_that_was_cut_off_is_no_verdict() -> None:
+def test_a_truncated_call_is_not_a_verdict() -> None:
     call = ToolCall("1", "verdict", {"satisfied": True}, problem="it was cut off")
     assert not read_verdict(AssistantMessage(content=[call])).satisfied
 
 
 @given(st.text(max_size=300))
-def test_any_text_can_be_read(written: str) -> None:
+def test_any_text_can_be_parsed(written: str) -> None:
     found = read_verdict(text(written))
     assert len(found.why) <= MAX_REASON
 
 
-def test_endless_words_are_cut() -> None:
+def test_endless_reasons_are_cut() -> None:
     call = ToolCall("1", "verdict", {"satisfied": False, "why": "x" * 9_999, "missing": "y" * 9_999})
     found = read_verdict(AssistantMessage(content=[call]))
     assert (len(found.why), len(found.missing)) == (MAX_REASON, MAX_REASON)

@@ -54,7 +54,7 @@ def without_common_ends(a: list[str], b: list[str]) -> tuple[list[str], list[str
     return a, b
 
 
-def test_the_server_cuts_a_change_into_the_same_hunks_as_the_page() -> None:
+def test_python_and_javascript_find_the_same_hunks() -> None:
     """The script cuts each text anew; ``web/tests/patience.test.js`` reads the file that has to come out."""
     script = str(ROOT / "scripts/line_diff_fixtures.py")
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
@@ -76,12 +76,12 @@ def test_the_server_cuts_a_change_into_the_same_hunks_as_the_page() -> None:
         ("uxxx", "xxxu", [(0, 0, 0, 3), (1, 4, 4, 4)]),
     ],
 )
-def test_a_change_is_where_a_reader_sees_it(a: str, b: str, spans: list[tuple[int, ...]]) -> None:
+def test_a_change_is_where_a_reader_expects_it(a: str, b: str, spans: list[tuple[int, ...]]) -> None:
     assert [tuple(span) for span in diff(a, b)] == spans
 
 
 @pytest.mark.parametrize("at", [0, 1, 255, 256, 257, 511, 512, 768, 998, 999])
-def test_one_line_of_a_long_text_is_found_wherever_it_is(at: int) -> None:
+def test_one_changed_line_of_a_long_text_is_found(at: int) -> None:
     a = ["x"] * 1000
     b = [*a[:at], "y", *a[at + 1 :]]
     assert diff(a, b) == [LineSpan(at, at + 1, at, at + 1)]
@@ -95,7 +95,7 @@ def test_lists_and_tuples_of_lines_compare_alike() -> None:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
-def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -> None:
+def test_applying_the_spans_gives_the_other_text(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
     assert applied(spans, a, b) == b
     back = [LineSpan(span.b0, span.b1, span.a0, span.a1) for span in spans]
@@ -107,7 +107,7 @@ def test_the_spans_lead_from_one_text_to_the_other(a: list[str], b: list[str]) -
 
 @settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
-def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]) -> None:
+def test_each_span_changes_something_and_spans_do_not_touch(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
     assert all(a[span.a0 : span.a1] != b[span.b0 : span.b1] for span in spans)
     for one, other in pairwise(spans):
@@ -119,7 +119,7 @@ def test_each_span_changes_something_and_stands_apart(a: list[str], b: list[str]
 
 @settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
-def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[str]) -> None:
+def test_common_beginnings_and_ends_are_not_changed(a: list[str], b: list[str]) -> None:
     spans = diff(a, b)
     if not spans:
         assert a == b
@@ -133,7 +133,7 @@ def test_what_both_texts_begin_and_end_with_is_no_change(a: list[str], b: list[s
 
 @settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
-def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
+def test_the_changes_are_minimal(a: list[str], b: list[str]) -> None:
     """The shortest script, unless a line that stands once on both sides was to hold its place; then something is kept."""
     old, new = without_common_ends(a, b)
     count, count_new = Counter(old), Counter(new)
@@ -147,7 +147,7 @@ def test_no_more_is_changed_than_must_be(a: list[str], b: list[str]) -> None:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.permutations(range(12)), st.permutations(range(12)), st.integers(0, 12), st.integers(0, 12))
-def test_lines_that_all_stand_once_change_no_more_than_they_must(
+def test_unique_lines_give_minimal_changes(
     one: list[int], other: list[int], size: int, other_size: int
 ) -> None:
     a, b = [f"{i}" for i in one[:size]], [f"{i}" for i in other[:other_size]]
@@ -155,7 +155,7 @@ def test_lines_that_all_stand_once_change_no_more_than_they_must(
 
 
 @pytest.mark.parametrize("words", [2, 6, 40])
-def test_a_text_that_is_compared_in_pieces_is_not_replaced_by_half(words: int) -> None:
+def test_a_text_compared_in_pieces_is_not_replaced_by_half(words: int) -> None:
     """Far more edits than one piece has, and few lines that stand once: at most twice what the shortest script costs."""
     for seed in range(12):
         rng = Random(seed)  # noqa: S311 - these are texts, not secrets

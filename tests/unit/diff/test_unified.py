@@ -28,14 +28,14 @@ def applied(old: list[bytes], blocks: list[DiffBlock[bytes]]) -> bytes:
 
 
 @given(TEXTS, TEXTS)
-def test_the_blocks_make_the_new_text_of_the_old(old: bytes, new: bytes) -> None:
+def test_applying_the_blocks_gives_the_new_text(old: bytes, new: bytes) -> None:
     blocks = compare(split_lines(old), split_lines(new))
     assert applied(split_lines(old), blocks) == new
     assert all(one.end <= other.start for one, other in pairwise(blocks))
 
 
 @given(st.binary(max_size=50))
-def test_lines_are_the_text(data: bytes) -> None:
+def test_joined_lines_are_the_text(data: bytes) -> None:
     lines = split_lines(data)
     assert b"".join(lines) == data
     assert all(line.endswith(b"\n") for line in lines[:-1])
@@ -43,7 +43,7 @@ def test_lines_are_the_text(data: bytes) -> None:
 
 
 @given(old=TEXTS, new=TEXTS)
-def test_it_reads_like_any_unified_diff(old: bytes, new: bytes) -> None:
+def test_it_has_the_format_of_unified_diffs(old: bytes, new: bytes) -> None:
     """Compared with the standard library's, which makes the hunks and their numbers on its own."""
     a, b = split_lines(old), split_lines(new)
     matcher = difflib.SequenceMatcher(None, a, b)
@@ -67,7 +67,7 @@ def end_with_newline(line: bytes) -> bytes:
         (b"x\n", b""),
     ],
 )
-def test_patch_takes_it(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_patch_accepts_it(tmp_path: Path, old: bytes, new: bytes) -> None:
     """A person may carry a shown diff to another checkout; git is what reads it there."""
     (tmp_path / "f").write_bytes(old)
     text = unified_diff("f", split_lines(old), compare(split_lines(old), split_lines(new)))

@@ -31,20 +31,20 @@ def seen(letters: str, turns: int) -> str:
     return " ".join(each.id for each in window(conversation(letters), turns))
 
 
-def test_half_of_a_long_conversation_is_shown_with_the_results_of_its_turns() -> None:
+def test_half_of_a_long_conversation_is_sent_with_the_results_of_its_turns() -> None:
     #               turn: 1    2    3    4    5
     assert seen("uauatauauataua", 4) == "u8 t10 a11 u12 a13"
     assert seen("uauaua", 3) == "u0 a1 u2 a3 u4 a5"
     assert seen("uaua", 1) == "u2 a3"
 
 
-def test_a_response_older_than_the_prompts_brings_its_results_along() -> None:
+def test_a_response_older_than_the_prompts_brings_its_results() -> None:
     assert seen("uatauuu", 3) == "t2 a3 u6"
 
 
 @settings(max_examples=examples(75))
 @given(st.text("uat", max_size=40), st.integers(1, 12))
-def test_what_is_shown_is_what_the_rule_says(letters: str, turns: int) -> None:
+def test_the_window_follows_its_rule(letters: str, turns: int) -> None:
     messages = conversation(letters)
     shown = window(messages, turns)
     if letters.count("u") <= turns:

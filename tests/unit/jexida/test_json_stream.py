@@ -27,15 +27,13 @@ def shown(text: str, cuts: list[int]) -> str:
 
 @settings(max_examples=examples(100))
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
-def test_the_text_of_an_answer_is_seen_whole_however_it_is_cut(text: str, cuts: list[int]) -> None:
+def test_an_answers_text_is_complete_however_it_is_cut(text: str, cuts: list[int]) -> None:
     assert shown(render(AnswerReply(text)), cuts) == text
 
 
 @settings(max_examples=examples(100))
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=8))
-def test_whatever_a_model_writes_something_of_it_is_seen_and_nothing_fails(
-    text: str, cuts: list[int]
-) -> None:
+def test_any_reply_shows_something_and_nothing_fails(text: str, cuts: list[int]) -> None:
     seen = shown(text, cuts)
     reply = read(text)
     if isinstance(reply, AnswerReply) and '"type"' not in text and "think" not in text:
@@ -59,12 +57,12 @@ def test_whatever_a_model_writes_something_of_it_is_seen_and_nothing_fails(
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_each_kind_of_reply_shows_what_it_says(reply: str, seen: str, size: int) -> None:
+def test_each_kind_of_reply_is_shown(reply: str, seen: str, size: int) -> None:
     stream = AnswerStream()
     assert "".join(stream.feed(reply[at : at + size]) for at in range(0, len(reply), size)) == seen
 
 
-def test_an_answer_is_seen_before_it_is_whole() -> None:
+def test_an_answer_is_shown_while_it_streams() -> None:
     stream = AnswerStream()
     assert stream.feed('{"type":"answer","text":"The disk is\\') == "The disk is"
     assert stream.feed("nfull") == "\nfull"

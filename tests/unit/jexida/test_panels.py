@@ -33,14 +33,14 @@ def inside(lines: list[str], width: int) -> str:
 @given(TEXTS, WIDTHS, st.sampled_from(["plain", "strong", "bad"]))
 @example("x" * (LONG + 7), 40, "plain")
 @example("日本 " * LONG, 41, "plain")
-def test_text_stands_whole_between_even_borders(text: str, width: int, tone: str) -> None:
+def test_text_is_complete_between_even_borders(text: str, width: int, tone: str) -> None:
     lines = plain(BOXES.lines(text, width, tone))  # pyright: ignore[reportArgumentType]
     assert inside(lines, width) == "".join(text.split())
 
 
 @settings(max_examples=examples(60))
 @given(TEXTS, WIDTHS)
-def test_an_answer_stands_between_even_borders_without_empty_lines_around_it(text: str, width: int) -> None:
+def test_an_answer_has_even_borders_and_no_empty_lines_around_it(text: str, width: int) -> None:
     lines = plain(BOXES.prose(text, width))
     inside(lines, width)
     if lines:

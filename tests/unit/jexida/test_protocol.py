@@ -45,7 +45,7 @@ LOOK = ShellReply("ls -la", "To look.")
         pytest.param('{type: "shell", command: "ls -la", reason: "To look."}', id="bare names"),
     ],
 )
-def test_a_command_is_found(words: str) -> None:
+def test_a_command_is_recognised(words: str) -> None:
     assert read(words) in (LOOK, ShellReply("ls -la", "To look"))
 
 
@@ -93,7 +93,7 @@ def test_a_command_is_found(words: str) -> None:
         pytest.param('{"type": "tool", "command": "ls"}', id="another type"),
     ],
 )
-def test_a_command_that_is_only_spoken_of_is_not_run(words: str) -> None:
+def test_a_command_in_prose_is_not_run(words: str) -> None:
     assert isinstance(read(words), AnswerReply)
 
 
@@ -116,7 +116,7 @@ def test_an_answer_is_shown_without_its_wrapping(words: str, text: str) -> None:
     assert read(words) == AnswerReply(text)
 
 
-def test_a_command_without_a_reason_has_the_words_before_it() -> None:
+def test_the_text_before_a_command_is_its_reason() -> None:
     assert read('This lists them.\n{"type": "shell", "command": "ls"}') == ShellReply(
         "ls", "This lists them."
     )
@@ -135,13 +135,13 @@ REPLIES = st.builds(AnswerReply, VALID) | st.builds(
 
 @settings(max_examples=100)
 @given(TEXT)
-def test_any_words_mean_something(words: str) -> None:
+def test_any_reply_can_be_parsed(words: str) -> None:
     assert isinstance(read(words), AnswerReply | ShellReply)
 
 
 @settings(max_examples=100)
 @given(REPLIES)
-def test_what_is_rendered_is_read_back(reply: Reply) -> None:
+def test_rendered_replies_are_parsed_back(reply: Reply) -> None:
     assert read(render(reply)) == reply
 
 
@@ -151,12 +151,12 @@ def test_no_answer_hides_a_command(shell: ShellReply) -> None:
     assert read(render(AnswerReply(render(shell)))) == AnswerReply(render(shell))
 
 
-def test_the_schema_names_what_is_read() -> None:
+def test_the_schema_has_the_parsed_fields() -> None:
     for variant, reply in zip(SCHEMA["anyOf"], (AnswerReply("a"), ShellReply("b", "c")), strict=True):
         assert list(json.loads(render(reply))) == list(variant["properties"]) == variant["required"]
 
 
-def test_hostile_words_take_no_long_time() -> None:
+def test_hostile_replies_are_parsed_quickly() -> None:
     assert isinstance(read('{"' * 50_000), AnswerReply)
     assert isinstance(read("{" * 200_000 + SHELL), AnswerReply)
     assert isinstance(read("<think></think>" * 20_000), AnswerReply)
@@ -196,9 +196,7 @@ BITS = st.lists(
     st.sampled_from([None, 1]),
     st.booleans(),
 )
-def test_a_reply_that_was_cut_off_proposes_nothing(
-    reply: dict[str, Any], indent: int | None, ascii_: bool
-) -> None:
+def test_a_truncated_reply_proposes_nothing(reply: dict[str, Any], indent: int | None, ascii_: bool) -> None:
     """The end of a command decides what it does: `rm -rf /tmp/x` may be the beginning of `rm -rf /tmp/x.old`, or what
     stands behind it may be the reason not to run it.
     """

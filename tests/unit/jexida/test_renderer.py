@@ -10,7 +10,7 @@ from newel.terminal.jexida.renderer import PanelRenderer, PanelStyle
 from newel.terminal.renderers.screen import Printer
 
 
-def test_a_retry_after_a_part_of_the_answer_says_that_the_part_is_void() -> None:
+def test_a_retry_voids_the_partial_answer() -> None:
     out = io.StringIO()
     renderer = PanelRenderer(Printer(out), PanelStyle(), host=lambda: "me@here", animated=False)
     answer = AssistantMessage(content=[], model="phi3")

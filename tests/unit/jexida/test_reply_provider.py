@@ -49,7 +49,7 @@ def says(text: str, **more: object) -> AssistantMessage:
 
 
 @pytest.mark.anyio
-async def test_the_model_sees_its_own_protocol_and_results_in_words() -> None:
+async def test_the_model_gets_its_protocol_and_results_as_text() -> None:
     _, _, request = await ask(says("ok"))
     assert [(type(message).__name__, getattr(message, "text", "")) for message in request.messages] == [
         ("UserMessage", "How full is the disk?"),
@@ -63,20 +63,20 @@ async def test_the_model_sees_its_own_protocol_and_results_in_words() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_its_text_and_the_thoughts_stay() -> None:
+async def test_an_answer_is_its_text_without_thoughts() -> None:
     message, seen, _ = await ask(says(render(AnswerReply("Half full."))))
     assert message.content == [ThinkingContent("hm"), TextContent("Half full.")]
     assert seen == "Half full."
 
 
 @pytest.mark.anyio
-async def test_words_that_are_no_json_are_an_answer_and_seen_whole() -> None:
+async def test_a_reply_that_is_not_json_is_an_answer() -> None:
     message, seen, _ = await ask(says("Use:\n```\nls\n```"))
     assert message.text == seen == "Use:\n```\nls\n```"
 
 
 @pytest.mark.anyio
-async def test_a_command_is_a_call_and_never_seen_as_text() -> None:
+async def test_a_command_is_a_call_and_never_shown_as_text() -> None:
     message, seen, _ = await ask(says(render(ShellReply("df -h", "To look."))))
     (call,) = message.tool_calls
     assert (call.name, call.arguments) == ("bash", {"command": "df -h", "reason": "To look."})
@@ -93,6 +93,6 @@ async def test_a_command_is_a_call_and_never_seen_as_text() -> None:
         '{"shell": "rm -rf /tmp/x',
     ],
 )
-async def test_a_command_in_a_reply_that_was_cut_off_is_shown_and_not_proposed(cut: str) -> None:
+async def test_a_command_in_a_truncated_reply_is_shown_and_not_proposed(cut: str) -> None:
     message, seen, _ = await ask(says(cut, stop_reason="length"))
     assert (message.tool_calls, message.text, seen) == ([], cut, cut)

@@ -26,7 +26,7 @@ def completed(stdout: str = "", stderr: str = "", code: int = 0) -> Completed:
     return Completed(stdout=stdout, stderr=stderr, exit_code=code, duration=1)
 
 
-def test_a_result_has_the_form_that_the_model_was_promised() -> None:
+def test_a_result_has_the_documented_format() -> None:
     told = result_text("ls", completed("a\n", "oops\n", 2))
     assert told == "Command: ls\nExit code: 2\nOutput:\na\n\noops\n"
 
@@ -39,7 +39,7 @@ def test_a_long_result_keeps_its_head_and_its_tail() -> None:
     assert len(told) < MAX_RESULT + 200
 
 
-def test_error_output_is_set_apart_only_where_it_could_be_overlooked() -> None:
+def test_error_output_is_separated_only_where_it_could_be_overlooked() -> None:
     assert errors_apart(completed("out", "bad\n", 1)) == "bad"
     assert errors_apart(completed("", "bad\n", 1)) == errors_apart(completed("out", "warned\n")) == ""
 
@@ -74,31 +74,31 @@ async def decide(*answers: str | None) -> tuple[bool, str, str, bool]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", ["y", "Yes", " YES "])
-async def test_only_a_plain_yes_runs_the_command_as_it_is(answer: str) -> None:
+async def test_only_a_plain_yes_runs_the_command_unchanged(answer: str) -> None:
     assert await decide(answer) == (True, "ls", "", False)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("answer", ["", "n", "No", None])
-async def test_a_no_runs_nothing_and_the_model_is_not_asked_again(answer: str | None) -> None:
+async def test_a_no_runs_nothing_and_ends_the_turn(answer: str | None) -> None:
     assert await decide(answer) == (False, "ls", "Not executed: the user declined this command.", True)
 
 
 @pytest.mark.anyio
-async def test_other_words_are_a_no_that_the_model_hears_and_goes_on_from() -> None:
+async def test_other_text_is_a_refusal_that_the_model_gets() -> None:
     allowed, _, reason, stopped = await decide("use ls -l instead")
     assert (allowed, stopped) == (False, False)
     assert reason == "Not executed: the user declined this command and said: use ls -l instead"
 
 
 @pytest.mark.anyio
-async def test_an_edited_command_is_what_runs() -> None:
+async def test_an_edited_command_is_the_one_that_runs() -> None:
     assert await decide("e", "ls -l") == (True, "ls -l", "", False)
     assert (await decide("edit", ""))[0] is False
 
 
 @pytest.mark.anyio
-async def test_where_nobody_can_be_asked_nothing_runs() -> None:
+async def test_without_a_user_nothing_runs() -> None:
     verdict = await Confirmation(lambda: None).decide(
         CALL, ShellTool(Here(LocalWorkspace("/")), print), Proposal("ls", "")
     )
@@ -107,7 +107,7 @@ async def test_where_nobody_can_be_asked_nothing_runs() -> None:
 
 
 @pytest.mark.anyio
-async def test_what_is_no_command_is_told_to_the_model() -> None:
+async def test_an_invalid_command_is_told_to_the_model() -> None:
     tool = ShellTool(Here(LocalWorkspace("/")), print)
     for arguments in ({}, {"command": " "}, {"command": 3}, {"command": "a\0b"}):
         with pytest.raises(InvalidArguments):

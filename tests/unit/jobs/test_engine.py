@@ -46,7 +46,7 @@ async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngin
     assert [(event.seq, event.data) for event in await engine.read(job, 1)] == [(2, b"2"), (3, b"3")]
 
 
-async def test_asking_twice_under_one_key_is_asking_once(engine: SqliteEngine) -> None:
+async def test_submitting_twice_under_one_key_is_one_job(engine: SqliteEngine) -> None:
     """A page that lost the answer sends its message again: it must not be answered twice."""
     first = await engine.submit("turn", b"1", queue="tab", key="tab/m1")
     assert await engine.submit("turn", b"2", queue="tab", key="tab/m1") == first
@@ -59,7 +59,7 @@ async def test_asking_twice_under_one_key_is_asking_once(engine: SqliteEngine) -
     assert await engine.submit("turn", b"4", queue="tab", key="tab/m2") != first
 
 
-async def test_one_conversation_is_answered_one_message_at_a_time_and_the_oldest_first(
+async def test_each_queue_runs_one_job_at_a_time_oldest_first(
     engine: SqliteEngine,
 ) -> None:
     jobs = [await engine.submit("turn", b"%d" % n, queue="ab"[n % 2]) for n in range(6)]
@@ -73,7 +73,7 @@ async def test_one_conversation_is_answered_one_message_at_a_time_and_the_oldest
     assert order == jobs
 
 
-async def test_no_more_is_claimed_than_there_is_room_for_and_only_of_the_queues_asked_for(
+async def test_claims_are_limited_to_the_free_slots_and_the_given_queues(
     engine: SqliteEngine,
 ) -> None:
     for queue in "abcd":
@@ -102,7 +102,7 @@ async def test_a_journal_has_one_writer(engine: SqliteEngine) -> None:
     assert await data(engine, lease.job) == [b"1"]
 
 
-async def test_a_lost_change_takes_no_other_one_of_the_same_transaction_with_it(engine: SqliteEngine) -> None:
+async def test_a_refused_change_does_not_affect_others_in_its_transaction(engine: SqliteEngine) -> None:
     leases = [await running(engine, f"q{n}") for n in range(20)]
     outcomes: dict[int, object] = {}
 
@@ -137,7 +137,7 @@ async def test_a_change_that_cannot_be_written_fails_alone(engine: SqliteEngine)
     assert await data(engine, lease.job) == [b"1"]
 
 
-async def test_cancelling_ends_what_waits_at_once_and_tells_what_runs(engine: SqliteEngine) -> None:
+async def test_cancelling_ends_queued_jobs_at_once_and_notifies_running_ones(engine: SqliteEngine) -> None:
     lease = await running(engine)
     queued = await engine.submit("turn", b"{}", queue="q")
     assert await engine.cancel(queued, "not needed")
@@ -156,7 +156,7 @@ async def test_cancelling_ends_what_waits_at_once_and_tells_what_runs(engine: Sq
     assert await data(engine, lease.job) == []
 
 
-async def test_a_job_put_back_for_later_keeps_its_place_and_runs_as_soon_as_it_may(
+async def test_a_job_retried_later_keeps_its_place_and_runs_when_due(
     engine: SqliteEngine,
 ) -> None:
     lease = await running(engine)
@@ -171,7 +171,7 @@ async def test_a_job_put_back_for_later_keeps_its_place_and_runs_as_soon_as_it_m
     assert (again.job, again.attempt) == (soon.job, 2)
 
 
-async def test_what_waits_for_a_person_holds_up_nobody_and_goes_on_when_asked_again(
+async def test_a_waiting_job_blocks_nothing_and_continues_when_resubmitted(
     engine: SqliteEngine,
 ) -> None:
     job = await engine.submit("turn", b"{}", queue="q", key="k")
@@ -183,7 +183,7 @@ async def test_what_waits_for_a_person_holds_up_nobody_and_goes_on_when_asked_ag
     assert await state(engine, job) == ("queued", "")
 
 
-async def test_a_job_that_asks_holds_its_queue_until_it_was_answered_and_has_ended(
+async def test_an_asking_job_blocks_its_queue_until_it_ends(
     engine: SqliteEngine,
 ) -> None:
     job = await engine.submit("turn", b"{}", queue="q", key="k")
@@ -200,7 +200,7 @@ async def test_a_job_that_asks_holds_its_queue_until_it_was_answered_and_has_end
     assert elsewhere.job not in {job, later}
 
 
-async def test_the_job_behind_one_that_asks_runs_as_soon_as_that_is_cancelled(engine: SqliteEngine) -> None:
+async def test_the_job_behind_an_asking_one_runs_as_soon_as_that_is_cancelled(engine: SqliteEngine) -> None:
     job = await engine.submit("turn", b"{}", queue="q")
     later = await engine.submit("turn", b"{}", queue="q")
     (lease,) = await engine.claim(5, "w")
@@ -217,7 +217,7 @@ async def test_the_job_behind_one_that_asks_runs_as_soon_as_that_is_cancelled(en
     assert claimed == [later]
 
 
-async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a_while(
+async def test_waiting_for_a_release_returns_at_once_or_after_a_timeout(
     engine: SqliteEngine,
 ) -> None:
     lease = await running(engine)
@@ -240,7 +240,7 @@ async def test_who_waits_for_a_job_to_be_given_up_hears_of_it_at_once_or_after_a
     assert await engine.wait_for_release("none", wait=0)
 
 
-async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_the_end(
+async def test_a_waiting_reader_gets_the_next_event_at_once(
     engine: SqliteEngine,
 ) -> None:
     lease = await running(engine)
@@ -265,7 +265,7 @@ async def test_a_reader_who_waits_gets_the_next_event_at_once_and_an_answer_at_t
         assert heard.statistics().current_buffer_used == 0
 
 
-async def test_reading_does_not_wait_where_nothing_can_come(engine: SqliteEngine) -> None:
+async def test_reading_does_not_wait_if_nothing_can_come(engine: SqliteEngine) -> None:
     assert await engine.read("unknown", wait=20) == []
     lease = await running(engine)
     assert await engine.read(lease.job, wait=0.01) == []
@@ -279,7 +279,7 @@ async def test_reading_does_not_wait_where_nothing_can_come(engine: SqliteEngine
         await engine.cancel(queued, "")
 
 
-async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> None:
+async def test_a_waiting_worker_gets_a_job_at_once(engine: SqliteEngine) -> None:
     claimed: list[str] = []
     jobs: set[str] = set()
 
@@ -294,7 +294,7 @@ async def test_a_worker_who_waits_gets_a_job_at_once(engine: SqliteEngine) -> No
     assert set(claimed) == jobs
 
 
-async def test_a_page_is_bounded_by_number_and_by_size(engine: SqliteEngine) -> None:
+async def test_a_page_is_limited_by_count_and_size(engine: SqliteEngine) -> None:
     """A reader of a run with large pictures must not fill the memory."""
     lease = await running(engine)
     big = b"x" * (MAX_READ_BYTES // 2)
@@ -304,7 +304,7 @@ async def test_a_page_is_bounded_by_number_and_by_size(engine: SqliteEngine) -> 
     assert len(await engine.read(lease.job, limit=1)) == 1
 
 
-async def test_jobs_are_found_by_what_they_are(engine: SqliteEngine) -> None:
+async def test_jobs_are_found_by_their_fields(engine: SqliteEngine) -> None:
     a = await engine.submit("turn", b"{}", queue="a")
     b = await engine.submit("contract", b"{}", queue="b")
     c = await engine.submit("turn", b"{}", queue="a")
@@ -321,7 +321,7 @@ async def test_jobs_are_found_by_what_they_are(engine: SqliteEngine) -> None:
     assert await ids(states=[]) == []
 
 
-async def test_a_caller_who_is_cancelled_leaves_the_journal_whole(engine: SqliteEngine) -> None:
+async def test_a_cancelled_caller_leaves_the_journal_consistent(engine: SqliteEngine) -> None:
     lease = await running(engine)
     for n in range(1, 30):
         with anyio.move_on_after(0) as scope:
@@ -331,7 +331,7 @@ async def test_a_caller_who_is_cancelled_leaves_the_journal_whole(engine: Sqlite
     assert await data(engine, lease.job) == [b"%d" % n for n in range(1, 30)]
 
 
-async def test_a_closed_engine_says_so_and_wakes_those_who_wait(engine: SqliteEngine) -> None:
+async def test_a_closed_engine_says_so_and_wakes_waiting_callers(engine: SqliteEngine) -> None:
     lease = await running(engine)
     woken: list[str] = []
 

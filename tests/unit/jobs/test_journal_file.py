@@ -49,7 +49,7 @@ async def refused(directory: Path) -> str:
 # -- what the next process finds ----------------------------------------------------------------------
 
 
-async def test_what_ran_when_its_server_ended_runs_again_and_knows_how_far_it_came(tmp_path: Path) -> None:
+async def test_running_jobs_are_claimed_again_after_a_restart_with_their_progress(tmp_path: Path) -> None:
     async with open_engine(tmp_path) as engine:
         lease = await begin(engine, b"1", b"2")
         younger = await engine.submit("turn", b"{}", queue="q")
@@ -62,7 +62,7 @@ async def test_what_ran_when_its_server_ended_runs_again_and_knows_how_far_it_ca
         assert [each.job for each in await engine.claim(9, "w")] == [younger]
 
 
-async def test_an_attempt_counts_when_the_server_died_and_not_when_it_ended_in_good_order(
+async def test_an_attempt_counts_after_a_crash_and_not_after_a_normal_exit(
     tmp_path: Path,
 ) -> None:
     """Else a user who ends the server every evening loses a long run on the sixth day."""
@@ -83,7 +83,7 @@ async def test_an_attempt_counts_when_the_server_died_and_not_when_it_ended_in_g
         (tmp_path / "copy").rename(tmp_path / "died")
 
 
-async def test_a_run_that_was_cancelled_as_its_server_ended_does_not_come_back(tmp_path: Path) -> None:
+async def test_a_run_cancelled_as_its_server_ended_does_not_return(tmp_path: Path) -> None:
     async with open_engine(tmp_path) as engine:
         lease = await begin(engine)
         await engine.cancel(lease.job, "The tab was closed.")
@@ -94,7 +94,7 @@ async def test_a_run_that_was_cancelled_as_its_server_ended_does_not_come_back(t
         assert (job.state, job.reason) == ("cancelled", "The tab was closed.")
 
 
-def test_nothing_of_an_ephemeral_engine_reaches_the_disk(
+def test_an_ephemeral_engine_writes_nothing_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -110,7 +110,7 @@ def test_nothing_of_an_ephemeral_engine_reaches_the_disk(
 # -- whose it is --------------------------------------------------------------------------------------
 
 
-async def test_nobody_else_can_read_what_was_said(tmp_path: Path) -> None:
+async def test_other_users_cannot_read_the_journal(tmp_path: Path) -> None:
     directory = tmp_path / "jobs" / "project"
     directory.mkdir(parents=True, mode=0o755)
     async with open_engine(directory) as engine:
@@ -121,7 +121,7 @@ async def test_nobody_else_can_read_what_was_said(tmp_path: Path) -> None:
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
-async def test_a_folder_has_one_owner_who_says_where_it_is(tmp_path: Path) -> None:
+async def test_a_folder_has_one_owner_with_a_known_address(tmp_path: Path) -> None:
     """Two servers would answer the same message twice."""
     async with open_engine(tmp_path) as engine:
         assert "in use by this process (since 2" in await refused(tmp_path)
@@ -145,7 +145,7 @@ async def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-async def test_a_journal_is_read_while_a_server_writes_it(tmp_path: Path) -> None:
+async def test_a_journal_can_be_read_while_a_server_writes_it(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="There is no journal"):
         async with open_reader(tmp_path):
             pass
@@ -160,7 +160,7 @@ async def test_a_journal_is_read_while_a_server_writes_it(tmp_path: Path) -> Non
 # -- formats ------------------------------------------------------------------------------------------
 
 
-async def test_the_journal_of_an_earlier_newel_is_taken_over_with_all_that_stands_in_it(
+async def test_a_journal_of_an_earlier_version_is_migrated_completely(
     tmp_path: Path,
 ) -> None:
     with database(tmp_path / FILE) as connection:
@@ -186,7 +186,7 @@ async def test_an_empty_file_becomes_a_journal(tmp_path: Path) -> None:
         await begin(engine, b"1")
 
 
-async def test_the_journal_of_a_newer_newel_is_left_alone(tmp_path: Path) -> None:
+async def test_the_journal_of_a_newer_version_is_refused_and_not_changed(tmp_path: Path) -> None:
     async with open_engine(tmp_path):
         pass
     with database(tmp_path / FILE) as connection:
@@ -199,7 +199,7 @@ async def test_the_journal_of_a_newer_newel_is_left_alone(tmp_path: Path) -> Non
     assert (tmp_path / FILE).read_bytes() == before
 
 
-async def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+async def test_the_database_of_another_program_is_refused_and_not_changed(tmp_path: Path) -> None:
     with database(tmp_path / FILE) as connection:
         connection.execute("CREATE TABLE bookmarks (url TEXT)")
     before = (tmp_path / FILE).read_bytes()
@@ -207,7 +207,7 @@ async def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> 
     assert (tmp_path / FILE).read_bytes() == before
 
 
-def test_a_migration_is_whole_or_not_at_all() -> None:
+def test_a_migration_is_atomic() -> None:
     """A journal half way between two formats could be read by neither Newel."""
     steps = [["CREATE TABLE a (x)"], ["ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"]]
     with database(Path(":memory:")) as connection:
@@ -247,7 +247,7 @@ async def test_a_torn_tail_costs_nothing_that_was_acknowledged(tmp_path: Path) -
                 assert kept == [b"%d" % n for n in range(50)]
 
 
-async def test_a_damaged_journal_is_told_with_a_way_out(tmp_path: Path) -> None:
+async def test_a_damaged_journal_is_reported_with_a_remedy(tmp_path: Path) -> None:
     async with open_engine(tmp_path) as engine:
         await begin(engine, *[b"x" * 1000] * 100)
     (tmp_path / FILE).write_bytes(b"no database" * 1000)
@@ -255,7 +255,7 @@ async def test_a_damaged_journal_is_told_with_a_way_out(tmp_path: Path) -> None:
     assert f"The journal {tmp_path / FILE} cannot be used: it is damaged. Move the folder away" in words
 
 
-async def test_damage_within_is_told_to_the_reader_who_meets_it(tmp_path: Path) -> None:
+async def test_damage_inside_is_reported_to_its_reader(tmp_path: Path) -> None:
     async with open_engine(tmp_path) as engine:
         lease = await begin(engine, *[b"x" * 1000] * 100)
     with (tmp_path / FILE).open("r+b") as file:
@@ -268,7 +268,7 @@ async def test_damage_within_is_told_to_the_reader_who_meets_it(tmp_path: Path) 
         assert await engine.submit("turn", b"{}", queue="another")
 
 
-async def test_a_folder_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     words = await refused(tmp_path / "file" / "jobs")
     assert "Not a directory" in words
@@ -276,7 +276,7 @@ async def test_a_folder_that_cannot_be_made_is_told_with_a_way_out(tmp_path: Pat
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-async def test_a_file_that_cannot_be_written_is_told_with_a_way_out(tmp_path: Path) -> None:
+async def test_an_unwritable_file_is_reported_with_a_remedy(tmp_path: Path) -> None:
     async with open_engine(tmp_path):
         os.chmod(tmp_path / LOCK, 0o400)  # noqa: PTH101
     assert "NEWEL_HOME" in await refused(tmp_path)

@@ -41,7 +41,7 @@ async def ended(engine: SqliteEngine, job: str) -> tuple[str, str]:
     raise AssertionError
 
 
-async def test_every_job_is_carried_out_once_and_no_more_at_a_time_than_there_are_slots(
+async def test_every_job_runs_once_and_no_more_than_slots_at_a_time(
     engine: SqliteEngine,
 ) -> None:
     done: list[int] = []
@@ -65,7 +65,7 @@ async def test_every_job_is_carried_out_once_and_no_more_at_a_time_than_there_ar
     assert most == 3
 
 
-async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: SqliteEngine) -> None:
+async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: SqliteEngine) -> None:
     async def fail(text: str) -> None:
         raise ConfigError(text)
 
@@ -107,9 +107,7 @@ async def test_a_handler_that_fails_ends_its_own_job_with_the_reason(engine: Sql
 
 
 @pytest.mark.parametrize("renew_every", [0.05, 3600])
-async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(
-    engine: SqliteEngine, renew_every: float
-) -> None:
+async def test_a_cancelled_job_is_stopped_during_its_work(engine: SqliteEngine, renew_every: float) -> None:
     """And at once, not when the worker renews its leases for the next time: the user waits for it."""
     begun = anyio.Event()
     stopped: list[str] = []
@@ -130,7 +128,7 @@ async def test_a_job_that_is_cancelled_is_stopped_in_the_midst_of_its_work(
     assert stopped == [job]
 
 
-async def test_a_worker_that_is_told_to_go_leaves_its_jobs_to_the_next_owner(tmp_path: Path) -> None:
+async def test_a_cancelled_worker_leaves_its_jobs_to_the_next_owner(tmp_path: Path) -> None:
     begun = anyio.Event()
 
     async def hang(_: Lease) -> JobOutcome:
@@ -148,7 +146,7 @@ async def test_a_worker_that_is_told_to_go_leaves_its_jobs_to_the_next_owner(tmp
         assert await ended(engine, job) == ("done", "attempt 1")
 
 
-async def test_work_that_came_to_its_end_as_the_worker_was_told_to_go_is_not_done_again(
+async def test_a_job_that_finished_as_its_worker_was_cancelled_is_not_repeated(
     tmp_path: Path,
 ) -> None:
     scope = anyio.CancelScope()

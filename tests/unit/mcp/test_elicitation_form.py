@@ -45,7 +45,7 @@ TYPED = st.one_of(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(typed=TYPED)
-def test_whatever_is_typed_the_value_is_one_that_the_schema_allows(kind: str, typed: str) -> None:
+def test_any_input_gives_a_value_that_the_schema_allows(kind: str, typed: str) -> None:
     asked = field(**KINDS[kind])
     try:
         value = asked.read(typed)
@@ -75,7 +75,7 @@ def test_whatever_is_typed_the_value_is_one_that_the_schema_allows(kind: str, ty
         ("titled several", "Red, 2", ["r", "g"]),
     ],
 )
-def test_each_kind_of_field_can_be_answered(kind: str, typed: str, value: object) -> None:
+def test_each_kind_of_field_can_be_filled_in(kind: str, typed: str, value: object) -> None:
     assert field(**KINDS[kind]).read(typed) == value
 
 
@@ -88,7 +88,7 @@ def test_each_kind_of_field_can_be_answered(kind: str, typed: str, value: object
         ("uri", "https://example.org/a?b", "example.org"),
     ],
 )
-def test_a_text_of_a_format_is_checked_and_sent_as_it_was_typed(form: str, good: str, bad: str) -> None:
+def test_a_formatted_text_is_validated_and_sent_as_typed(form: str, good: str, bad: str) -> None:
     asked = field(type="string", format=form)
     assert asked.read(good) == good
     with pytest.raises(ValueError, match=bad[:4]):
@@ -108,7 +108,7 @@ def test_a_text_of_a_format_is_checked_and_sent_as_it_was_typed(form: str, good:
         (KINDS["several"], "some of these, with commas between them, or `none`, 1 to 2"),
     ],
 )
-def test_what_can_be_typed_is_said_beforehand(asked: dict[str, Any], wants: str) -> None:
+def test_the_allowed_input_is_described(asked: dict[str, Any], wants: str) -> None:
     assert field(**asked).wants == wants
 
 
@@ -119,7 +119,7 @@ def test_values_are_shown_by_their_titles() -> None:
     assert field(**KINDS["boolean"]).show(False) == "no"
 
 
-def test_what_a_server_must_have_and_what_it_takes_by_default_is_known() -> None:
+def test_required_fields_and_defaults_are_known() -> None:
     form = {
         "properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "boolean"}},
         "required": ["b"],
@@ -146,16 +146,16 @@ def test_a_pattern_that_takes_hours_is_not_evaluated() -> None:
         {"required": "a"},
     ],
 )
-def test_a_form_that_nobody_can_fill_in_is_refused(schema: dict[str, Any]) -> None:
+def test_a_form_that_cannot_be_filled_in_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(BadForm, match="not supported"):
         fields(schema)
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": []}, {"properties": {"a": 1}}])
-def test_a_form_without_sense_adds_nothing(schema: dict[str, Any]) -> None:
+def test_meaningless_hints_are_ignored(schema: dict[str, Any]) -> None:
     assert with_defaults(schema, {"x": 1}) == {"x": 1}
 
 
-def test_what_the_user_says_counts_more_than_a_default() -> None:
+def test_the_users_input_outweighs_a_default() -> None:
     schema = {"properties": {"a": {"default": 1}, "b": {"default": None}, "c": {}}}
     assert with_defaults(schema, {"a": 2}) == {"a": 2, "b": None}

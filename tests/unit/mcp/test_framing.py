@@ -13,14 +13,14 @@ from newel.mcp.framing import MAX_TAIL_BYTES, JsonLineFramer, LimitExceeded, Std
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
-def test_lines_are_the_same_however_they_are_cut(data: bytes, cuts: list[int]) -> None:
+def test_lines_are_the_same_however_the_bytes_are_cut(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     reader = JsonLineFramer()
     found = [line for a, b in pairwise(edges) for line in reader.feed(data[a:b])]
     assert found == data.split(b"\n")[:-1]
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
+def test_an_endless_line_is_refused_in_bounded_memory() -> None:
     reader = JsonLineFramer()
     for _ in range(framing.MAX_MESSAGE // 2**20):
         reader.feed(b"x" * 2**20)
@@ -28,7 +28,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
         reader.feed(b"x")
 
 
-def test_junk_between_messages_is_forgiven_and_a_flood_is_not() -> None:
+def test_junk_between_messages_is_tolerated_and_a_flood_is_not() -> None:
     reader = JsonLineFramer()
     for _ in range(5):
         for _ in range(framing.MAX_JUNK_LINES):
@@ -43,16 +43,16 @@ def test_junk_between_messages_is_forgiven_and_a_flood_is_not() -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"hello", b"{}", b"[1]", b'{"jsonrpc": "2.0"}', b"\xff", b"[" * 100_000, b"1" * 5000]
 )
-def test_what_is_no_message_is_junk(line: bytes) -> None:
+def test_an_invalid_message_is_junk(line: bytes) -> None:
     assert parse(line) is None
 
 
-def test_a_message_with_a_carriage_return_is_one() -> None:
+def test_a_message_with_a_carriage_return_is_valid() -> None:
     assert parse(b'{"jsonrpc":"2.0","method":"m"}\r') is not None
 
 
 @given(st.lists(st.binary(max_size=3000), max_size=10))
-def test_the_last_words_are_kept_in_bounded_memory(chunks: list[bytes]) -> None:
+def test_the_last_output_is_kept_in_bounded_memory(chunks: list[bytes]) -> None:
     tail = StderrTail()
     for chunk in chunks:
         tail.add(chunk)

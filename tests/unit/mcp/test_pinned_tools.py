@@ -20,7 +20,7 @@ def tools(number: int, says: str) -> list[ToolInfo]:
     return [msgspec.structs.replace(found[0], description=says), *found[1:]]
 
 
-def test_a_server_that_says_much_cannot_have_what_was_accepted_forgotten(tmp_path: Path) -> None:
+def test_a_verbose_server_cannot_displace_accepted_pins(tmp_path: Path) -> None:
     """A file that is too long to be read again would make each start the first one, for all servers."""
     pins = Pins(tmp_path)
     assert len(pins.accepted(SERVER, tools(500, "One."))) == 500

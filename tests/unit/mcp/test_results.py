@@ -29,28 +29,28 @@ def image(data: str, kind: str = "image/png") -> dict[str, Any]:
     return {"type": "image", "data": data, "mimeType": kind}
 
 
-def test_texts_follow_one_another() -> None:
+def test_texts_are_joined() -> None:
     assert made(text("a"), text("b")).output == "a\nb"
 
 
-def test_an_error_of_the_tool_is_one_for_the_model() -> None:
+def test_a_tool_error_is_an_error_for_the_model() -> None:
     assert made(text("no"), isError=True).is_error
 
 
-def test_structured_content_is_the_text_where_there_is_none_and_is_kept_for_screens() -> None:
+def test_structured_content_replaces_missing_text_and_is_kept_for_screens() -> None:
     result = made(structuredContent={"a": 1})
     assert result.output == '{"a":1}'
     assert result.details == {"server": "s", "tool": "t", "structured": {"a": 1}}
     assert made(text("words"), structuredContent={"a": 1}).output == "words"
 
 
-def test_structured_content_that_is_huge_does_not_go_to_the_journal_twice() -> None:
+def test_huge_structured_content_is_not_stored_twice() -> None:
     result = made(structuredContent={"a": "x" * tool_call.MAX_STRUCTURED})
     assert "structured" not in result.details
     assert "xxx" in result.output
 
 
-def test_an_image_is_an_image_and_no_text() -> None:
+def test_an_image_is_an_image_and_not_text() -> None:
     result = made(image(PNG))
     assert [(each.data, each.mime_type) for each in result.images] == [(PNG, "image/png")]
     assert result.output == ""
@@ -71,25 +71,25 @@ def test_an_image_is_an_image_and_no_text() -> None:
         ),
     ],
 )
-def test_what_a_model_cannot_see_is_named(block: dict[str, Any], words: str) -> None:
+def test_unsupported_content_is_named(block: dict[str, Any], words: str) -> None:
     result = made(block)
     assert words in result.output
     assert result.images == []
 
 
-def test_an_image_in_a_resource_is_seen() -> None:
+def test_an_image_in_a_resource_is_sent() -> None:
     assert made(
         {"type": "resource", "resource": {"uri": "a://b", "mimeType": "image/png", "blob": PNG}}
     ).images
 
 
-def test_no_more_images_than_a_request_may_have() -> None:
+def test_images_are_limited_to_what_a_request_allows() -> None:
     result = made(*[image(PNG)] * (tool_call.MAX_IMAGES + 1))
     assert len(result.images) == tool_call.MAX_IMAGES
     assert "more than 20 images" in result.output
 
 
-def test_of_a_very_long_text_the_head_and_the_tail_stay() -> None:
+def test_a_very_long_text_keeps_its_head_and_tail() -> None:
     result = made(text("head" + "é" * tool_call.MAX_TEXT + "tail"))
     assert result.output.startswith("head")
     assert result.output.endswith("tail")
@@ -97,16 +97,16 @@ def test_of_a_very_long_text_the_head_and_the_tail_stay() -> None:
     assert len(result.output.encode()) < tool_call.MAX_TEXT + 300
 
 
-def test_a_tool_that_says_nothing_is_not_mistaken_for_one_that_failed() -> None:
+def test_an_empty_result_is_not_a_failure() -> None:
     assert made().output == "(The tool answered with nothing.)"
 
 
-def test_half_a_surrogate_pair_is_no_reason_to_fail() -> None:
+def test_half_a_surrogate_pair_does_not_fail() -> None:
     answer = types.CallToolResult(content=[types.TextContent(text="a\ud800b")])
     assert to_result(answer, server="s", tool="t").output == "a?b"
 
 
-def test_a_servers_question_to_the_model_is_a_conversation() -> None:
+def test_a_servers_sampling_request_is_a_conversation() -> None:
     params = types.CreateMessageRequestParams.model_validate(
         {
             "messages": [

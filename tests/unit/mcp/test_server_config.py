@@ -58,9 +58,7 @@ def test_servers_of_all_four_files_are_found(home: Path, cwd: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["{", "[]", '{"mcpServers": []}', "{}", "\xff", "[" * 100_000, '{"mcpServers": {"x": 1}}']
 )
-def test_a_broken_file_is_a_sentence_and_costs_the_other_files_nothing(
-    home: Path, cwd: Path, content: str
-) -> None:
+def test_a_broken_file_is_one_message_and_the_other_files_count(home: Path, cwd: Path, content: str) -> None:
     write(home / "mcp_config.json", {"good": {"command": "x"}})
     (cwd / ".mcp.json").write_text(content, encoding="latin-1")
     servers, problems = load_servers(home=home, cwd=cwd)
@@ -81,7 +79,7 @@ def test_a_broken_file_is_a_sentence_and_costs_the_other_files_nothing(
         ({"command": "x", "timeout": 0}, "seconds"),
     ],
 )
-def test_a_server_that_cannot_be_meant_costs_the_others_nothing(
+def test_an_invalid_server_is_reported_and_the_others_count(
     home: Path, cwd: Path, entry: Any, words: str
 ) -> None:
     write(home / "mcp_config.json", {"bad": entry, "good": {"command": "x"}})
@@ -90,7 +88,7 @@ def test_a_server_that_cannot_be_meant_costs_the_others_nothing(
     assert words in problem
 
 
-def test_a_project_cannot_take_the_name_of_a_server_that_the_user_knows(home: Path, cwd: Path) -> None:
+def test_a_project_cannot_take_the_name_of_a_users_server(home: Path, cwd: Path) -> None:
     write(home / "mcp_config.json", {"git": {"command": "mine"}})
     write(cwd / ".mcp.json", {"git": {"command": "theirs"}})
     (server,), (problem,) = load_servers(home=home, cwd=cwd)
@@ -98,7 +96,7 @@ def test_a_project_cannot_take_the_name_of_a_server_that_the_user_knows(home: Pa
     assert "another name" in problem
 
 
-def test_the_same_server_in_two_files_of_a_project_is_no_problem(home: Path, cwd: Path) -> None:
+def test_the_same_server_in_two_files_of_a_project_is_accepted(home: Path, cwd: Path) -> None:
     write(cwd / "mcp_config.json", {"git": {"command": "x"}})
     write(cwd / ".mcp.json", {"git": {"command": "x"}})
     servers, problems = load_servers(home=home, cwd=cwd)
@@ -113,7 +111,7 @@ def test_in_the_home_folder_the_users_file_is_the_users(home: Path) -> None:
     assert problems == []
 
 
-def test_inputs_of_an_editor_are_refused_in_words(home: Path, cwd: Path) -> None:
+def test_editor_inputs_are_refused_with_a_message(home: Path, cwd: Path) -> None:
     servers = {"a": {"command": "a", "args": ["${input:key}"]}}
     write(cwd / ".vscode" / "mcp.json", servers, key="servers", inputs=[{"id": "key"}])
     (server,), (problem,) = load_servers(home=home, cwd=cwd)
@@ -122,14 +120,14 @@ def test_inputs_of_an_editor_are_refused_in_words(home: Path, cwd: Path) -> None
         expand(server, {}, cwd)
 
 
-def test_a_file_that_is_no_file_holds_up_nothing(home: Path, cwd: Path) -> None:
+def test_a_special_file_does_not_block(home: Path, cwd: Path) -> None:
     os.mkfifo(cwd / ".mcp.json")
     servers, (problem,) = load_servers(home=home, cwd=cwd)
     assert servers == []
     assert "not a regular file" in problem
 
 
-def test_variables_stand_for_their_values_in_every_field() -> None:
+def test_variables_are_expanded_in_every_field() -> None:
     server = one(
         command="${BIN}/run",
         args=(
@@ -151,7 +149,7 @@ def test_variables_stand_for_their_values_in_every_field() -> None:
     assert (ready.env, ready.cwd, ready.headers) == ({"K": "x"}, "x", {"H": "Bearer x"})
 
 
-def test_a_header_that_cannot_be_sent_is_refused_without_showing_it() -> None:
+def test_an_invalid_header_is_refused_and_not_shown() -> None:
     server = one(command=None, url="http://h/", headers={"Authorization": "${KEY}"})
     assert expand(server, {"KEY": " secret\n"}, Path("/w")).headers == {"Authorization": "secret"}
     with pytest.raises(ConfigError, match="Authorization") as refused:
@@ -159,7 +157,7 @@ def test_a_header_that_cannot_be_sent_is_refused_without_showing_it() -> None:
     assert "ret" not in str(refused.value)
 
 
-def test_a_variable_that_is_not_set_is_named() -> None:
+def test_an_unset_variable_is_named() -> None:
     with pytest.raises(ConfigError, match="MISSING is not set"):
         expand(one(args=("${MISSING}",)), {}, Path("/w"))
 
@@ -169,7 +167,7 @@ def test_the_value_of_a_variable_is_not_expanded_again() -> None:
     assert ready.args == ("${SECRET}",)
 
 
-def test_what_is_shown_for_a_decision_hides_nothing_and_reveals_no_variable() -> None:
+def test_the_trust_question_hides_nothing_and_reveals_no_variable() -> None:
     server = one(level="project", command="sh", args=("-c", "run ${TOKEN}", "--api-key", "abc"))
     assert server.target == "sh -c 'run ${TOKEN}' --api-key abc"
 
@@ -189,7 +187,7 @@ def test_secrets_in_the_users_own_commands_are_not_shown(args: tuple[str, ...], 
     assert one(args=args).target.replace("'", "") == shown.replace("'", "")
 
 
-def test_secrets_in_an_address_are_not_shown() -> None:
+def test_secrets_in_a_url_are_not_shown() -> None:
     url = "https://user:pass@host.example/mcp?token=abc"
     assert one(command=None, url=url).target == "https://…@host.example/mcp?…"
 
@@ -215,7 +213,7 @@ def test_a_password_in_the_value_of_a_variable_is_not_shown() -> None:
         max_size=3,
     )
 )
-def test_whatever_a_file_holds_each_of_its_servers_counts_or_is_a_problem(servers: dict[str, Any]) -> None:
+def test_each_server_of_any_file_is_valid_or_reported(servers: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "mcp_config.json", servers)
         found, problems = load_servers(home=Path(folder), cwd=Path(folder))

@@ -16,7 +16,7 @@ names = st.text(alphabet=st.sampled_from("ab_-.é 🙂"), min_size=1, max_size=6
 
 
 @given(names, names)
-def test_a_name_is_one_that_chat_apis_take(server: str, tool: str) -> None:
+def test_a_name_is_valid_for_chat_apis(server: str, tool: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", offered_name(server, tool))
 
 
@@ -35,5 +35,5 @@ def test_a_usual_name_is_readable(server: str, tool: str) -> None:
     ("one", "other"),
     [(("a", "b__c"), ("a__b", "c")), (("a", "_b"), ("a_", "b")), (("a.b", "c"), ("a_b", "c"))],
 )
-def test_names_that_would_look_the_same_are_told_apart(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_names_that_would_look_alike_are_distinct(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert offered_name(*one) != offered_name(*other)

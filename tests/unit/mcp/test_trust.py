@@ -19,7 +19,7 @@ SERVER = ServerConfig(
 )
 
 
-def test_a_projects_server_is_not_trusted_until_somebody_says_so(tmp_path: Path) -> None:
+def test_a_projects_server_is_untrusted_until_the_user_trusts_it(tmp_path: Path) -> None:
     trust = Trust(tmp_path)
     assert not trust.is_trusted(SERVER)
     trust.set_trusted(SERVER, trusted=True)
@@ -47,13 +47,13 @@ def test_the_users_own_server_needs_no_decision(tmp_path: Path) -> None:
         {"headers": {"A": "b"}},
     ],
 )
-def test_whatever_changes_the_decision_is_asked_for_again(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_any_change_asks_for_trust_again(tmp_path: Path, change: dict[str, Any]) -> None:
     trust = Trust(tmp_path)
     trust.set_trusted(SERVER, trusted=True)
     assert not trust.is_trusted(msgspec.structs.replace(SERVER, **change))
 
 
-def test_what_is_switched_off_stays_off(tmp_path: Path) -> None:
+def test_a_disabled_server_stays_disabled(tmp_path: Path) -> None:
     Trust(tmp_path).set_enabled(SERVER, enabled=False)
     Trust(tmp_path).set_tool(SERVER, "t", enabled=False)
     assert not Trust(tmp_path).is_enabled(SERVER)
@@ -64,7 +64,7 @@ def test_what_is_switched_off_stays_off(tmp_path: Path) -> None:
     assert not Trust(tmp_path).tools_off(SERVER)
 
 
-def test_a_server_that_its_file_disables_can_be_switched_on(tmp_path: Path) -> None:
+def test_a_server_that_its_file_disables_can_be_enabled(tmp_path: Path) -> None:
     disabled = msgspec.structs.replace(SERVER, disabled=True)
     trust = Trust(tmp_path)
     assert not trust.is_enabled(disabled)
@@ -73,7 +73,7 @@ def test_a_server_that_its_file_disables_can_be_switched_on(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b'{"trusted": 1}', b"[" * 100_000])
-def test_a_damaged_file_trusts_nobody_and_can_be_written_again(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_trusts_nothing_and_can_be_rewritten(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "mcp_trust.json").write_bytes(content)
     trust = Trust(tmp_path)
     assert not trust.is_trusted(SERVER)
@@ -81,7 +81,7 @@ def test_a_damaged_file_trusts_nobody_and_can_be_written_again(tmp_path: Path, c
     assert trust.is_trusted(SERVER)
 
 
-def test_decisions_are_for_the_users_eyes_only_and_hold_no_secret(tmp_path: Path) -> None:
+def test_decisions_are_private_and_contain_no_secret(tmp_path: Path) -> None:
     server = msgspec.structs.replace(SERVER, env={"KEY": "hunter2"}, headers={"Authorization": "hunter2"})
     Trust(tmp_path).set_trusted(server, trusted=True)
     file = tmp_path / "mcp_trust.json"
@@ -89,7 +89,7 @@ def test_decisions_are_for_the_users_eyes_only_and_hold_no_secret(tmp_path: Path
     assert "hunter2" not in file.read_text()
 
 
-def test_decisions_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_concurrent_decisions_are_all_saved(tmp_path: Path) -> None:
     def switch_off(number: int) -> None:
         Trust(tmp_path).set_tool(SERVER, f"t{number}", enabled=False)
 
@@ -101,7 +101,7 @@ def test_decisions_made_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     assert Trust(tmp_path).tools_off(SERVER) == {f"t{number}" for number in range(24)}
 
 
-def test_a_disk_that_refuses_is_told(tmp_path: Path) -> None:
+def test_a_failing_disk_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="could not be changed"):
         Trust(tmp_path / "file").set_trusted(SERVER, trusted=True)

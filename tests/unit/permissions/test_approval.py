@@ -78,15 +78,15 @@ async def decide(rules: Policy, tool: Look, **arguments: object) -> Verdict:
 
 
 @pytest.mark.parametrize("preset", get_args(Preset))
-async def test_reading_never_waits_for_an_answer(preset: Preset) -> None:
+async def test_reading_never_needs_approval(preset: Preset) -> None:
     assert (await decide(policy(preset, ask=None), Look())).allow
 
 
-async def test_auto_lets_everything_run() -> None:
+async def test_auto_runs_everything() -> None:
     assert (await decide(policy("auto", ask=None), Change(), what="it")).allow
 
 
-async def test_read_only_lets_nothing_change_whoever_could_be_asked() -> None:
+async def test_read_only_denies_every_change() -> None:
     person = Person()
     verdict = await decide(policy("read-only", ask=person), Change(), what="it")
     assert not verdict.allow
@@ -96,7 +96,7 @@ async def test_read_only_lets_nothing_change_whoever_could_be_asked() -> None:
 
 
 @pytest.mark.parametrize("preset", ["ask", "review"])
-async def test_a_person_sees_exactly_what_would_be_done_and_where(preset: Preset) -> None:
+async def test_the_question_shows_the_exact_effect_and_its_place(preset: Preset) -> None:
     person = Person(Approval("once"))
     assert (await decide(policy(preset, ask=person), Change(), what="it")).allow
     [request] = person.asked
@@ -104,7 +104,7 @@ async def test_a_person_sees_exactly_what_would_be_done_and_where(preset: Preset
     assert request.call.arguments == {"what": "it"}
 
 
-async def test_once_is_once_and_always_is_this_very_call() -> None:
+async def test_once_is_once_and_always_is_exactly_this_call() -> None:
     person = Person(Approval("once"), Approval("always"), Approval("no"), Approval("no"))
     rules = policy("ask", ask=person)
     assert (await decide(rules, Change(), what="a", n=1)).allow
@@ -136,12 +136,12 @@ async def test_every_answer_counts_for_a_call_whose_files_keep_changing(times: i
     assert (verdict.allow, len(person.asked)) == (is_allowed, 3)
 
 
-async def test_always_for_one_policy_is_not_always_for_the_next() -> None:
+async def test_always_is_limited_to_its_policy() -> None:
     await decide(policy("ask", ask=Person(Approval("always"))), Change(), what="a")
     assert not (await decide(policy("ask", ask=None), Change(), what="a")).allow
 
 
-async def test_a_no_reaches_the_model_with_the_users_word() -> None:
+async def test_a_refusal_reaches_the_model_with_the_users_reason() -> None:
     rules = policy("ask", ask=Person(Approval("no", " use the other file "), Approval("no")))
     assert (await decide(rules, Change(), what="a")).reason.endswith(
         "declined this call and said: use the other file"
@@ -149,13 +149,13 @@ async def test_a_no_reaches_the_model_with_the_users_word() -> None:
     assert "declined" in (await decide(rules, Change(), what="a")).reason
 
 
-async def test_where_nobody_can_be_asked_the_call_is_denied_with_the_remedy() -> None:
+async def test_without_a_user_the_call_is_denied_with_a_remedy() -> None:
     verdict = await decide(policy("ask", ask=None), Change(), what="it")
     assert not verdict.allow
     assert "--approve auto" in verdict.reason
 
 
-async def test_a_call_that_cannot_say_what_it_would_do_does_not_run() -> None:
+async def test_a_call_without_a_preview_does_not_run() -> None:
     """It could succeed a moment later, once an earlier call of the same message has run."""
     person = Person()
     verdict = await decide(policy("ask", ask=person), Change())
@@ -163,13 +163,13 @@ async def test_a_call_that_cannot_say_what_it_would_do_does_not_run() -> None:
     assert person.asked == []
 
 
-async def test_arguments_that_no_file_could_hold_can_be_decided_on() -> None:
+async def test_arguments_that_no_file_could_have_can_be_decided() -> None:
     rules = policy("ask", ask=Person(Approval("always")))
     assert (await decide(rules, Change(), what="\ud800")).allow
     assert (await decide(rules, Change(), what="\ud800")).allow
 
 
-async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_asked_about() -> None:
+async def test_under_review_reviewable_calls_run_and_others_need_approval() -> None:
     person = Person(Approval("no"))
     rules = policy("review", ask=person, reviewed=["change"])
     assert (await decide(rules, Change(), what="it")).allow
@@ -178,7 +178,7 @@ async def test_under_review_what_is_decided_afterwards_runs_and_all_else_is_aske
     assert len(person.asked) == 1
 
 
-async def test_only_review_lets_run_what_is_decided_afterwards() -> None:
+async def test_only_review_lets_reviewable_calls_run() -> None:
     presets: tuple[Preset, ...] = ("ask", "read-only")
     for preset in presets:
         rules = policy(preset, ask=None, reviewed=["change"])
@@ -205,7 +205,7 @@ async def test_a_file_name_cannot_forge_lines_of_the_question(preset: Preset) ->
     assert person.asked[0].preview == "x␊README.md → /etc/motd  (outside the project)"
 
 
-async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name() -> None:
+async def test_always_for_a_read_file_applies_under_any_name() -> None:
     person = Person(Approval("always"), Approval("no"))
     rules = policy("ask", ask=person)
     assert (await decide(rules, Opens(), path="/etc/motd", named="/etc/motd", offset=1)).allow
@@ -215,7 +215,7 @@ async def test_always_for_a_file_that_is_read_is_for_this_file_by_whatever_name(
 
 
 @pytest.mark.parametrize("preset", ["ask", "review", "read-only"])
-async def test_nobody_is_asked_about_a_secret_place(preset: Preset) -> None:
+async def test_secret_places_are_refused_without_a_question(preset: Preset) -> None:
     person = Person()
     rules = policy(preset, ask=person)
     verdict = await decide(rules, Opens(), path="/home/ada/.ssh/config", named="notes")

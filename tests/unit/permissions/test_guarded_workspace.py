@@ -38,7 +38,7 @@ def guarded(inner: Workspace, tmp_path: Path) -> GuardedWorkspace:
     return GuardedWorkspace(inner, SecretPaths(inner.root, home=str(tmp_path / "home")))
 
 
-async def test_what_is_judged_is_what_is_opened_also_if_a_link_takes_its_place(
+async def test_the_judged_file_is_the_opened_one_also_if_a_link_replaces_it(
     guarded: GuardedWorkspace, tmp_path: Path
 ) -> None:
     file = tmp_path / "project" / "sub" / "a.txt"
@@ -57,7 +57,7 @@ async def test_what_is_judged_is_what_is_opened_also_if_a_link_takes_its_place(
         await guarded.list(str(file.parent))
 
 
-async def test_secret_places_are_closed_by_whatever_way_a_tool_asks(
+async def test_secret_places_are_closed_to_every_operation(
     inner: Workspace, guarded: GuardedWorkspace, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "home" / ".ssh" / "a.txt")
@@ -74,7 +74,7 @@ async def test_secret_places_are_closed_by_whatever_way_a_tool_asks(
     assert await inner.read_bytes(path) == b"PRIVATE"
 
 
-async def test_what_is_not_there_is_still_said_in_the_systems_words(guarded: GuardedWorkspace) -> None:
+async def test_a_missing_path_gives_the_systems_error(guarded: GuardedWorkspace) -> None:
     with pytest.raises(WorkspaceError, match="No such file"):
         await guarded.read_bytes(f"{guarded.root}/missing/x")
     with pytest.raises(WorkspaceError, match="No such file"):
@@ -83,7 +83,7 @@ async def test_what_is_not_there_is_still_said_in_the_systems_words(guarded: Gua
         await guarded.read_bytes(f"{guarded.root}/sub")
 
 
-async def test_a_search_passes_over_secrets_and_a_job_over_what_nobody_can_be_asked_about(
+async def test_a_search_skips_secrets_and_an_unattended_job_skips_what_needs_approval(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".ssh").mkdir()

@@ -49,7 +49,7 @@ def test_every_row_of_the_table_closes_its_places(row: Row, writes: bool) -> Non
         assert places().judge(path, writes=writes).level == "never", path
 
 
-def test_the_table_is_sound() -> None:
+def test_the_table_is_consistent() -> None:
     """Small letters, each row once and with a reason."""
     patterns = [row.pattern for row in SECRET]
     assert len(set(patterns)) == len(patterns)
@@ -85,7 +85,7 @@ def test_the_table_is_sound() -> None:
         ("/private/etc/master.passwd", "never"),
     ],
 )
-def test_what_is_where(path: str, expected: str) -> None:
+def test_paths_are_classified_by_place(path: str, expected: str) -> None:
     assert level(path) == expected
 
 
@@ -108,14 +108,12 @@ def test_what_is_where(path: str, expected: str) -> None:
         ("read(~/a.b)", "/home/ada/axb", False, "ask"),
     ],
 )
-def test_a_rule_allows_what_it_names_and_nothing_beside_it(
-    rule: str, path: str, writes: bool, expected: str
-) -> None:
+def test_a_rule_allows_exactly_what_it_names(rule: str, path: str, writes: bool, expected: str) -> None:
     assert level(path, rule, writes=writes) == expected
 
 
 @given(st.text(max_size=40))
-def test_what_is_no_rule_is_refused_and_nothing_else_happens(text: str) -> None:
+def test_an_invalid_rule_is_refused_without_side_effects(text: str) -> None:
     try:
         rule = parse_rule(text)
     except ConfigError:
@@ -131,7 +129,7 @@ def test_in_a_home_that_is_the_project_the_secret_places_stay_closed() -> None:
     assert home.judge("/home/ada/notes.txt").level == "free"
 
 
-def test_the_copy_of_a_review_is_judged_as_the_project_that_it_is_of() -> None:
+def test_a_reviews_copy_is_judged_like_its_project() -> None:
     copy = places(root="/home/ada/.newel/copies/shop-1")
     assert copy.judge("/home/ada/.newel/copies/shop-1/src/app.py").level == "free"
     assert copy.judge("/home/ada/.newel/copies/shop-1/.env").level == "ask"
@@ -139,14 +137,14 @@ def test_the_copy_of_a_review_is_judged_as_the_project_that_it_is_of() -> None:
     assert copy.judge(f"{PROJECT}/src/app.py").level == "free"
 
 
-def test_a_worktree_in_newels_folder_is_the_project_of_who_works_there() -> None:
+def test_a_worktree_in_newels_home_is_a_project() -> None:
     here = SecretPaths("/home/ada/.newel/worktrees/a", home="/home/ada")
     assert here.judge("/home/ada/.newel/worktrees/a/src/app.py").level == "free"
     assert here.judge("/home/ada/.newel/worktrees/b/src/app.py").level == "never"
     assert here.judge("/home/ada/.newel/config.toml").level == "never"
 
 
-def test_places_that_are_links_or_that_a_variable_moved_are_closed_where_they_really_are(
+def test_linked_or_moved_places_are_closed_at_their_real_paths(
     tmp_path: Path,
 ) -> None:
     home, vault = tmp_path / "home", tmp_path / "vault"

@@ -59,7 +59,7 @@ def openai(message: str, code: str | None = None, kind: str | None = None) -> by
         (429, openai("context length exceeded"), RateLimited),
     ],
 )
-def test_the_kind_of_a_refusal(status: int, body: bytes, kind: type[ProviderError]) -> None:
+def test_rejections_have_the_right_class(status: int, body: bytes, kind: type[ProviderError]) -> None:
     """Else the agent would try again in vain, give up too early, or not compact when it must."""
     error = error_from_response(status, {}, body, WHERE)
     assert type(error) is kind
@@ -93,7 +93,7 @@ def test_the_kind_of_a_refusal(status: int, body: bytes, kind: type[ProviderErro
         (b"", ""),
     ],
 )
-def test_the_servers_own_words(body: bytes, words: str | None) -> None:
+def test_the_servers_message_is_quoted(body: bytes, words: str | None) -> None:
     """Else the one sentence that explains the failure would be lost in a page, or harm the screen."""
     said, _ = parse_error_body(body, "")
     assert words is None or said == words
@@ -131,12 +131,12 @@ def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
         ({}, None),
     ],
 )
-def test_the_pause_that_a_server_asks_for(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_in_seconds_is_used(headers: dict[str, str], seconds: float | None) -> None:
     """Else the agent would knock too early and be shut out for longer."""
     assert retry_after(headers) == seconds
 
 
-def test_a_pause_until_a_date() -> None:
+def test_retry_after_as_a_date_is_used() -> None:
     """Else half of the gateways would be asked again at once."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
     pause = retry_after({"retry-after": date})
@@ -158,7 +158,7 @@ def test_a_pause_until_a_date() -> None:
         (True, ServerFailed),
     ],
 )
-def test_the_kind_of_an_error_within_an_answer(error: object, kind: type[ProviderError]) -> None:
+def test_errors_inside_an_answer_have_the_right_class(error: object, kind: type[ProviderError]) -> None:
     """Else an error in mid-stream would end a run that another try would save."""
     assert type(error_from_event(error, WHERE)) is kind
 
@@ -173,5 +173,5 @@ def test_the_kind_of_an_error_within_an_answer(error: object, kind: type[Provide
         (b"", "(401). Set LLM_AUTH_TOKEN"),
     ],
 )
-def test_a_servers_words_do_not_run_into_the_remedy(body: bytes, words: str) -> None:
+def test_the_servers_message_does_not_run_into_the_remedy(body: bytes, words: str) -> None:
     assert words in str(error_from_response(401, {}, body, WHERE))

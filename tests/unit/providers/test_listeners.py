@@ -36,7 +36,9 @@ def listening_elsewhere() -> Generator[int]:
         (socket.AF_INET6, "::ffff:127.0.0.1"),
     ],
 )
-def test_who_listens_is_known_however_loopback_is_reached(family: socket.AddressFamily, address: str) -> None:
+def test_the_listeners_user_is_known_however_loopback_is_reached(
+    family: socket.AddressFamily, address: str
+) -> None:
     with socket.socket(family) as server:
         if family == socket.AF_INET6:
             server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -48,7 +50,7 @@ def test_who_listens_is_known_however_loopback_is_reached(family: socket.Address
     assert owners([port]) == {}
 
 
-def test_the_program_that_listens_is_named() -> None:
+def test_the_listening_program_is_named() -> None:
     """Else who is asked whether to use it has to guess what runs on the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         mine = Path("/proc/self/comm").read_text().strip()
@@ -57,12 +59,12 @@ def test_the_program_that_listens_is_named() -> None:
         assert program_on(port) == ""
 
 
-def test_a_socket_that_loopback_does_not_reach_says_nothing() -> None:
+def test_a_socket_that_loopback_does_not_reach_is_ignored() -> None:
     with listening_elsewhere() as port:
         assert owners([port]) == {}
 
 
-def test_the_user_root_and_known_services_may_be_asked_and_nobody_else() -> None:
+def test_only_servers_of_the_user_root_and_known_services_may_be_asked() -> None:
     other = next(each for each in pwd.getpwall() if each.pw_uid not in {0, os.getuid()})
     assert is_accepted(os.getuid(), ())
     assert is_accepted(0, ())

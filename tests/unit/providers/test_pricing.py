@@ -27,7 +27,7 @@ def used(model: str, usage: Usage | None = None) -> AssistantMessage:
         ("deepseek/deepseek-chat", "https://llm.example", "deepseek-chat"),
     ],
 )
-def test_a_model_is_found_under_the_names_that_gateways_use(model: str, base_url: str, same_as: str) -> None:
+def test_a_model_is_found_under_the_names_of_gateways(model: str, base_url: str, same_as: str) -> None:
     """Else the cost limit would not hold behind a gateway."""
     cost = PriceList(base_url)(used(model))
     assert cost is not None
@@ -53,7 +53,7 @@ def test_an_unknown_model_has_no_cost(model: str) -> None:
     assert price(used(model)) is None
 
 
-def test_no_usage_is_no_cost() -> None:
+def test_without_usage_there_is_no_cost() -> None:
     """Else a server that counts no tokens would look free."""
     assert PriceList("https://api.openai.com/v1")(used("gpt-4o", Usage())) is None
 
@@ -69,7 +69,7 @@ def test_no_usage_is_no_cost() -> None:
         "http://box.lan",
     ],
 )
-def test_a_server_of_ones_own_is_never_priced(url: str) -> None:
+def test_a_private_server_is_never_priced(url: str) -> None:
     """Else the first answer of a local model would wait for a price list that cannot know it."""
     assert price_list_for(base_url=url) is None
     assert price_list_for(base_url="https://api.openai.com/v1") is not None

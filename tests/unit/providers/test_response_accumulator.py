@@ -71,7 +71,7 @@ def test_text_reasoning_and_usage() -> None:
     assert (message.usage, message.stop_reason) == (Usage(input=9, output=4, cache_read=3), "stop")
 
 
-def test_calls_as_the_protocol_has_them() -> None:
+def test_calls_in_the_standard_format() -> None:
     """Else no tool would run with the servers that do everything right."""
     message, deltas = fold(
         chunk(**call("", index=0, id="c1", type="function", name="read")),
@@ -147,7 +147,7 @@ def test_calls_as_the_protocol_has_them() -> None:
         ),
     ],
 )
-def test_one_call_however_it_is_sent(deltas: list[dict[str, Any]]) -> None:
+def test_one_call_in_every_variant(deltas: list[dict[str, Any]]) -> None:
     """Else tools would fail with one server or another."""
     assert calls(*deltas) == [A]
     assert calls(*deltas, finish="stop") == [A], "some servers end with 'stop' all the same"
@@ -200,7 +200,7 @@ def test_one_call_however_it_is_sent(deltas: list[dict[str, Any]]) -> None:
         ),
     ],
 )
-def test_two_calls_however_they_are_sent(deltas: list[dict[str, Any]]) -> None:
+def test_two_calls_in_every_variant(deltas: list[dict[str, Any]]) -> None:
     """Else two calls would become one broken one."""
     assert calls(*deltas) == [A, B]
 
@@ -214,7 +214,7 @@ def test_calls_in_the_last_chunk() -> None:
 
 
 @pytest.mark.parametrize("written", [False, True])
-def test_no_call_vanishes_however_many_there_are(written: bool) -> None:
+def test_no_call_is_lost_however_many_there_are(written: bool) -> None:
     """Else a model would believe that all was done, and nobody would ever know."""
     commands = [str(number) for number in range(300)]
     if written:
@@ -233,14 +233,14 @@ def test_no_call_vanishes_however_many_there_are(written: bool) -> None:
     }
 
 
-def test_calls_without_end_are_refused() -> None:
+def test_endless_calls_are_refused() -> None:
     """Else a server could fill the memory with calls of a few bytes each."""
     pieces = [{"index": number, "function": {"name": "bash"}} for number in range(9_000)]
     with pytest.raises(BadResponse, match=r"more than 8,192 tool calls in one message"):
         fold(chunk(tool_calls=pieces))
 
 
-def test_a_whole_completion_is_folded_too() -> None:
+def test_a_complete_response_is_accumulated_too() -> None:
     """Else servers that cannot stream could not be used."""
     body: dict[str, Any] = {
         "choices": [
@@ -257,7 +257,7 @@ def test_a_whole_completion_is_folded_too() -> None:
     assert message.usage == Usage(input=2, output=1)
 
 
-def test_text_is_the_sum_of_its_deltas_when_calls_stand_in_it() -> None:
+def test_the_text_is_the_sum_of_its_deltas_with_calls_in_it() -> None:
     """Else the screen would show other words than the session keeps."""
     text = 'I read.\n```json\n{"name": "read", "arguments": {"file_path": "a"}}\n```\nThat was it. <b'
     message, deltas = fold(*(chunk(content=character) for character in text), chunk("stop"))
@@ -266,7 +266,7 @@ def test_text_is_the_sum_of_its_deltas_when_calls_stand_in_it() -> None:
     assert deltas[-1] == ToolCallDelta(index=0, name="read")
 
 
-def test_a_call_in_the_text_of_a_message_with_real_calls_stays_text() -> None:
+def test_a_text_call_beside_real_calls_stays_text() -> None:
     """Else an explanation beside a call would run as a second one."""
     written = '{"name": "read", "arguments": {"file_path": "b"}}'
     message, _ = fold(
@@ -275,7 +275,7 @@ def test_a_call_in_the_text_of_a_message_with_real_calls_stays_text() -> None:
     assert (message.text, [(c.name, c.arguments) for c in message.tool_calls]) == (written, [A])
 
 
-def test_the_call_at_the_output_limit_does_not_run_and_those_before_it_do() -> None:
+def test_the_call_at_the_output_limit_does_not_run_and_earlier_ones_do() -> None:
     """Else a file could be written by half, or finished work be thrown away."""
     message, _ = fold(
         chunk(**call('{"file_path": "a"}', index=0, name="read")),
@@ -286,7 +286,7 @@ def test_the_call_at_the_output_limit_does_not_run_and_those_before_it_do() -> N
     assert last.problem == "it was cut off by the output limit. Send it again in smaller pieces."
 
 
-def test_blocks_of_content() -> None:
+def test_content_blocks_are_read() -> None:
     """Else the answers of servers that send blocks in place of text would be empty."""
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     message, _ = fold(chunk("stop", content=[thinking, {"type": "text", "text": "Yes"}]))
@@ -302,7 +302,7 @@ def test_a_filtered_answer_says_so() -> None:
     )
 
 
-def test_a_server_that_gives_up_is_asked_again() -> None:
+def test_a_server_that_gives_up_can_be_retried() -> None:
     """Else half an answer would count as the answer."""
     with pytest.raises(ServerFailed):
         ResponseAccumulator().feed(chunk("error", content="Half"))
@@ -320,13 +320,13 @@ JUNK: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_junk_in_a_chunk_is_passed_over(junk: dict[str, Any]) -> None:
+def test_junk_in_a_chunk_is_ignored(junk: dict[str, Any]) -> None:
     """Else one odd field would end a run."""
     message, _ = fold(chunk(content="Hi"), junk, chunk("stop"))
     assert (message.text, message.tool_calls, message.usage) == ("Hi", [], Usage())
 
 
-def test_an_answer_that_never_began_is_no_answer() -> None:
+def test_an_empty_response_is_not_an_answer() -> None:
     """Else an empty message would look like the model's silence."""
     with pytest.raises(BadResponse):
         fold({"choices": [], "usage": {}})

@@ -28,7 +28,7 @@ async def ask(
 
 
 @pytest.mark.anyio
-async def test_passing_failures_are_overcome_and_seen() -> None:
+async def test_temporary_failures_are_retried_and_reported() -> None:
     """Else one dropped connection would end an hour's run, or a long pause look like a hang."""
     message, seen = await ask([ConnectionFailed("gone."), ServerFailed("503"), ANSWER])
     assert message == ANSWER
@@ -42,7 +42,7 @@ async def test_passing_failures_are_overcome_and_seen() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_servers_pause_counts_even_a_long_one() -> None:
+async def test_a_long_retry_after_is_respected() -> None:
     """Else the agent asks before its time is up, and is shut out for longer."""
     _, seen = await ask([RateLimited("slow", retry_after=0.003), ANSWER])
     assert [delta.delay for delta in seen if isinstance(delta, Retry)] == [0.003]
@@ -51,7 +51,7 @@ async def test_the_servers_pause_counts_even_a_long_one() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_pause_beyond_what_is_allowed_ends_the_request_and_is_told() -> None:
+async def test_a_retry_after_beyond_the_limit_ends_the_request_with_a_report() -> None:
     """Else a run sleeps for hours on a server's word, or burns its attempts before the time that the server named."""
     with pytest.raises(
         RateLimited, match=r"pause of 7,200 seconds; \[retry\] max_wait in config.toml allows 300"
@@ -61,7 +61,7 @@ async def test_a_pause_beyond_what_is_allowed_ends_the_request_and_is_told() -> 
 
 
 @pytest.mark.anyio
-async def test_an_overloaded_server_is_waited_for_longer_than_one_that_is_not_there() -> None:
+async def test_an_overloaded_server_gets_more_patience_than_an_unreachable_one() -> None:
     limits = RetryLimits(attempts=8, connections=2)
     busy: list[Answer] = [ServerFailed("busy", retry_after=0.001)] * 7
     message, _ = await ask([*busy, ANSWER], limits)
@@ -71,7 +71,7 @@ async def test_an_overloaded_server_is_waited_for_longer_than_one_that_is_not_th
         await ask([*gone, ANSWER], limits)
 
 
-def test_by_default_it_is_waited_for_some_three_minutes() -> None:
+def test_the_default_patience_is_about_three_minutes() -> None:
     """As long as most overloads take; five tries in eleven seconds ended runs that only had to wait."""
     limits = RetryLimits()
     waits = [[retry_delay(attempt, 1.0, None) for attempt in range(1, limits.attempts)] for _ in range(200)]
@@ -80,14 +80,14 @@ def test_by_default_it_is_waited_for_some_three_minutes() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [RequestRejected("no"), ValueError("a defect")])
-async def test_what_will_fail_again_is_not_tried_again(error: Exception) -> None:
+async def test_permanent_failures_are_not_retried(error: Exception) -> None:
     """Else a wrong key would be tried five times, with pauses, before the user hears of it."""
     with pytest.raises(type(error)):
         await ask([error, ANSWER])
 
 
 @pytest.mark.anyio
-async def test_the_last_failure_is_told() -> None:
+async def test_the_last_failure_is_raised() -> None:
     """Else a server that is down would be asked for ever."""
     with pytest.raises(ProviderError, match="third"):
         await ask([ServerFailed("first"), ServerFailed("second"), ServerFailed("third"), ANSWER])

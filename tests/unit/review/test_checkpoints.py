@@ -46,7 +46,7 @@ async def hard(project: Project, points: Checkpoints, point: str) -> str:
     return (await points.begin(plan.run)).id
 
 
-async def test_all_that_a_run_and_those_after_it_did_goes_and_comes_back(
+async def test_a_run_and_the_later_ones_are_rolled_back_and_restored(
     project: Project, points: Checkpoints
 ) -> None:
     changed, removed = project.file("a", b"1\r\n2\n3", 0o750), project.file("b", b"\xff\0", 0o600)
@@ -76,9 +76,7 @@ async def test_all_that_a_run_and_those_after_it_did_goes_and_comes_back(
     assert all(project.agrees(name) for name in hunks)
 
 
-async def test_a_plan_shows_what_would_change_and_changes_nothing(
-    project: Project, points: Checkpoints
-) -> None:
+async def test_a_plan_shows_the_changes_and_makes_none(project: Project, points: Checkpoints) -> None:
     path = project.file("a", b"1\n2\n")
     project.file("b", b"same\n")
     point = await begun(points, "a", "b")
@@ -93,9 +91,7 @@ async def test_a_plan_shows_what_would_change_and_changes_nothing(
     assert (await points.plan(point, "hard_all")).files == ()
 
 
-async def test_a_rollback_that_was_planned_for_another_state_is_refused(
-    project: Project, points: Checkpoints
-) -> None:
+async def test_a_rollback_planned_for_another_state_is_refused(project: Project, points: Checkpoints) -> None:
     project.file("a", b"1\n")
     project.file("b", b"1\n")
     point = await begun(points, "a", "b")
@@ -110,7 +106,7 @@ async def test_a_rollback_that_was_planned_for_another_state_is_refused(
     assert len(project.ledger.checkpoints()) == 1
 
 
-async def test_what_was_proposed_before_a_run_is_not_decided_by_rolling_it_back(
+async def test_hunks_proposed_before_a_run_stay_undecided_after_its_rollback(
     project: Project, points: Checkpoints
 ) -> None:
     path = project.file("a", b"1\n2\n3\n4\n5\n")
@@ -134,7 +130,7 @@ async def test_what_was_proposed_before_a_run_is_not_decided_by_rolling_it_back(
     assert [(hunk.top.run, hunk.state) for hunk in review.hunks] == [("early", "pending")]
 
 
-async def test_only_the_hunks_that_are_named_are_taken_back_wherever_they_are(
+async def test_only_the_named_hunks_are_rolled_back_wherever_they_are(
     project: Project, points: Checkpoints
 ) -> None:
     path = project.file("a", b"1\n2\n3\n4\n5\n6\n7\n8\n9\n")
@@ -183,7 +179,7 @@ async def test_a_hunk_under_a_newer_change_is_a_conflict_and_stays(
     assert path.read_bytes().startswith(b"1\n2\nmine\n3?\n4\n")
 
 
-async def test_of_two_runs_in_one_hunk_the_later_alone_can_be_taken_back(
+async def test_the_later_of_two_runs_in_one_hunk_can_be_undone_alone(
     project: Project, points: Checkpoints
 ) -> None:
     project.file("a", b"1\n2\n")
@@ -197,9 +193,7 @@ async def test_of_two_runs_in_one_hunk_the_later_alone_can_be_taken_back(
     assert ([layer.run for layer in left.layers], left.state) == (["one"], "pending")
 
 
-async def test_a_hunk_of_a_rollback_can_be_taken_back_by_itself(
-    project: Project, points: Checkpoints
-) -> None:
+async def test_a_hunk_of_a_rollback_can_be_undone_alone(project: Project, points: Checkpoints) -> None:
     path = project.file("a", b"1\n2\n3\n4\n5\n")
     point = await begun(points, "a")
     names = [await project.propose("a", line, line + 1, b"%d!\n" % line) for line in (1, 5)]
@@ -231,9 +225,7 @@ async def test_a_rollback_of_an_unknown_run_or_hunk_is_refused(project: Project,
         points.diff3(point, "b")
 
 
-async def test_a_file_is_seen_as_it_was_as_the_run_left_it_and_as_it_is(
-    project: Project, points: Checkpoints
-) -> None:
+async def test_a_file_is_shown_before_the_run_after_it_and_now(project: Project, points: Checkpoints) -> None:
     project.file("a", b"1\n2\n3\n")
     point = await begun(points, "a", "new")
     hunk = await project.propose("a", 1, 2, b"one\n")
@@ -247,7 +239,7 @@ async def test_a_file_is_seen_as_it_was_as_the_run_left_it_and_as_it_is(
     assert (points.diff3(point, "new").base, points.diff3(point, "new").proposed) == (None, "n\n")
 
 
-async def test_a_run_has_one_checkpoint_which_outlives_the_process_and_keeps_the_first_look(
+async def test_a_run_has_one_persistent_checkpoint_with_the_first_state(
     project: Project, points: Checkpoints, tmp_path: Path
 ) -> None:
     path = project.file("a", b"first")
@@ -262,7 +254,7 @@ async def test_a_run_has_one_checkpoint_which_outlives_the_process_and_keeps_the
     assert (kept.run, kept.session, kept.title) == ("r", "s", "a task")
 
 
-async def test_a_file_that_became_a_link_is_left_alone_and_the_others_are_rolled_back(
+async def test_a_file_that_became_a_link_is_skipped_and_the_others_are_rolled_back(
     project: Project, points: Checkpoints, tmp_path: Path
 ) -> None:
     one, other = project.file("a", b"1\n"), project.file("b", b"1\n")
@@ -279,7 +271,7 @@ async def test_a_file_that_became_a_link_is_left_alone_and_the_others_are_rolled
     assert (target.read_bytes(), other.read_bytes()) == (b"eins\n", b"1\n")
 
 
-async def test_what_an_agent_wrote_to_the_disk_itself_is_rolled_back_without_what_was_only_proposed(
+async def test_direct_writes_of_an_agent_are_rolled_back_without_its_proposals(
     project: Project, points: Checkpoints
 ) -> None:
     path = project.file("a", b"1\n2\n3\n")
@@ -299,7 +291,7 @@ async def test_what_an_agent_wrote_to_the_disk_itself_is_rolled_back_without_wha
     assert [(hunk.top.run, hunk.state) for hunk in project.ledger.get("a").hunks] == [("early", "pending")]
 
 
-async def test_a_rollback_is_done_whole_also_if_an_undecided_hunk_looks_like_it(
+async def test_a_rollback_is_complete_even_if_an_undecided_hunk_resembles_it(
     project: Project, points: Checkpoints
 ) -> None:
     point = await begun(points, "a")
@@ -326,7 +318,7 @@ async def test_the_title_of_a_rollback_names_the_run_and_does_not_grow(
     assert titles == [f"Undo of {short}", f"Redo of {short}", f"Undo of {short}"]
 
 
-async def test_the_hunks_of_an_undo_are_named_and_one_of_them_can_be_taken_back(
+async def test_the_hunks_of_an_undo_have_ids_and_one_can_be_undone(
     project: Project, points: Checkpoints
 ) -> None:
     path = project.file("a", b"1\n2\n3\n4\n5\n")

@@ -41,7 +41,7 @@ async def undo(recorder: ChangeRecorder) -> None:
     await recorder.project.apply(await recorder.project.undo())
 
 
-async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
+async def test_folders_created_by_a_command_go_with_its_files_and_return(
     root: Path, recorder: ChangeRecorder
 ) -> None:
     (root / "mine").mkdir()
@@ -58,7 +58,7 @@ async def test_folders_that_a_command_made_go_with_its_files_and_come_back(
     assert folders(root) == {"old", "mine"}
 
 
-async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRecorder) -> None:
+async def test_a_folder_with_content_stays(root: Path, recorder: ChangeRecorder) -> None:
     effect = await begin(recorder, TrackedRun("s"), None)
     for name in ("new/a", "new/b", "linked"):
         (root / name).mkdir(parents=True)
@@ -69,7 +69,7 @@ async def test_a_folder_that_holds_anything_stays(root: Path, recorder: ChangeRe
     assert folders(root) == {"old", "new", "new/a"}
 
 
-async def test_an_empty_folder_that_a_run_removed_and_made_again_is_there_after_its_undo(
+async def test_an_empty_folder_that_a_run_deleted_and_created_exists_after_its_undo(
     root: Path, recorder: ChangeRecorder
 ) -> None:
     (root / "mine").mkdir()
@@ -84,7 +84,7 @@ async def test_an_empty_folder_that_a_run_removed_and_made_again_is_there_after_
     assert folders(root) == {"old", "mine"}
 
 
-async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
+async def test_a_folder_created_for_a_file_goes_with_it(root: Path, recorder: ChangeRecorder) -> None:
     effect = await begin(recorder, TrackedRun("s"), "new/deep/file")
     (root / "new/deep").mkdir(parents=True)
     (root / "new/deep/file").write_text("x")
@@ -93,7 +93,7 @@ async def test_a_folder_that_was_made_for_a_file_goes_with_it(root: Path, record
     assert folders(root) == {"old"}
 
 
-async def test_a_file_that_a_run_removed_leaves_its_folder(root: Path, recorder: ChangeRecorder) -> None:
+async def test_deleting_a_file_keeps_its_folder(root: Path, recorder: ChangeRecorder) -> None:
     """Who removes the last file of a folder that a run made before has not said anything of the folder."""
     effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new").mkdir()
@@ -107,7 +107,7 @@ async def test_a_file_that_a_run_removed_leaves_its_folder(root: Path, recorder:
     assert folders(root) == {"old", "new"}
 
 
-async def test_folders_of_a_proposal_that_was_kept_go_with_it(tmp_path: Path) -> None:
+async def test_folders_of_a_kept_proposal_go_with_it(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         project = Project(tmp_path / "project", ledger)
         points = Checkpoints(ledger, project.saver)

@@ -73,13 +73,13 @@ def names(found: PendingReviews, words: list[str], verdict: Verdict, mine: Mine 
     return [name for ids in choice.hunks.values() for name in ids]
 
 
-def test_a_file_stands_for_what_waits_in_it_and_no_conflict_is_kept_by_it() -> None:
+def test_a_file_name_selects_its_pending_hunks_and_keeps_no_conflict() -> None:
     assert names(FOUND, ["a/b.py"], "keep") == ["h_1waits", "h_2both", "h_3mine", "h_6accepted"]
     left = select_hunks(FOUND, ["a/b.py"], "keep").left
     assert [problem.reason.split()[1] for problem in left] == ["h_4conflict"]
 
 
-def test_rejecting_a_file_never_drops_what_the_user_alone_wrote() -> None:
+def test_rejecting_a_file_never_drops_lines_of_the_user_alone() -> None:
     assert names(FOUND, ["a/b.py"], "reject", mine="base") == [
         "h_1waits",
         "h_2both",
@@ -94,12 +94,12 @@ def test_rejecting_a_file_never_drops_what_the_user_alone_wrote() -> None:
 
 
 @pytest.mark.parametrize("name", ["h_4conflict", "h_5rejected", "h_6accepted"])
-def test_a_hunk_that_is_named_is_kept_whatever_its_state(name: str) -> None:
+def test_a_named_hunk_is_kept_whatever_its_state(name: str) -> None:
     assert names(FOUND, [name], "keep") == [name]
     assert names(FOUND, [name[:3]], "keep") == [name]
 
 
-def test_a_name_means_the_hunk_then_the_file_then_the_beginning_of_an_id() -> None:
+def test_a_name_means_a_hunk_then_a_file_then_an_id_prefix() -> None:
     assert names(FOUND, ["h_10"], "keep") == ["h_10"]
     assert names(FOUND, ["h_1"], "keep") == ["h_10", "h_100"]
     assert names(FOUND, ["./h_1"], "keep") == ["h_10", "h_100"]
@@ -108,13 +108,13 @@ def test_a_name_means_the_hunk_then_the_file_then_the_beginning_of_an_id() -> No
             names(FOUND, ["h_10", unclear], "keep")
 
 
-def test_naming_a_hunk_twice_decides_it_once_and_naming_none_decides_none() -> None:
+def test_a_hunk_named_twice_is_decided_once_and_no_name_decides_nothing() -> None:
     assert names(FOUND, ["h_10", "h_10", "h_1"], "keep") == ["h_10", "h_100"]
     assert names(FOUND, [], "keep") == []
     assert names(FOUND, ["h_5rejected"], "reject") == []
 
 
-async def test_a_verdict_on_a_file_that_others_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+async def test_a_decision_on_a_file_changed_by_others_is_refused(tmp_path: Path) -> None:
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
         folder.file("f", b"1\n2\n3\n4\n5\n")
@@ -127,7 +127,7 @@ async def test_a_verdict_on_a_file_that_others_changed_meanwhile_is_refused(tmp_
         assert [hunk.state for hunk in ledger.get("f").hunks] == ["pending"]
 
 
-async def test_a_verdict_refused_for_one_file_is_recorded_for_none(tmp_path: Path) -> None:
+async def test_a_decision_refused_for_one_file_is_recorded_for_none(tmp_path: Path) -> None:
     """Else the next `newel decide` writes a part of what a person was told had failed."""
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
@@ -142,7 +142,7 @@ async def test_a_verdict_refused_for_one_file_is_recorded_for_none(tmp_path: Pat
         assert {hunk.state for name in ("e", "f") for hunk in ledger.get(name).hunks} == {"pending"}
 
 
-async def test_what_the_user_typed_after_the_last_look_is_not_written_unseen(tmp_path: Path) -> None:
+async def test_text_typed_after_the_last_look_is_not_written_unseen(tmp_path: Path) -> None:
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
         path = folder.file("f", b"1\n2\n3\n")
@@ -155,7 +155,7 @@ async def test_what_the_user_typed_after_the_last_look_is_not_written_unseen(tmp
         assert path.read_bytes() == b"1\n2\n3\n"
 
 
-async def test_a_file_that_became_a_folder_is_told_and_hides_no_other_one(tmp_path: Path) -> None:
+async def test_a_file_that_became_a_folder_is_reported_and_hides_no_other(tmp_path: Path) -> None:
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
         folder.file("f", b"1\n").chmod(0o644)
@@ -173,7 +173,7 @@ async def test_a_file_that_became_a_folder_is_told_and_hides_no_other_one(tmp_pa
         assert [problem.path for problem in choice.left] == ["f"]
 
 
-async def test_only_runs_of_this_conversation_and_this_prompt_are_told_of(tmp_path: Path) -> None:
+async def test_only_runs_of_this_conversation_and_this_prompt_are_mentioned(tmp_path: Path) -> None:
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
         project = ProjectReview(ledger, LocalWorkspace(str(folder.folder)))
@@ -198,7 +198,7 @@ VERDICTS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from(KEYS)), max_siz
 
 @given(VERDICTS)
 @settings(max_examples=40, deadline=None)
-def test_whatever_is_decided_and_however_often_the_file_is_the_base_with_what_was_kept(
+def test_after_any_decisions_the_file_is_the_base_with_the_kept_hunks(
     verdicts: list[Step],
 ) -> None:
     with tempfile.TemporaryDirectory() as where:

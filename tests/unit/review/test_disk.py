@@ -171,7 +171,7 @@ def disk(world: World) -> list[tuple[bytes, int] | None]:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(HISTORY)
-def test_the_disk_is_what_the_ledger_says_after_every_step(history: Any) -> None:
+def test_the_disk_equals_the_ledger_after_every_step(history: Any) -> None:
     async def check(world: World) -> None:
         await world.take(("save", "a", 0, 0, None))
 
@@ -180,7 +180,7 @@ def test_the_disk_is_what_the_ledger_says_after_every_step(history: Any) -> None
 
 @settings(max_examples=examples(20), deadline=None)
 @given(HISTORY, st.lists(STEP, max_size=8))
-def test_a_hard_rollback_brings_back_what_was_and_its_rollback_what_was_before_it(
+def test_a_hard_rollback_restores_the_files_and_its_own_rollback_the_state_before_it(
     history: Any, later: list[Any]
 ) -> None:
     async def check(world: World) -> None:

@@ -52,7 +52,7 @@ def took_back(ledger: Ledger, run: str) -> None:
 @example(
     ["\n", "b\n\nb\n", "\nb\n\n", None]
 )  # lines that may be two of them, until one looks where all is as it was
-def test_runs_can_be_undone_one_after_another_the_latest_first(texts: list[str | None]) -> None:
+def test_runs_can_be_undone_one_by_one_the_latest_first(texts: list[str | None]) -> None:
     with Ledger.open(None) as ledger:
         for number, text in enumerate(texts):
             wrote(ledger, text, f"r{number}")
@@ -67,7 +67,7 @@ def test_runs_can_be_undone_one_after_another_the_latest_first(texts: list[str |
     later=st.lists(st.tuples(st.integers(0, 5), st.integers(10, 19)), min_size=1, max_size=4),
     others=st.lists(st.tuples(st.integers(0, 5), st.integers(20, 29)), max_size=3),
 )
-def test_what_others_wrote_beside_it_stays(
+def test_foreign_lines_beside_an_undo_stay(
     mine: list[tuple[int, int]], later: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:
     """Two runs write in the same lines, the later one is taken back, and others write in lines apart from these."""

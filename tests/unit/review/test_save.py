@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
         yield Project(tmp_path / "project", ledger)
 
 
-async def test_only_what_was_accepted_is_written_and_all_else_stays_to_the_byte(project: Project) -> None:
+async def test_only_accepted_hunks_are_written_and_everything_else_stays_exactly(project: Project) -> None:
     path = project.file("a.py", b"\xef\xbb\xbfone\r\ntwo\r\nthree\nfour\xe2\x80\xa8\x0cend", 0o750)
     kept = await project.propose("a.py", 2, 3, b"zwei\r\n")
     left = await project.propose("a.py", 4, 5, b"vier")
@@ -59,7 +59,7 @@ async def test_files_are_created_deleted_and_made_executable(project: Project) -
     assert all(project.agrees(name) for name in chosen)
 
 
-async def test_the_same_save_asked_twice_is_done_once(project: Project) -> None:
+async def test_a_repeated_save_happens_once(project: Project) -> None:
     project.file("a", b"1\n2\n")
     hunk = await project.propose("a", 3, 3, b"3\n")
     rev = project.ledger.get("a").rev
@@ -70,7 +70,7 @@ async def test_the_same_save_asked_twice_is_done_once(project: Project) -> None:
     assert [entry.kind for entry in project.ledger.entries(path="a")].count("save") == 1
 
 
-async def test_a_change_from_outside_is_a_conflict_and_no_file_of_the_save_is_written(
+async def test_a_foreign_change_is_a_conflict_and_no_file_of_the_save_is_written(
     project: Project,
 ) -> None:
     one, other = project.file("a", b"1\n2\n3\n"), project.file("b", b"1\n")
@@ -93,7 +93,7 @@ async def test_a_change_from_outside_is_a_conflict_and_no_file_of_the_save_is_wr
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
 
 
-async def test_a_save_of_hunks_that_no_longer_exist_changes_nothing(project: Project) -> None:
+async def test_a_save_of_unknown_hunks_changes_nothing(project: Project) -> None:
     path = project.file("a", b"1\n")
     hunk = await project.propose("a", 1, 2, b"eins\n")
     rev = project.ledger.get("a").rev
@@ -105,7 +105,7 @@ async def test_a_save_of_hunks_that_no_longer_exist_changes_nothing(project: Pro
     assert path.read_bytes() == b"1\n"
 
 
-async def test_bytes_that_are_no_text_come_back_whole(project: Project) -> None:
+async def test_bytes_that_are_not_text_are_written_back_exactly(project: Project) -> None:
     path = project.file("picture", b"\x89PNG\0\xff", 0o640)
     old = (await project.saver.refresh("picture")).base
     path.write_bytes(b"\0new")
@@ -117,7 +117,7 @@ async def test_bytes_that_are_no_text_come_back_whole(project: Project) -> None:
     assert project.agrees("picture")
 
 
-async def test_a_text_that_would_hold_a_nul_is_not_written(project: Project) -> None:
+async def test_a_text_with_a_nul_is_not_written(project: Project) -> None:
     path = project.file("a", b"1\n2\n")
     hunk = Hunk(id="h_n", a=1, b=2, layers=(Layer(origin="user", lines=("x\0y\n",)),))
     await project.saver.refresh("a")
@@ -130,7 +130,7 @@ async def test_a_text_that_would_hold_a_nul_is_not_written(project: Project) -> 
     assert path.read_bytes() == b"1\n2\n"
 
 
-async def test_two_savers_at_once_save_once(project: Project, tmp_path: Path) -> None:
+async def test_two_concurrent_saves_save_once(project: Project, tmp_path: Path) -> None:
     import anyio
 
     project.file("a", b"1\n")
@@ -160,7 +160,7 @@ async def begun(project: Project) -> str:
     return hunk
 
 
-async def test_a_save_that_a_crash_cut_off_before_the_file_is_finished(project: Project) -> None:
+async def test_a_save_interrupted_before_the_write_is_completed(project: Project) -> None:
     await begun(project)
     assert [one.applied for one in await project.saver.recover()] == [1]
     assert (project.folder / "a").read_bytes() == b"eins\n2\n"
@@ -168,7 +168,7 @@ async def test_a_save_that_a_crash_cut_off_before_the_file_is_finished(project: 
     assert await project.saver.recover() == []
 
 
-async def test_a_save_that_a_crash_cut_off_behind_the_file_can_still_be_taken_back(project: Project) -> None:
+async def test_a_save_interrupted_after_the_write_can_still_be_undone(project: Project) -> None:
     hunk = await begun(project)
     (project.folder / "a").write_bytes(b"eins\n2\n")
     review = await project.saver.refresh("a")
@@ -176,7 +176,7 @@ async def test_a_save_that_a_crash_cut_off_behind_the_file_can_still_be_taken_ba
     assert [one.applied for one in await project.saver.recover()] == [1]
 
 
-async def test_a_file_that_changed_after_the_crash_is_left_to_the_person(project: Project) -> None:
+async def test_a_file_changed_after_the_crash_is_left_to_the_user(project: Project) -> None:
     hunk = await begun(project)
     path = project.file("a", b"uno\n2\n")
     assert await project.saver.recover() == []
@@ -186,7 +186,7 @@ async def test_a_file_that_changed_after_the_crash_is_left_to_the_person(project
     assert project.ledger.intents() == []
 
 
-async def test_what_was_rejected_after_the_crash_is_not_written(project: Project) -> None:
+async def test_hunks_rejected_after_the_crash_are_not_written(project: Project) -> None:
     hunk = await begun(project)
     project.ledger.change("a", "reject", lambda now: reject(now, hunk))
     assert await project.saver.recover() == []
@@ -202,9 +202,7 @@ async def test_what_was_rejected_after_the_crash_is_not_written(project: Project
     ["", ".", "..", "../a", "a/../../b", "a/../b", "/etc/passwd", "a\0b", ".git/config", "x/.GIT/hooks/y", ".git", ".git. /c",
      "out/secret", "dangling", "into", "bad\udcff"],
 )  # fmt: skip
-async def test_a_path_that_is_not_the_projects_is_refused(
-    project: Project, tmp_path: Path, path: str
-) -> None:
+async def test_a_path_outside_the_project_is_refused(project: Project, tmp_path: Path, path: str) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_bytes(b"secret")
     (project.folder / "out").symlink_to(tmp_path / "outside")
@@ -244,7 +242,7 @@ async def test_a_file_that_became_a_link_is_not_written_through(project: Project
     assert path.is_symlink()
 
 
-async def test_devices_directories_and_huge_files_are_no_files_to_review(project: Project) -> None:
+async def test_devices_folders_and_huge_files_cannot_be_reviewed(project: Project) -> None:
     (project.folder / "folder").mkdir()
     os.mkfifo(project.folder / "pipe")
     with (project.folder / "huge").open("wb") as file:
@@ -257,7 +255,7 @@ async def test_devices_directories_and_huge_files_are_no_files_to_review(project
     assert project.ledger.paths() == []
 
 
-async def test_a_file_that_is_gone_is_taken_up_as_gone(project: Project) -> None:
+async def test_a_deleted_file_is_recorded_as_deleted(project: Project) -> None:
     path = project.file("a", b"1\n2\n")
     hunk = await project.propose("a", 1, 2, b"eins\n")
     path.unlink()

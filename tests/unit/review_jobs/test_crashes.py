@@ -34,7 +34,7 @@ def at(folder: Path, *script: Answer) -> ReviewBench:
     return made
 
 
-async def test_a_job_that_was_cut_off_goes_on_where_its_journal_ends(tmp_path: Path) -> None:
+async def test_an_interrupted_job_continues_where_its_journal_ends(tmp_path: Path) -> None:
     asked = anyio.Event()
 
     async def never(_: ModelRequest) -> AssistantMessage:
@@ -63,7 +63,7 @@ async def test_a_job_that_was_cut_off_goes_on_where_its_journal_ends(tmp_path: P
         assert (await place.types(view.id)).count("job.started") == 1
 
 
-async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_path: Path) -> None:
+async def test_a_proposal_missing_from_the_journal_is_made_once(tmp_path: Path) -> None:
     place = at(
         tmp_path,
         calls("clarify_user", question="Both?"),
@@ -88,7 +88,7 @@ async def test_a_proposal_that_the_journal_does_not_know_of_is_made_once(tmp_pat
         assert (await desk.files.state("a.md")).content == f"zero\n{TEXT}"
 
 
-async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Path) -> None:
+async def test_an_accepted_answer_is_used_by_the_next_process(tmp_path: Path) -> None:
     place = at(
         tmp_path, calls("clarify_user", question="Both?"), lambda r: says(f"{'yes' in request_text(r)}")
     )
@@ -107,7 +107,7 @@ async def test_an_answer_that_was_taken_is_used_by_the_next_process(tmp_path: Pa
 
 
 @pytest.mark.parametrize("written", [False, True])
-async def test_an_application_that_was_cut_off_is_finished_at_the_next_start(
+async def test_an_interrupted_application_is_completed_at_the_next_start(
     tmp_path: Path, *, written: bool
 ) -> None:
     place = at(tmp_path, proposes(replace("a.md", 2, "zwei\n"), replace("b.md", 1, "eins\n")), says("Done."))
@@ -141,7 +141,7 @@ async def test_an_application_that_was_cut_off_is_finished_at_the_next_start(
         assert (await place.types(view.id)).count("apply.completed") == 1
 
 
-async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_path: Path) -> None:
+async def test_an_application_that_cannot_be_completed_awaits_review_again(tmp_path: Path) -> None:
     place = at(tmp_path, proposes(replace("a.md", 2, "zwei\n")), says("Done."))
     async with place.open():
         view = await place.start()
@@ -158,7 +158,7 @@ async def test_an_application_that_cannot_be_finished_awaits_review_again(tmp_pa
         assert (await place.types(view.id))[-1] == "conflict.detected"
 
 
-async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: Path) -> None:
+async def test_a_job_that_the_engine_gave_up_has_failed_with_the_reason(tmp_path: Path) -> None:
     place = at(tmp_path)
     async with place.open(working=False) as desk:
         session = await desk.sessions.create()
@@ -173,7 +173,7 @@ async def test_a_job_that_the_engine_gave_up_has_failed_and_says_why(tmp_path: P
         assert (view.status, view.error) == ("failed", "the disk was full")
 
 
-async def test_a_hunk_that_was_applied_and_then_deleted_from_outside_is_not_said_to_be_applied(
+async def test_an_applied_hunk_deleted_from_outside_is_not_reported_as_applied(
     tmp_path: Path,
 ) -> None:
     made = {"file_path": "c.md", "operation": "insert", "start_line": 1}

@@ -74,7 +74,7 @@ async def test_only_accepted_hunks_are_written_and_the_same_request_twice_writes
         assert (await at.desk.jobs.get(view.id)).status == "completed"
 
 
-async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path: Path) -> None:
+async def test_unknown_hunks_are_refused_and_nothing_changes(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 3, "drei\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
@@ -84,7 +84,7 @@ async def test_hunks_that_are_not_there_are_refused_and_nothing_changes(tmp_path
         assert (await at.desk.jobs.get(view.id)).diff_bundle == view.diff_bundle
 
 
-async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Path) -> None:
+async def test_a_question_waits_indefinitely_for_its_answer(tmp_path: Path) -> None:
     script = ScriptedProvider(
         [
             calls("clarify_user", question="Terse or detailed?"),
@@ -114,7 +114,7 @@ async def test_a_question_waits_for_its_answer_as_long_as_it_takes(tmp_path: Pat
         assert (await at.types(view.id)).count("clarification.received") == 1
 
 
-async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
+async def test_the_model_learns_that_its_question_was_skipped(tmp_path: Path) -> None:
     script: tuple[Answer, ...] = (
         calls("clarify_user", question="Which?"),
         lambda request: says("skipped" if "no_user_answer" in request_text(request) else "?"),
@@ -126,7 +126,7 @@ async def test_a_skipped_question_says_so_to_the_model(tmp_path: Path) -> None:
         assert (await at.settled(view.id)).summary == "skipped"
 
 
-async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: Path) -> None:
+async def test_more_questions_than_the_attempts_of_a_worker_are_all_asked(tmp_path: Path) -> None:
     asked = [calls("clarify_user", question=f"Number {n}?") for n in range(14)]
     async with open_bench(tmp_path, *asked, says("Enough.")) as at:
         view = await at.start(tool_config=ToolConfig(max_tool_calls=20))
@@ -138,7 +138,7 @@ async def test_more_questions_than_a_worker_tries_again_are_all_asked(tmp_path: 
         assert (view.status, view.summary) == ("completed", "Enough.")
 
 
-async def test_a_model_that_never_fits_the_schema_is_given_up_after_five_retries(tmp_path: Path) -> None:
+async def test_invalid_model_output_is_given_up_after_five_retries(tmp_path: Path) -> None:
     wrong = [proposes({"file_path": "a.md", "operation": "paint", "start_line": n + 1}) for n in range(9)]
     async with open_bench(tmp_path, *wrong) as at:
         at.write(a=TEXT)
@@ -157,7 +157,7 @@ async def test_a_model_that_corrects_its_edits_continues(tmp_path: Path) -> None
         assert (await at.start()).status == "awaiting_review"
 
 
-async def test_a_job_that_used_its_calls_without_a_proposal_has_failed(tmp_path: Path) -> None:
+async def test_a_job_that_used_all_calls_without_a_proposal_has_failed(tmp_path: Path) -> None:
     reads = [calls("read_file", file_path="a.md", start_line=n + 1) for n in range(4)]
     async with open_bench(tmp_path, *reads) as at:
         at.write(a=TEXT)
@@ -166,7 +166,7 @@ async def test_a_job_that_used_its_calls_without_a_proposal_has_failed(tmp_path:
         assert "limit of 3 tool calls" in str(view.error)
 
 
-async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path: Path) -> None:
+async def test_proposals_made_before_a_failure_can_be_reviewed(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script is over
         at.write(a=TEXT)
         view = await at.start()
@@ -175,7 +175,7 @@ async def test_what_was_proposed_before_a_failure_can_still_be_reviewed(tmp_path
         assert "script" in event.data["incomplete"]
 
 
-async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_path: Path) -> None:
+async def test_a_hunk_with_the_users_lines_is_never_dropped_without_asking(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 3, "drei\nund mehr\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
@@ -205,7 +205,7 @@ async def test_a_hunk_with_lines_of_my_own_is_never_dropped_without_asking(tmp_p
         assert at.read("a.md") == TEXT.replace("line 3\n", "drei\nund mehr\n")
 
 
-async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_nothing_is_written(
+async def test_a_file_changed_since_the_review_is_a_conflict_and_nothing_is_written(
     tmp_path: Path,
 ) -> None:
     edits = proposes(
@@ -238,7 +238,7 @@ async def test_a_file_that_changed_since_the_review_was_shown_is_a_conflict_and_
         assert at.read("b.md") == TEXT.replace("line 1\n", "eins\n")
 
 
-async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_path: Path) -> None:
+async def test_a_file_changed_since_the_model_read_it_is_read_again(tmp_path: Path) -> None:
     at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits())
 
     def meanwhile(_: ModelRequest) -> AssistantMessage:
@@ -262,7 +262,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_read_again(tmp_pat
         assert file.content == "new first line\n" + TEXT.replace("line 3\n", "drei\n")
 
 
-async def test_a_session_remembers_what_was_said_and_what_waits(tmp_path: Path) -> None:
+async def test_a_session_keeps_its_chat_and_its_pending_review(tmp_path: Path) -> None:
     row = ContextRow(id="ctx_1", file_path="a.md", start_line=1, end_line=2, content="line 1\nline 2\n")
     script = (says("It is a list."), proposes(replace("a.md", 1, "eins\n")), says("One line."))
     async with open_bench(tmp_path, *script) as at:
@@ -312,7 +312,7 @@ async def recorder_of_job(at: ReviewBench) -> AsyncGenerator[tuple[JobEventRecor
         ("no", True, {"ok": False, "result_count": None, "error": "no"}),
     ],
 )
-async def test_calls_and_results_have_one_shape(
+async def test_calls_and_results_have_one_format(
     tmp_path: Path, output: str, is_error: bool, shown: dict[str, object]
 ) -> None:
     at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits())
@@ -331,7 +331,7 @@ async def test_calls_and_results_have_one_shape(
     assert events["tool.call.completed"] == same | shown | {"duration_ms": 7}
 
 
-async def test_a_refusal_for_what_the_files_say_counts_for_its_own_call(tmp_path: Path) -> None:
+async def test_a_refusal_because_of_the_files_belongs_to_its_own_call(tmp_path: Path) -> None:
     """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
     at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
     async with recorder_of_job(at) as (recorder, proposer, _):

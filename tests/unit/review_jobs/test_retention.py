@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 TEXT = "one\ntwo\n"
 
 
-async def test_only_what_has_ended_makes_room_for_new_jobs(tmp_path: Path) -> None:
+async def test_only_ended_jobs_make_room_for_new_ones(tmp_path: Path) -> None:
     script = (proposes(replace("a.md", 1, "eins\n")), says("Done."), *(says(f"{n}") for n in range(4)))
     async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=2)) as at:
         at.write(a=TEXT)
@@ -32,7 +32,7 @@ async def test_only_what_has_ended_makes_room_for_new_jobs(tmp_path: Path) -> No
         assert (await at.desk.jobs.get(last.id)).summary == "1"
 
 
-async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhile(tmp_path: Path) -> None:
+async def test_a_running_job_is_completed_although_its_session_is_purged(tmp_path: Path) -> None:
     """Each job pushes out the one before it, just as it looks what was said there."""
     script = (says(f"{n}") for n in range(40))
     async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
@@ -42,7 +42,7 @@ async def test_a_job_is_carried_out_whatever_of_its_session_is_forgotten_meanwhi
         assert [(view.status, view.summary) for view in done] == [("completed", f"{n}") for n in range(40)]
 
 
-async def test_a_session_with_nothing_but_open_reviews_takes_no_more_jobs(tmp_path: Path) -> None:
+async def test_a_session_with_only_open_reviews_takes_no_more_jobs(tmp_path: Path) -> None:
     async with open_bench(
         tmp_path,
         proposes(replace("a.md", 1, "eins\n")),
@@ -69,7 +69,7 @@ async def test_active_sessions_are_kept_and_archived_ones_make_room(tmp_path: Pa
         assert (await at.desk.sessions.get(first.session_id)).last_job_id == first.id
 
 
-async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_reviews_are_not(
+async def test_old_ended_jobs_are_purged_at_the_next_start_and_open_reviews_are_not(
     tmp_path: Path,
 ) -> None:
     script = ScriptedProvider([says("1"), proposes(replace("a.md", 1, "eins\n")), says("Done.")])
@@ -91,7 +91,7 @@ async def test_what_ended_long_ago_is_forgotten_at_the_next_start_and_open_revie
             await later.desk.sessions.get(ended.session_id)
 
 
-async def test_a_job_whose_journal_is_full_ends_and_says_so(tmp_path: Path) -> None:
+async def test_a_job_with_a_full_journal_ends_and_says_so(tmp_path: Path) -> None:
     script = [says("…")] * 3
     async with open_bench(tmp_path, *script, limits=ReviewLimits(max_events_per_job=2)) as at:
         view = await at.start()
@@ -110,7 +110,7 @@ async def waiting(engine: SqliteEngine) -> str:
     return job
 
 
-async def test_what_is_decided_while_a_job_waits_stands_in_its_journal() -> None:
+async def test_decisions_during_a_pause_are_in_the_journal_of_the_job() -> None:
     async with open_engine(None) as engine:
         job = await waiting(engine)
         assert await engine.annotate(job, [b"2", b"3"], expect_seq=1) == 3
@@ -126,7 +126,7 @@ async def test_what_is_decided_while_a_job_waits_stands_in_its_journal() -> None
         assert [entry.data for entry in await engine.read(job)] == [b"1", b"2", b"3"]
 
 
-async def test_a_decision_and_the_end_of_its_job_are_kept_together() -> None:
+async def test_a_decision_and_the_end_of_its_job_are_stored_together() -> None:
     async with open_engine(None) as engine:
         job = await waiting(engine)
         done = JobOutcome(state="done", reason="applied")
@@ -138,7 +138,7 @@ async def test_a_decision_and_the_end_of_its_job_are_kept_together() -> None:
         assert (ended.id, ended.reason, ended.seq) == (job, "applied", 2)
 
 
-async def test_a_forgotten_job_is_gone_with_its_journal_and_its_key() -> None:
+async def test_a_purged_job_is_deleted_with_its_journal_and_its_key() -> None:
     async with open_engine(None) as engine:
         job = await waiting(engine)
         assert not await engine.purge(job)

@@ -51,7 +51,7 @@ def apart(review: FileReview, places: list[tuple[int, int, str]]) -> list[Splice
 
 @settings(max_examples=examples(100), deadline=None)
 @given(TEXT.filter(bool), st.lists(PLACE, max_size=4), st.lists(PLACE, min_size=1, max_size=8))
-def test_the_text_is_what_was_typed_whatever_hunks_are_in_it(
+def test_the_buffer_is_the_typed_text_whatever_hunks_it_has(
     text: str, hunks: list[tuple[int, int, str]], places: list[tuple[int, int, str]]
 ) -> None:
     review = reviewed(text, hunks)
@@ -66,7 +66,7 @@ def test_the_text_is_what_was_typed_whatever_hunks_are_in_it(
     assert found[-1].endswith("\n") == wanted[-1].endswith("\n")
 
 
-def test_a_word_that_is_replaced_all_over_a_long_file_is_a_hunk_at_each_place() -> None:
+def test_a_word_replaced_all_over_a_long_file_is_a_hunk_at_each_place() -> None:
     text = "".join(f"line {n}\n" for n in range(40_000))
     review = FileReview(path="f", base=lines_of(text.encode()), rev=1)
     splices = [Splice(start_line=4 * n + 1, delete_lines=1, new_text="new\n") for n in range(10_000)]
@@ -85,7 +85,7 @@ MARKED = st.sampled_from(["a\n", "\ufeffb\n", "\n", "end"])
         st.tuples(st.integers(0, 3), st.integers(0, 2), st.lists(MARKED, max_size=2).map("".join)), min_size=1
     ),
 )
-def test_what_is_typed_at_the_top_of_a_file_comes_behind_its_byte_order_mark(
+def test_text_typed_at_the_top_of_a_file_follows_its_byte_order_mark(
     text: str, places: list[tuple[int, int, str]]
 ) -> None:
     review = FileReview(path="f", base=lines_of(("\ufeff" + text).encode()), rev=1)

@@ -85,7 +85,7 @@ def say(made: Made, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     return run
 
 
-def test_the_traces_of_a_folder_are_listed_the_latest_first(
+def test_the_traces_of_a_folder_are_listed_latest_first(
     made: Made, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = made.home / "traces" / f"{made.job}.jsonl"
@@ -106,7 +106,7 @@ def test_the_traces_of_a_folder_are_listed_the_latest_first(
     assert str(made.root) in say("--all")
 
 
-def test_a_trace_tells_each_step_who_answered_and_how_long_it_took(made: Made, say: Say) -> None:
+def test_a_trace_shows_each_step_its_model_and_its_duration(made: Made, say: Say) -> None:
     lines = say(made.job[:10]).splitlines()
     told = {line[14:41].strip(): line[43:] for line in lines[5:]}
     assert lines[0] == f"job {made.job}, awaiting_review"
@@ -125,14 +125,14 @@ def test_a_trace_tells_each_step_who_answered_and_how_long_it_took(made: Made, s
     assert "job.failed" in again
 
 
-def test_nothing_that_a_terminal_obeys_comes_out_of_a_trace(made: Made, say: Say) -> None:
+def test_no_control_sequence_of_a_trace_reaches_the_terminal(made: Made, say: Say) -> None:
     for text in (say(), say(made.job), say("--all")):
         assert not set(text) & {"\x1b", "\x07", "\u202e"}
         assert "Translate" in text
         assert escape_invisible(EVIL) in text
 
 
-def test_json_has_all_of_a_trace(made: Made, say: Say) -> None:
+def test_json_has_the_whole_trace(made: Made, say: Say) -> None:
     whole = json.loads(say(made.job, "--json"))
     assert whole["header"]["params"]["instruction"].startswith("Translate")
     assert whole["status"] == "awaiting_review"
@@ -140,7 +140,7 @@ def test_json_has_all_of_a_trace(made: Made, say: Say) -> None:
     assert whole["damage"] == []
 
 
-def test_a_file_of_somebody_else_is_read_and_its_damage_named(
+def test_a_foreign_trace_is_read_and_its_damage_reported(
     made: Made, say: Say, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sent.jsonl"
@@ -168,10 +168,10 @@ def test_a_file_of_somebody_else_is_read_and_its_damage_named(
 
 
 @pytest.mark.parametrize("name", ["zzz", "", "../../etc/passwd", "none.jsonl", "\0/"])
-def test_what_is_not_there_is_said_in_words(say: Say, name: str) -> None:
+def test_an_unknown_trace_is_reported(say: Say, name: str) -> None:
     with pytest.raises(BadTrace, match=r"There (is|are) (no )?trace"):
         say(name)
 
 
-def test_each_event_has_its_words() -> None:
+def test_each_event_has_a_description() -> None:
     assert vars(command)["_WORDS"].keys() | {HIDDEN} == {*get_args(EventType), GIVEN_UP}

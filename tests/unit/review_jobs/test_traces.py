@@ -71,7 +71,7 @@ def vars_of(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 @pytest.mark.anyio
-async def test_the_trace_of_a_job_that_asked_proposed_and_was_applied_is_what_its_journal_gives(
+async def test_the_trace_of_an_applied_job_equals_the_export_of_its_journal(
     tmp_path: Path,
 ) -> None:
     script = (
@@ -99,7 +99,9 @@ async def test_the_trace_of_a_job_that_asked_proposed_and_was_applied_is_what_it
 
 
 @pytest.mark.anyio
-async def test_the_traces_of_a_conflict_and_of_its_rerun_are_what_their_journals_give(tmp_path: Path) -> None:
+async def test_the_traces_of_a_conflict_and_its_rerun_equal_the_exports_of_their_journals(
+    tmp_path: Path,
+) -> None:
     script = (
         proposes(replace("a.md", 3, "drei\n"), replace("a.md", 15, "fünfzehn\n")),
         says("Done."),
@@ -121,7 +123,7 @@ async def test_the_traces_of_a_conflict_and_of_its_rerun_are_what_their_journals
 
 
 @pytest.mark.anyio
-async def test_the_trace_of_a_job_that_failed_says_why(tmp_path: Path) -> None:
+async def test_the_trace_of_a_failed_job_has_the_reason(tmp_path: Path) -> None:
     place = at(tmp_path)  # a model that answers nothing
     async with place.open():
         view = await place.start()
@@ -130,7 +132,7 @@ async def test_the_trace_of_a_job_that_failed_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_job_that_the_engine_gave_up_has_failed_in_its_trace_too(tmp_path: Path) -> None:
+async def test_the_trace_of_a_job_that_the_engine_gave_up_says_failed(tmp_path: Path) -> None:
     place = at(tmp_path)
     async with place.open(working=False) as desk:
         session = (await desk.sessions.create()).session_id
@@ -148,7 +150,7 @@ async def test_a_job_that_the_engine_gave_up_has_failed_in_its_trace_too(tmp_pat
 
 
 @pytest.mark.anyio
-async def test_what_each_request_took_and_who_answered_it_stands_in_the_trace(tmp_path: Path) -> None:
+async def test_the_trace_has_the_duration_and_the_model_of_each_request(tmp_path: Path) -> None:
     answer = AssistantMessage(
         content=[TextContent("Nothing to do.")],
         model="mock-2",
@@ -178,7 +180,7 @@ async def test_what_each_request_took_and_who_answered_it_stands_in_the_trace(tm
 
 
 @pytest.mark.anyio
-async def test_a_trace_stays_when_its_job_is_forgotten(tmp_path: Path) -> None:
+async def test_a_trace_survives_the_purge_of_its_job(tmp_path: Path) -> None:
     place = at(tmp_path, says("1"), says("2"), limits=ReviewLimits(max_jobs_per_session=1))
     async with place.open() as desk:
         first = await place.start("First")
@@ -190,7 +192,7 @@ async def test_a_trace_stays_when_its_job_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_trace_that_lacked_the_end_is_made_whole_before_its_job_is_forgotten(tmp_path: Path) -> None:
+async def test_an_incomplete_trace_is_completed_before_its_job_is_purged(tmp_path: Path) -> None:
     place = at(tmp_path, says("1"))
     async with place.open():
         job = (await place.start("First")).id
@@ -240,7 +242,7 @@ async def test_a_damaged_trace_is_replaced_before_its_job_is_deleted(
 
 
 @pytest.mark.anyio
-async def test_the_file_has_all_that_happened_until_the_job_stopped_running(tmp_path: Path) -> None:
+async def test_the_file_has_all_events_until_the_job_stopped_running(tmp_path: Path) -> None:
     place = at(tmp_path, calls("clarify_user", question="Both?"), says("Done."))
     async with place.open() as desk:
         view = await place.start("Translate")
@@ -254,7 +256,7 @@ async def test_the_file_has_all_that_happened_until_the_job_stopped_running(tmp_
 
 
 @pytest.mark.anyio
-async def test_a_trace_that_somebody_removed_meanwhile_is_written_anew_as_a_whole(tmp_path: Path) -> None:
+async def test_a_deleted_trace_is_written_again_completely(tmp_path: Path) -> None:
     place = at(tmp_path, calls("clarify_user", question="Both?"), says("Done."))
     async with place.open() as desk:
         view = await place.start()
@@ -267,7 +269,7 @@ async def test_a_trace_that_somebody_removed_meanwhile_is_written_anew_as_a_whol
 
 
 @pytest.mark.anyio
-async def test_a_disk_that_fails_ends_no_job_is_told_once_and_made_good_later(tmp_path: Path) -> None:
+async def test_a_failing_disk_ends_no_job_is_reported_once_and_made_up_for(tmp_path: Path) -> None:
     place = at(tmp_path, says("1"), says("2"), says("3"), says("4"))
     place.traces.write_text("a file in the way")
     async with place.open() as desk:
@@ -311,7 +313,7 @@ async def test_a_trace_is_never_written_through_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_nobody_else_can_read_a_trace_and_no_key_stands_in_it(tmp_path: Path) -> None:
+async def test_a_trace_is_private_and_contains_no_key(tmp_path: Path) -> None:
     script = (
         calls("read_file", file_path="a.md"),
         proposes(replace("a.md", 1, f"token = {KEY}\n")),
@@ -358,7 +360,7 @@ def masked(value: Any, name: str = "") -> Any:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(value=JSON)
-def test_masking_changes_keys_and_nothing_else(value: Any) -> None:
+def test_masking_changes_only_keys(value: Any) -> None:
     assert json.loads(without_keys(to_json(value), [])) == masked(value)
 
 
@@ -373,7 +375,7 @@ def test_a_key_is_masked_in_json_within_json(before: str) -> None:
 @pytest.mark.parametrize(
     ("number", "size", "kept"), [(MAX_TRACES + 20, 0, MAX_TRACES - 1), (12, MAX_BYTES // 10, 10)]
 )
-async def test_the_oldest_traces_make_room_and_no_other_file_does(
+async def test_the_oldest_traces_are_deleted_and_no_other_file(
     tmp_path: Path, number: int, size: int, kept: int
 ) -> None:
     place = at(tmp_path, says("Done."))
@@ -394,7 +396,9 @@ async def test_the_oldest_traces_make_room_and_no_other_file_does(
 # -- hostile files ------------------------------------------------------------------------------------
 
 
-def test_damaged_lines_are_named_and_left_out(whole: tuple[TracedPlace, str, bytes], tmp_path: Path) -> None:
+def test_damaged_lines_are_reported_and_skipped(
+    whole: tuple[TracedPlace, str, bytes], tmp_path: Path
+) -> None:
     _, _, trace = whole
     head, first, second, *rest = trace.splitlines(keepends=True)
     bad = [b"not JSON\n", b"{}\n", b"[" * 100_000 + b"\n", first]
@@ -413,7 +417,7 @@ def test_damaged_lines_are_named_and_left_out(whole: tuple[TracedPlace, str, byt
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"\x00\xff\n", b'{"trace":2}\n', b"[" * 100_000 + b"\n"])
-def test_a_file_that_is_no_trace_is_refused_with_a_message(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_trace_is_refused_with_a_message(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(content)
     with pytest.raises(BadTrace, match=r"t\.jsonl"):
@@ -430,7 +434,7 @@ def test_a_trace_of_a_newer_version_is_refused_with_its_version(
 
 
 @pytest.mark.parametrize("name", ["none", "", "fifo", "\0"])
-def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path, name: str) -> None:
+def test_a_special_file_is_refused_and_never_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(BadTrace):
         read_trace(tmp_path / name)

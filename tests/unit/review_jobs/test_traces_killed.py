@@ -50,7 +50,7 @@ async def entries(place: TracedPlace) -> int:
 
 
 @pytest.mark.anyio
-async def test_a_process_killed_again_and_again_leaves_a_trace_of_all_that_happened_once(
+async def test_a_repeatedly_killed_process_leaves_each_event_in_the_trace_once(
     tmp_path: Path,
 ) -> None:
     place = TracedPlace(tmp_path, ScriptedProvider([says("Done after all.")]))

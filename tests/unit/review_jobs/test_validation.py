@@ -66,7 +66,7 @@ async def test_an_invalid_job_is_not_started(tmp_path: Path, request_: RunReques
         assert (await at.desk.sessions.get(session.session_id)).last_job_id is None
 
 
-async def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None:
+async def test_unknown_ids_are_reported_as_not_found(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         view = await at.start()
@@ -120,7 +120,7 @@ def view_rev(at: ReviewBench) -> int:
         ([Splice(start_line=1, delete_lines=0, new_text="x\n")] * 4, 413),
     ],
 )
-async def test_an_edit_of_lines_that_do_not_exist_changes_nothing(
+async def test_an_edit_of_missing_lines_changes_nothing(
     tmp_path: Path, splices: list[Splice], status: int
 ) -> None:
     async with open_bench(tmp_path, limits=SMALL) as at:
@@ -158,7 +158,7 @@ async def test_a_misspelt_field_is_refused() -> None:
         msgspec.json.decode(b'{"mode": "hard_all", "hunks": []}', type=RollbackRequest)
 
 
-async def test_what_the_user_types_is_undone_and_done_again_on_its_revision(tmp_path: Path) -> None:
+async def test_the_users_edits_are_undone_and_redone_at_their_revision(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as at:
         at.write(a="one\r\ntwo\r\n")
         file = await at.desk.files.state("a.md")
@@ -181,7 +181,7 @@ async def test_what_the_user_types_is_undone_and_done_again_on_its_revision(tmp_
         assert (saved.saved_hunks, saved.left_hunks) == (2, 0)
 
 
-async def test_a_new_file_that_the_user_types_comes_into_being_with_its_save(tmp_path: Path) -> None:
+async def test_a_new_file_of_the_user_is_created_by_its_save(tmp_path: Path) -> None:
     async with open_bench(tmp_path) as at:
         file = await at.desk.files.state("new.md")
         assert file.content is None
@@ -192,7 +192,7 @@ async def test_a_new_file_that_the_user_types_comes_into_being_with_its_save(tmp
         assert at.read("new.md") == "hello\n"
 
 
-async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path: Path) -> None:
+async def test_a_job_ends_when_all_its_hunks_are_saved_or_rejected(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n"), replace("b.md", 1, "eins\n"))
     async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT, b=TEXT)
@@ -215,7 +215,7 @@ async def test_a_job_has_ended_when_all_its_hunks_are_saved_or_rejected(tmp_path
         }
 
 
-async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_decided(tmp_path: Path) -> None:
+async def test_the_users_lines_count_as_unsaved_and_not_as_undecided(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         await at.start()
@@ -230,7 +230,7 @@ async def test_what_the_user_wrote_is_counted_as_to_be_saved_and_not_as_to_be_de
         assert (file.pending, file.conflicts, file.unsaved) == (2, 1, 1)
 
 
-async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it_is_made_once(
+async def test_a_decision_on_several_hunks_is_one_undo_step_and_idempotent(
     tmp_path: Path,
 ) -> None:
     edits = proposes(*(replace("a.md", n, f"LINE {n}\n") for n in (1, 3, 5)), replace("b.md", 1, "eins\n"))
@@ -277,7 +277,7 @@ async def test_a_decision_on_several_hunks_is_one_step_of_undo_and_made_twice_it
             await at.desk.files.state("a.md", typed.rev + 100)
 
 
-async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what_apply_does(
+async def test_git_apply_of_a_bundles_accepted_patches_equals_apply(
     tmp_path: Path,
 ) -> None:
     text = "".join(f"line {n}\n" for n in range(40))
@@ -297,7 +297,7 @@ async def test_git_takes_the_accepted_patches_of_a_bundle_and_makes_of_them_what
         assert at.read("a.md") == (aside / "a.md").read_text() != text
 
 
-async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_first(tmp_path: Path) -> None:
+async def test_a_scoped_rollback_reverts_only_the_named_hunks_and_has_a_dry_run(tmp_path: Path) -> None:
     edits = proposes(replace("a.md", 1, "eins\n"), replace("a.md", 3, "drei\n"))
     async with open_bench(tmp_path, edits, says("Done.")) as at:
         at.write(a=TEXT)
@@ -331,7 +331,7 @@ async def test_a_scoped_rollback_takes_back_only_what_it_names_and_shows_it_firs
         ]
 
 
-async def test_a_link_put_in_the_place_of_a_file_under_review_is_not_written_through(tmp_path: Path) -> None:
+async def test_a_link_in_the_place_of_a_reviewed_file_is_not_written_through(tmp_path: Path) -> None:
     async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n")), says("Done.")) as at:
         at.write(a=TEXT)
         outside = tmp_path / "outside.md"

@@ -27,7 +27,7 @@ TEXT = "".join(f"line {n}\n" for n in range(1, 21))
 
 
 @pytest.mark.anyio
-async def test_the_log_tells_who_changed_what_and_what_became_of_it(tmp_path: Path) -> None:
+async def test_the_change_log_has_the_author_and_the_outcome_of_each_change(tmp_path: Path) -> None:
     script = (
         proposes(replace("a.md", 3, "drei\n")),
         calls("read_file", file_path="a.md"),
@@ -67,7 +67,7 @@ EDITS = st.lists(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(start=st.lists(PIECES, min_size=1, max_size=9), edits=EDITS)
-def test_git_goes_forward_and_back_through_the_log_of_any_history(
+def test_git_applies_the_log_of_any_history_forwards_and_backwards(
     tmp_path_factory: pytest.TempPathFactory,
     start: list[str],
     edits: list[tuple[int, int, list[str], bool]],
@@ -107,7 +107,7 @@ async def _through(folder: Path, patches: list[tuple[str, str]], review: FileRev
     assert not (folder / "f").exists()
 
 
-def test_every_field_stands_in_the_json_of_a_bundle() -> None:
+def test_every_field_is_in_the_json_of_a_bundle() -> None:
     review = FileReview(path="f", base=lines_of(b"one\n"))
     review = edit(
         review, 1, 2, Layer(origin="agent", lines=("eins\n",), run="r", edits=("e_1",)), lambda: "h_1"

@@ -174,7 +174,7 @@ READERS = st.lists(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(story=stories(), readers=READERS, room=st.integers(1, 12), pace=st.integers(0, 3))
-def test_every_reader_sees_what_happened_without_gap_or_repetition(
+def test_every_reader_gets_each_event_once_and_in_order(
     story: list[RunEvent], readers: list[tuple[int, int, int]], room: int, pace: int
 ) -> None:
     """Late, slow, or coming back with the number it knows: what it shows is always what was so at some moment."""
@@ -235,7 +235,7 @@ async def forgotten(feed: EventHub) -> bool:
 
 
 @pytest.mark.anyio
-async def test_a_reader_who_comes_late_gets_the_message_so_far_and_then_what_follows(
+async def test_a_late_reader_gets_the_partial_message_and_the_following_events(
     engine: SqliteEngine,
 ) -> None:
     async with live(engine) as (feed, lease, record):
@@ -259,7 +259,7 @@ async def test_a_reader_who_comes_late_gets_the_message_so_far_and_then_what_fol
 
 
 @pytest.mark.anyio
-async def test_a_reader_who_is_slow_gets_what_waits_in_one_piece(engine: SqliteEngine) -> None:
+async def test_a_slow_reader_gets_pending_deltas_merged(engine: SqliteEngine) -> None:
     async with live(engine) as (feed, lease, record), aclosing(feed.follow(lease.job)) as items:
         await record(MessageStart(message=message(1)))
         await anext(items)
@@ -340,7 +340,7 @@ async def test_reading_ends_with_the_run_however_it_ends(engine: SqliteEngine, h
 
 
 @pytest.mark.anyio
-async def test_a_thousand_readers_who_have_stalled_cost_little(engine: SqliteEngine) -> None:
+async def test_a_thousand_stalled_readers_cost_little(engine: SqliteEngine) -> None:
     """A page left open on a train must not fill the server's memory."""
     async with live(engine) as (feed, lease, record):
         readers = [feed.follow(lease.job) for _ in range(1000)]
@@ -359,7 +359,7 @@ async def test_a_thousand_readers_who_have_stalled_cost_little(engine: SqliteEng
 
 
 @pytest.mark.anyio
-async def test_a_journal_that_cannot_be_read_is_told_to_its_readers_only(tmp_path: Path) -> None:
+async def test_an_unreadable_journal_is_reported_only_to_its_readers(tmp_path: Path) -> None:
     async with open_engine(tmp_path) as engine, EventHub(engine) as feed:
         run = await engine.submit("turn", b"{}", queue="q")
         told: list[str] = []
@@ -379,7 +379,7 @@ async def test_a_journal_that_cannot_be_read_is_told_to_its_readers_only(tmp_pat
 
 
 @pytest.mark.anyio
-async def test_what_happens_at_once_is_recorded_one_after_the_other(engine: SqliteEngine) -> None:
+async def test_concurrent_events_are_recorded_in_order(engine: SqliteEngine) -> None:
     """Tools that run side by side report at the same time."""
     async with live(engine) as (feed, lease, record):
         starts = [ToolExecutionStart(tool_call_id=f"{n}", tool_name="read", args={}) for n in range(50)]
@@ -393,7 +393,7 @@ async def test_what_happens_at_once_is_recorded_one_after_the_other(engine: Sqli
 
 
 @pytest.mark.anyio
-async def test_a_run_that_is_aborted_in_the_midst_of_an_event_goes_on_with_the_right_number(
+async def test_a_run_aborted_during_an_event_continues_with_the_right_number(
     engine: SqliteEngine,
 ) -> None:
     """The closing events of an aborted run would else be refused, and the conversation left open."""
@@ -411,7 +411,7 @@ async def test_a_run_that_is_aborted_in_the_midst_of_an_event_goes_on_with_the_r
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_run_learns_it_with_its_next_event(engine: SqliteEngine) -> None:
+async def test_a_cancelled_run_learns_of_it_with_its_next_event(engine: SqliteEngine) -> None:
     async with live(engine) as (_, lease, record):
         await engine.cancel(lease.job, "closed")
         with pytest.raises(JobCancelled, match="closed"):
@@ -419,7 +419,7 @@ async def test_a_cancelled_run_learns_it_with_its_next_event(engine: SqliteEngin
 
 
 @pytest.mark.anyio
-async def test_an_error_within_a_feed_leaves_as_itself(engine: SqliteEngine) -> None:
+async def test_an_error_in_a_feed_is_raised_unchanged(engine: SqliteEngine) -> None:
     with pytest.raises(EngineError, match="mine"):
         async with EventHub(engine):
             raise EngineError("mine")

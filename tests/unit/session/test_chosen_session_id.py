@@ -8,7 +8,7 @@ from newel.agent.messages import AssistantMessage, ToolCall, UserMessage
 from newel.session.manager import SessionManager
 
 
-def test_a_session_named_before_it_began_is_found_again_under_that_name(tmp_path: Path) -> None:
+def test_a_session_with_a_chosen_id_is_found_under_it(tmp_path: Path) -> None:
     for words in ("first", "second"):
         with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="a" * 32) as session:
             session.append_message(UserMessage(content=words))
@@ -17,14 +17,14 @@ def test_a_session_named_before_it_began_is_found_again_under_that_name(tmp_path
     assert len(list(tmp_path.rglob("*.jsonl"))) == 1
 
 
-def test_the_beginning_of_an_id_is_not_taken_for_the_id(tmp_path: Path) -> None:
+def test_an_id_prefix_is_not_the_id(tmp_path: Path) -> None:
     with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="abcd") as session:
         session.append_message(UserMessage(content="mine"))
     with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="ab") as other:
         assert other.get_messages() == []
 
 
-def test_an_open_call_stays_open_for_the_run_that_goes_on_with_it(tmp_path: Path) -> None:
+def test_an_open_call_stays_open_for_the_run_that_resumes_it(tmp_path: Path) -> None:
     call = AssistantMessage(content=[ToolCall("c1", "read", {"file_path": "a"})])
     with SessionManager(directory=tmp_path, cwd="/src/shop", own_id="x") as session:
         session.append_message(UserMessage(content="read it"))
@@ -33,7 +33,7 @@ def test_an_open_call_stays_open_for_the_run_that_goes_on_with_it(tmp_path: Path
         assert session.get_messages()[-1] == call
 
 
-def test_a_tab_whose_session_was_made_and_never_written_begins_it(tmp_path: Path) -> None:
+def test_a_tab_whose_session_was_never_written_creates_it(tmp_path: Path) -> None:
     """A process that dies between making the file and its first write leaves an empty one; the tab must open again."""
     folder = tmp_path / "--src-shop--"
     folder.mkdir()

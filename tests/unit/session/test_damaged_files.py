@@ -75,7 +75,7 @@ def test_a_broken_line_hides_no_other(directory: Path, broken: bytes, found: lis
     assert [report[: len(start)] for report, start in zip(stored.damage, found, strict=True)] == found
 
 
-def test_what_can_be_mended_in_a_line_is_mended(directory: Path) -> None:
+def test_repairable_lines_are_repaired(directory: Path) -> None:
     """NULs before a line come from a power cut, a byte order mark from an editor."""
     path = file_of(
         directory,
@@ -98,7 +98,7 @@ def test_what_can_be_mended_in_a_line_is_mended(directory: Path) -> None:
     assert [report.partition(":")[0] for report in stored.damage] == ["line 1", "line 2", "line 4", "line 5"]
 
 
-def test_without_metadata_the_name_of_the_file_tells_who_it_is(directory: Path, opened: Open) -> None:
+def test_without_metadata_the_file_name_identifies_the_session(directory: Path, opened: Open) -> None:
     file_of(directory, line("one"))
     session = opened(continue_=True)
     data = session.get_data()
@@ -119,7 +119,7 @@ def test_two_messages_with_one_id_are_both_kept(directory: Path) -> None:
     assert len(stored.damage) == 1
 
 
-def test_messages_as_others_write_them_have_the_same_id_at_each_reading(directory: Path) -> None:
+def test_foreign_messages_without_ids_get_the_same_id_at_each_reading(directory: Path) -> None:
     """B's own examples carry no ids; branches and other files refer to them."""
     path = file_of(
         directory,
@@ -149,7 +149,7 @@ def test_messages_as_others_write_them_have_the_same_id_at_each_reading(director
     assert (last.name, last.data) == ("artifact", {"filename": "test.ts"})
 
 
-def test_the_history_stays_valid_where_a_line_was_lost(directory: Path) -> None:
+def test_the_history_is_valid_where_a_line_was_lost(directory: Path) -> None:
     """A provider refuses a call without a result and a result without a call: the session would be dead."""
     call = AssistantMessage([TextContent("I make it"), ToolCall("c", "bash", {})], stop_reason="toolUse")
     answer = ToolResultMessage("c", "bash", "made", is_error=False)
@@ -172,7 +172,7 @@ def test_the_history_stays_valid_where_a_line_was_lost(directory: Path) -> None:
     assert messages[1].data["output"] == "made"
 
 
-def test_a_torn_end_is_kept_beside_the_file_and_only_removed_for_writing(
+def test_a_torn_end_is_saved_beside_the_file_and_removed_only_for_writing(
     directory: Path, opened: Open
 ) -> None:
     whole = METADATA + line("one")
@@ -213,9 +213,7 @@ def test_a_report_of_damage_shows_no_control_characters(directory: Path) -> None
 
 
 @pytest.mark.parametrize("lost", ["call", "result"])
-def test_a_line_that_is_gone_without_a_trace_leaves_a_history_every_model_accepts(
-    tmp_path: Path, lost: str
-) -> None:
+def test_a_lost_line_leaves_a_history_that_every_model_accepts(tmp_path: Path, lost: str) -> None:
     """Else no request with this session would ever be answered again."""
     call = ToolCall("c1", "bash", {"command": "ls"})
     said = [

@@ -91,7 +91,7 @@ RESULT: Entry = {
 }
 
 
-def test_a_conversation_comes_over_whole(tmp_path: Path, opened: Open, directory: Path) -> None:
+def test_a_conversation_is_imported_completely(tmp_path: Path, opened: Open, directory: Path) -> None:
     source = pi_file(
         tmp_path,
         HEADER,
@@ -143,7 +143,7 @@ def test_a_conversation_comes_over_whole(tmp_path: Path, opened: Open, directory
     ]
 
 
-def test_branches_survive_and_the_last_entry_is_where_it_goes_on(tmp_path: Path) -> None:
+def test_branches_survive_and_the_last_entry_is_active(tmp_path: Path) -> None:
     source = pi_file(
         tmp_path,
         HEADER,
@@ -166,7 +166,7 @@ def test_branches_survive_and_the_last_entry_is_where_it_goes_on(tmp_path: Path)
     }
 
 
-def test_a_compaction_hides_from_the_model_what_it_hid_before(tmp_path: Path) -> None:
+def test_a_compaction_hides_the_same_messages_from_the_model(tmp_path: Path) -> None:
     messages = imported(
         tmp_path,
         HEADER,
@@ -182,7 +182,7 @@ def test_a_compaction_hides_from_the_model_what_it_hid_before(tmp_path: Path) ->
     assert [text.rpartition("\n")[2] for text in seen] == ["S", "kept", "new"]
 
 
-def test_the_model_sees_what_pis_model_saw(tmp_path: Path) -> None:
+def test_the_model_sees_the_same_messages_as_pis(tmp_path: Path) -> None:
     """Commands that the user ran, notes of extensions and summaries of branches are part of the talk."""
     bash = {"role": "bashExecution", "command": "ls", "output": "a.py", "exitCode": 0, "timestamp": 1}
     messages = imported(
@@ -209,7 +209,7 @@ def test_the_model_sees_what_pis_model_saw(tmp_path: Path) -> None:
     assert hidden == {"b": "pi:message", "f": "pi:custom", "g": "pi:label", "h": "pi:message"}
 
 
-def test_the_first_two_versions_are_read(tmp_path: Path) -> None:
+def test_the_first_two_versions_can_be_imported(tmp_path: Path) -> None:
     plain = {"timestamp": TIME}
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
@@ -229,7 +229,7 @@ def test_the_first_two_versions_are_read(tmp_path: Path) -> None:
     assert [message.text for message in second if isinstance(message, UserMessage)] == ["injected"]
 
 
-def test_a_call_that_pi_never_answered_gets_a_result(tmp_path: Path) -> None:
+def test_a_call_without_a_result_gets_one(tmp_path: Path) -> None:
     """Pi keeps aborted calls without results; a provider refuses such a history."""
     messages = imported(
         tmp_path,
@@ -248,7 +248,7 @@ def test_a_call_that_pi_never_answered_gets_a_result(tmp_path: Path) -> None:
     assert (messages[2].tool_call_id, messages[2].output) == ("c1", INTERRUPTED)
 
 
-def test_damage_costs_only_what_is_damaged_and_is_reported(tmp_path: Path) -> None:
+def test_damage_costs_only_the_damaged_lines_and_is_reported(tmp_path: Path) -> None:
     source = pi_file(
         tmp_path,
         HEADER,

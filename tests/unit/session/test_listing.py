@@ -22,7 +22,7 @@ def age(session: SessionManager, seconds: int) -> None:
     os.utime(path, (1_000_000_000 + seconds, 1_000_000_000 + seconds))
 
 
-def test_sessions_are_listed_newest_first_with_what_tells_them_apart(opened: Open, directory: Path) -> None:
+def test_sessions_are_listed_newest_first_and_distinguishable(opened: Open, directory: Path) -> None:
     old, new, other = opened(), opened(), opened(cwd="/elsewhere")
     for session, text in ((old, "first words"), (new, "newer words"), (other, "others' words")):
         session.append_message(CustomMessage("note"))
@@ -47,15 +47,13 @@ def test_sessions_are_listed_newest_first_with_what_tells_them_apart(opened: Ope
     assert [summary.id for summary in list_sessions(directory, limit=1)] == [new.get_id()]
 
 
-def test_projects_that_share_a_folder_are_listed_apart(opened: Open, directory: Path) -> None:
+def test_projects_that_share_a_folder_are_listed_separately(opened: Open, directory: Path) -> None:
     for cwd in ("/src/sh-op", "/src/sh/op"):
         opened(cwd=cwd).append_message(UserMessage(cwd))
     assert [summary.first_text for summary in list_sessions(directory, "/src/sh-op")] == ["/src/sh-op"]
 
 
-def test_what_was_taken_back_by_an_edit_neither_counts_nor_names_the_session(
-    opened: Open, directory: Path
-) -> None:
+def test_edited_messages_neither_count_nor_name_the_session(opened: Open, directory: Path) -> None:
     """Else the list says eight messages of a conversation that shows two."""
     session = opened()
     for text in ("first words", "more"):
@@ -75,14 +73,14 @@ def test_hostile_texts_become_one_harmless_line(opened: Open, directory: Path) -
     assert len(summary.first_text) <= 200
 
 
-def test_what_was_said_cannot_pass_for_a_line_of_the_file(opened: Open, directory: Path) -> None:
+def test_message_text_cannot_pass_for_a_line_of_the_file(opened: Open, directory: Path) -> None:
     session = opened()
     session.append_message(UserMessage('\n{"type":"name","name":"forged"}\n{"type":"message"'))
     (summary,) = list_sessions(directory)
     assert (summary.name, summary.messages) == (None, 1)
 
 
-def test_lines_across_the_border_of_two_blocks_are_seen(opened: Open, directory: Path) -> None:
+def test_lines_across_two_blocks_are_read(opened: Open, directory: Path) -> None:
     """The file is looked through in blocks of 1 MiB; each line that counts may lie across their border."""
     block = 1024 * 1024
     named = opened()
@@ -102,7 +100,7 @@ def test_lines_across_the_border_of_two_blocks_are_seen(opened: Open, directory:
             assert (summary.name, summary.messages) == (f"{before} before", 2)
 
 
-def test_damaged_empty_and_foreign_files_do_not_spoil_the_list(opened: Open, directory: Path) -> None:
+def test_damaged_empty_and_foreign_files_do_not_break_the_list(opened: Open, directory: Path) -> None:
     session = opened()
     session.append_message(UserMessage("good"))
     path = session.get_file_path()
@@ -127,5 +125,5 @@ def test_damaged_empty_and_foreign_files_do_not_spoil_the_list(opened: Open, dir
     assert {file: file.stat().st_mtime_ns for file in before} == before
 
 
-def test_without_any_session_the_list_is_empty(directory: Path) -> None:
+def test_without_sessions_the_list_is_empty(directory: Path) -> None:
     assert list_sessions(directory) == list_sessions(directory, "/src/shop") == []

@@ -40,7 +40,7 @@ def result(call_id: str) -> ToolResultMessage:
     return ToolResultMessage(call_id, "bash", "done", is_error=False)
 
 
-def test_the_file_is_where_and_how_the_format_says(opened: Open, directory: Path) -> None:
+def test_the_file_has_the_documented_place_and_format(opened: Open, directory: Path) -> None:
     """Other programs read these files; they rely on folder, name and lines."""
     session = opened()
     session.start_session({"model": "qwen"})
@@ -63,7 +63,7 @@ def test_the_file_is_where_and_how_the_format_says(opened: Open, directory: Path
     assert lines[1]["message"].items() >= {"role": "user", "content": "hello", "id": message.id}.items()
 
 
-def test_only_the_user_can_read_sessions(opened: Open, directory: Path) -> None:
+def test_sessions_are_private(opened: Open, directory: Path) -> None:
     session = opened()
     said(session, "hello")
     path = session.get_file_path()
@@ -95,7 +95,7 @@ def test_no_key_is_ever_written(opened: Open) -> None:
     }
 
 
-def test_a_session_in_which_nothing_was_said_leaves_no_file(opened: Open, directory: Path) -> None:
+def test_an_empty_session_leaves_no_file(opened: Open, directory: Path) -> None:
     session = opened()
     session.start_session({})
     session.set_name("named, but silent")
@@ -115,12 +115,12 @@ def test_continue_opens_the_latest_session_of_this_project(opened: Open) -> None
     assert (again.get_messages(), again.get_id(), again.is_started()) == (mine, here.get_id(), True)
 
 
-def test_continue_without_an_earlier_session_begins_one(opened: Open) -> None:
+def test_continue_without_an_earlier_session_starts_one(opened: Open) -> None:
     session = opened(continue_=True)
     assert (session.has_data(), session.is_started()) == (False, False)
 
 
-def test_a_session_opens_by_id_by_the_beginning_of_its_id_and_by_path(opened: Open) -> None:
+def test_a_session_opens_by_id_by_id_prefix_and_by_path(opened: Open) -> None:
     first = opened(cwd="/elsewhere")
     messages = said(first, "hello")
     first.close()
@@ -130,7 +130,7 @@ def test_a_session_opens_by_id_by_the_beginning_of_its_id_and_by_path(opened: Op
         session.close()
 
 
-def test_a_session_that_is_not_there_or_not_unique_is_refused_in_words(opened: Open) -> None:
+def test_an_unknown_or_ambiguous_session_is_refused_with_a_message(opened: Open) -> None:
     for _ in range(17):  # two of them begin with the same digit
         session = opened()
         said(session, "hello")
@@ -150,7 +150,7 @@ def test_a_session_that_is_not_there_or_not_unique_is_refused_in_words(opened: O
     assert any("Give more of the id" in refusal for refusal in refusals)
 
 
-def test_an_ephemeral_session_works_alike_and_touches_no_disk(opened: Open, directory: Path) -> None:
+def test_an_ephemeral_session_works_without_a_file(opened: Open, directory: Path) -> None:
     session = opened(ephemeral=True)
     session.start_session({"model": "m"})
     first, second = said(session, "one", "two")
@@ -162,7 +162,7 @@ def test_an_ephemeral_session_works_alike_and_touches_no_disk(opened: Open, dire
     assert (session.get_file_path(), session.get_name(), directory.exists()) == (None, "scratch", False)
 
 
-def test_starting_a_session_leaves_the_one_before_whole(opened: Open) -> None:
+def test_a_new_session_leaves_the_previous_one_unchanged(opened: Open) -> None:
     session = opened()
     session.start_session({})
     before = said(session, "before")
@@ -173,7 +173,7 @@ def test_starting_a_session_leaves_the_one_before_whole(opened: Open) -> None:
     assert opened(session=old).get_messages() == before
 
 
-def test_a_message_is_kept_once_however_often_it_is_given(opened: Open) -> None:
+def test_a_message_appended_twice_is_stored_once(opened: Open) -> None:
     """After a crash the messages of a run may be handed over again."""
     session = opened()
     messages = said(session, "once")
@@ -182,7 +182,7 @@ def test_a_message_is_kept_once_however_often_it_is_given(opened: Open) -> None:
     assert opened(continue_=True).get_messages() == messages
 
 
-def test_a_name_is_kept_even_when_given_before_the_first_word(opened: Open) -> None:
+def test_a_name_given_before_the_first_message_is_stored(opened: Open) -> None:
     session = opened()
     session.set_name("a  name\n\x1b[31mwith colour")
     session.start_session({})
@@ -195,7 +195,7 @@ def test_a_name_is_kept_even_when_given_before_the_first_word(opened: Open) -> N
     assert opened(continue_=True).get_name() is None
 
 
-def test_branching_goes_on_from_there_and_keeps_what_came_after(opened: Open) -> None:
+def test_a_branch_continues_from_its_message_and_keeps_the_later_ones(opened: Open) -> None:
     session = opened()
     one, two, three = said(session, "one", "two", "three")
     assert session.branch(one.id) == [one]
@@ -212,7 +212,7 @@ def test_branching_goes_on_from_there_and_keeps_what_came_after(opened: Open) ->
     assert opened(continue_=True).get_messages() == five
 
 
-def test_who_only_looked_back_finds_the_conversation_as_it_was(opened: Open, directory: Path) -> None:
+def test_looking_back_without_writing_changes_nothing(opened: Open, directory: Path) -> None:
     """Else the session is listed as empty, though all of it is there."""
     session = opened()
     messages = said(session, "one", "two")
@@ -223,7 +223,7 @@ def test_who_only_looked_back_finds_the_conversation_as_it_was(opened: Open, dir
     assert opened(continue_=True).get_messages() == messages
 
 
-def test_a_branch_from_a_tool_call_brings_its_results_along(opened: Open) -> None:
+def test_a_branch_from_a_tool_call_includes_its_results(opened: Open) -> None:
     """Without them the model would be told that work which was done has an unknown outcome."""
     session = opened()
     question = said(session, "make it")
@@ -235,7 +235,7 @@ def test_a_branch_from_a_tool_call_brings_its_results_along(opened: Open) -> Non
     assert session.branch(first.id) == whole
 
 
-def test_a_branch_from_nowhere_is_refused(opened: Open) -> None:
+def test_a_branch_from_an_unknown_message_is_refused(opened: Open) -> None:
     session = opened()
     messages = said(session, "hello")
     with pytest.raises(SessionError, match="There is no message 'nonsense'"):
@@ -243,7 +243,7 @@ def test_a_branch_from_nowhere_is_refused(opened: Open) -> None:
     assert session.get_messages() == messages
 
 
-def test_calls_that_a_crash_left_open_are_answered_and_not_run_again(opened: Open) -> None:
+def test_calls_left_open_by_a_crash_are_answered_and_not_run_again(opened: Open) -> None:
     session = opened()
     question = said(session, "make it")
     call, first = calling("a", "b"), result("a")
@@ -261,7 +261,7 @@ def test_calls_that_a_crash_left_open_are_answered_and_not_run_again(opened: Ope
     assert opened(continue_=True).get_messages() == messages
 
 
-def test_a_closed_session_takes_nothing_more(opened: Open) -> None:
+def test_a_closed_session_refuses_messages(opened: Open) -> None:
     session = opened()
     messages = said(session, "hello")
     session.close()
@@ -271,7 +271,7 @@ def test_a_closed_session_takes_nothing_more(opened: Open) -> None:
     assert session.get_messages() == messages
 
 
-def test_a_message_that_is_not_json_is_refused_and_the_session_lives_on(opened: Open) -> None:
+def test_a_message_that_is_not_json_is_refused_and_the_session_stays_usable(opened: Open) -> None:
     session = opened()
     messages = said(session, "hello")
     with pytest.raises(SessionError, match="cannot be saved"):
@@ -281,7 +281,7 @@ def test_a_message_that_is_not_json_is_refused_and_the_session_lives_on(opened: 
     assert opened(continue_=True).get_messages() == messages
 
 
-def test_half_a_surrogate_pair_does_not_cost_the_message(opened: Open) -> None:
+def test_half_a_surrogate_pair_does_not_lose_the_message(opened: Open) -> None:
     """A file name that is not UTF-8 brings such characters; no model could be sent them."""
     session = opened()
     said(session, "file \udcff.txt", "pair \ud83d\ude00")
@@ -294,7 +294,7 @@ def test_half_a_surrogate_pair_does_not_cost_the_message(opened: Open) -> None:
     assert again.damage == []
 
 
-def test_a_project_with_a_very_long_path_has_sessions_too(opened: Open) -> None:
+def test_a_project_with_a_very_long_path_has_sessions(opened: Open) -> None:
     cwd = "/" + "/".join(["a-long-folder-name"] * 20)
     session = opened(cwd=cwd)
     messages = said(session, "hello")

@@ -105,7 +105,7 @@ def resume(folder: Path, path: Path) -> tuple[list[AppMessage], list[str]]:
 
 
 @given(conversations())
-def test_what_was_said_comes_back_exactly(said: list[AppMessage]) -> None:
+def test_messages_are_read_back_exactly(said: list[AppMessage]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(Path(folder), said)
         stored = read_session(path)
@@ -140,7 +140,7 @@ garbage = st.binary(min_size=1, max_size=40).filter(
 
 
 @given(st.lists(talk, min_size=1, max_size=4), st.lists(garbage, min_size=1, max_size=3), st.data())
-def test_garbage_between_the_lines_hides_nothing_and_is_reported(
+def test_garbage_between_lines_hides_nothing_and_is_reported(
     said: list[AppMessage], junk: list[bytes], data: st.DataObject
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def test_garbage_between_the_lines_hides_nothing_and_is_reported(
 
 
 @given(st.lists(st.integers(-1, 5), max_size=12))
-def test_branches_are_the_same_after_reading_them_again(steps: list[int]) -> None:
+def test_branches_are_the_same_after_reading(steps: list[int]) -> None:
     """Each step branches from the message of that number (-1: the beginning) and says one thing more."""
     with tempfile.TemporaryDirectory() as folder, SessionManager(directory=Path(folder), cwd="/x") as session:
         said = [UserMessage("begin")]

@@ -38,7 +38,7 @@ def test_a_lock_is_exclusive_until_its_file_is_closed(tmp_path: Path) -> None:
     os.close(second)
 
 
-def test_shared_locks_stand_side_by_side(tmp_path: Path) -> None:
+def test_shared_locks_do_not_exclude_each_other(tmp_path: Path) -> None:
     first, second = opened(tmp_path / "file"), opened(tmp_path / "file")
     lock(first, shared=True)
     lock(second, wait=False, shared=True)
@@ -70,7 +70,7 @@ def ended_holder() -> LockHolder:
     return LockHolder(child.pid, datetime.now(UTC))
 
 
-def test_a_lock_is_awaited_that_a_dead_process_left_to_a_child(tmp_path: Path) -> None:
+def test_a_lock_left_by_a_dead_process_to_a_child_is_awaited(tmp_path: Path) -> None:
     """Else Newel refuses to start right after a kill: a command that it was starting has its files for a moment."""
     first, second = opened(tmp_path / "file"), opened(tmp_path / "file")
     lock(first)
@@ -95,7 +95,7 @@ def test_a_lock_that_a_process_holds_is_refused_at_once(tmp_path: Path) -> None:
     os.close(second)
 
 
-def test_a_holder_is_described_by_what_it_noted(tmp_path: Path) -> None:
+def test_a_holder_is_described_by_its_note(tmp_path: Path) -> None:
     file = opened(tmp_path / "file")
     assert describe_holder(read_holder(file)) == "another Newel"
     write_holder(file, "http://127.0.0.1:1")
@@ -113,7 +113,7 @@ def test_a_holder_is_described_by_what_it_noted(tmp_path: Path) -> None:
         (b'{"pid":1,"since":"2026-01-31T09:30:00.125Z"}', True),
     ],
 )
-def test_a_note_of_another_process_says_whether_it_runs(
+def test_the_note_of_another_process_says_whether_it_runs(
     tmp_path: Path, note: bytes, is_running: bool
 ) -> None:
     path = tmp_path / "file"
@@ -127,7 +127,7 @@ def test_a_note_of_another_process_says_whether_it_runs(
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b'{"pid":"x"}', b"\xff\xfe"])
-def test_a_damaged_note_is_no_note(tmp_path: Path, note: bytes) -> None:
+def test_a_damaged_note_is_ignored(tmp_path: Path, note: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(note)
     file = opened(path)

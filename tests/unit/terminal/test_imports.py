@@ -13,7 +13,7 @@ HEAVY = {"rich", "prompt_toolkit", "markdown_it", "pygments", "httpx2", "json_re
 @pytest.mark.parametrize(
     "module", ["renderers.console", "rpc.server", "print_mode", "simple_repl", "repl.repl"]
 )
-def test_a_screen_loads_nothing_that_it_does_not_use(module: str) -> None:
+def test_a_renderer_imports_only_what_it_uses(module: str) -> None:
     code = (
         f"import sys, newel.terminal.{module}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     )

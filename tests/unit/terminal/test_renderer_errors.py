@@ -28,7 +28,7 @@ class Defective(ConsoleRenderer):
 
 
 @pytest.mark.anyio
-async def test_a_screen_that_fails_ends_the_run_in_good_order_and_says_so(
+async def test_a_failing_renderer_ends_the_run_properly_with_a_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ def a_run(files: int, lines: int) -> RunView:
     )
 
 
-def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
+def test_a_run_over_hundreds_of_files_is_summarised() -> None:
     shown = describe_run(a_run(300, 200), slash_command, SHOWN_IN_CONVERSATION)
     assert shown.count("gen/") == ROWS
     assert f"{300 - ROWS} more files" in shown
@@ -30,13 +30,13 @@ def test_a_run_over_hundreds_of_files_takes_little_room() -> None:
     assert "… 60,540 more lines: `newel review cp_1` shows the whole diff" in shown
 
 
-def test_a_small_run_is_shown_whole() -> None:
+def test_a_small_run_is_shown_completely() -> None:
     shown = describe_run(a_run(3, 5), slash_command, SHOWN_IN_CONVERSATION)
     assert shown.count("gen/") == 3
     assert "more" not in shown
 
 
-def test_what_is_cut_ends_with_a_line_and_says_how_much_is_missing() -> None:
+def test_a_cut_ends_at_a_line_and_counts_the_rest() -> None:
     assert shortened("+1\n+2\n+3\n", "newel review", Extent(3, 100)) == "+1\n+2\n+3\n"
     rest = "`newel review` shows the whole diff\n"
     assert shortened("+1\n+2\n+3\n", "newel review", Extent(2, 100)) == f"+1\n+2\n… 1 more line: {rest}"

@@ -32,7 +32,7 @@ def rich(command: str, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [20, 50, 80, 100, 120])
 @pytest.mark.parametrize(("command", "end"), [(HIDDEN, "some/secret"), (CHAIN, "README.md")])
-def test_the_last_command_is_always_seen(command: str, end: str, width: int) -> None:
+def test_the_last_command_is_always_visible(command: str, end: str, width: int) -> None:
     lines = rich(command, width)
     assert end in "".join(lines).replace(" ", "")
     assert "rm -" in " ".join(" ".join(lines).split())
@@ -42,7 +42,7 @@ def test_the_last_command_is_always_seen(command: str, end: str, width: int) -> 
     assert end in running.replace(" ", "")
 
 
-def test_a_text_that_is_written_somewhere_is_left_out_and_counted() -> None:
+def test_a_text_written_to_a_file_is_omitted_and_counted() -> None:
     assert rich(HIDDEN, 80) == [
         "● bash cat > notes.txt <<'EOF'",
         "       … 60 lines of text",
@@ -63,7 +63,7 @@ def test_a_text_that_is_written_somewhere_is_left_out_and_counted() -> None:
         f"cat > x <<'EOF'\n{'y' * 20_000}\nEOF\nrm -rf some/secret",
     ],
 )
-def test_no_text_hides_what_runs(command: str) -> None:
+def test_no_text_hides_a_command(command: str) -> None:
     assert "rm -rf some/secret" in "\n".join(rich(command, 100))
 
 
@@ -93,13 +93,13 @@ def test_a_short_command_takes_one_line() -> None:
 
 
 @given(st.text(alphabet="ab \n#<'EOF;", max_size=400), st.integers(16, 100))
-def test_however_it_is_written_its_last_command_is_seen(command: str, width: int) -> None:
+def test_the_last_command_is_visible_in_any_notation(command: str, width: int) -> None:
     rows = shown_command(f"{command}\nthe last one", lambda line: wrap(line, width))
     assert rows[-1] == "the last one"
     assert len(rows) <= 11
 
 
-def test_a_huge_command_takes_no_time_and_keeps_its_ends() -> None:
+def test_a_huge_command_is_shortened_quickly_and_keeps_its_ends() -> None:
     rows = shown_command("first " + "x y " * 500_000 + "last", lambda line: wrap(line, 80))
     assert rows[0].startswith("first ")
     assert rows[-1].endswith("last")

@@ -23,7 +23,7 @@ def shown(events: Sequence[AgentEvent]) -> str:
     return out.getvalue()
 
 
-def test_a_tools_name_is_no_command_to_the_terminal(scene: Callable[..., Any]) -> None:
+def test_a_tools_name_cannot_control_the_terminal(scene: Callable[..., Any]) -> None:
     odd = ToolCall("1", "x\x1b]52;c;cm0gLXJmIH4=\x07\ny" * 30, {})
     line = shown(scene().say("", odd).result(odd, "There is no such tool.", is_error=True).end())
     assert line.startswith("\n[Tool: x↵yx↵y")
@@ -39,7 +39,7 @@ def test_a_call_is_shown_while_it_runs(scene: Callable[..., Any]) -> None:
     assert shown(begun.finish(call, "done").end()) == '\nAgent: I build.\n\n[Tool: bash("make")]\n'
 
 
-def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+def test_a_retry_is_described_in_whole_sentences(scene: Callable[..., Any]) -> None:
     run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
     assert "[The request failed: Too many requests (429). Trying again;" in shown(run.events)
 
@@ -47,7 +47,7 @@ def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
 HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u2028é\ud800"))
 
 
-def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
     written = shown(
         scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
     )
@@ -57,7 +57,7 @@ def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> N
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is a plain class
 @given(text=HOSTILE, pieces=st.integers(1, 5))
-def test_no_text_from_outside_reaches_the_terminal_as_a_command(
+def test_no_text_from_outside_controls_the_terminal(
     scene: Callable[..., Any], text: str, pieces: int
 ) -> None:
     call = ToolCall("1", "bash", {"command": text, "x": text})

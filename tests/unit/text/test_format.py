@@ -57,7 +57,7 @@ def test_money_and_sizes() -> None:
     ]
 
 
-def test_the_meter_leaves_out_what_is_not_known() -> None:
+def test_the_meter_omits_unknown_values() -> None:
     assert usage_line(Usage(), None, milliseconds=6_200) == "6.2 s"
     assert usage_line(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
     assert usage_line(Usage(), None) == ""
@@ -67,7 +67,7 @@ def test_the_meter_leaves_out_what_is_not_known() -> None:
     )
 
 
-def test_a_call_is_one_line_however_it_is_written() -> None:
+def test_a_call_is_one_line_in_any_notation() -> None:
     assert describe_call("bash", {"command": "a\nb\tc"}) == "bash a↵b c"
     assert describe_call("bash", {"command": "x" * 500}, 20) == "bash " + "x" * 14 + "…"
     assert describe_call("search", {"query": 1}) == 'search {"query":1}'
@@ -76,7 +76,7 @@ def test_a_call_is_one_line_however_it_is_written() -> None:
     assert one_line("\n a \n") == "a"
 
 
-def test_a_list_of_names_hangs_its_words_where_they_begin() -> None:
+def test_a_list_of_names_is_indented_at_its_start() -> None:
     rows = [
         ("/a", "short"),
         ("/b [NAME]", "words that need more than one line"),
@@ -103,18 +103,18 @@ def test_a_list_loses_no_word_at_any_width(rows: list[tuple[str, str]], columns:
     )
 
 
-def test_last_lines_are_the_commands_own() -> None:
+def test_the_last_lines_are_those_of_the_command() -> None:
     assert last_lines("stdout:\na\n\nb\nstderr:\nc\nexit code: 1") == ["a", "b", "c"]
     assert last_lines("") == []
     assert len(last_lines("x" * 9_000)[0]) == 400
 
 
-def test_a_diffs_headers_are_no_changes() -> None:
+def test_the_headers_of_a_diff_are_not_changes() -> None:
     assert changed_lines("--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n") == "+1 \N{MINUS SIGN}1"
     assert changed_lines("") == ""
 
 
-def test_a_change_that_looks_like_a_header_is_still_a_change() -> None:
+def test_a_change_that_looks_like_a_header_is_a_change() -> None:
     diff = "--- a\n+++ b\n@@ -4,3 +4,2 @@\n x\n--- old comment\n-y\n+++ i\n\\ No newline at end of file\n"
     diff += "@@ -20 +19,0 @@\n-z\n"
     assert list(changes(diff)) == [

@@ -32,12 +32,12 @@ def test_a_value_is_decoded_from_the_middle_of_a_text() -> None:
     assert decode_at("[" * 200_000, 0) == (None, 0)
 
 
-def test_a_member_that_stands_twice_can_be_refused() -> None:
+def test_a_duplicate_member_can_be_refused() -> None:
     text = '{"a": 1, "a": 2}'
     assert decode_at(text, 0) == ({"a": 2}, len(text))
     assert decode_at(text, 0, unique=True) == (None, 0)
 
 
 @pytest.mark.parametrize("junk", ["[" * 200_000, '{"a": "' + "x" * 10_000, "\\" * 100_000])
-def test_what_is_too_long_is_not_repaired(junk: str) -> None:
+def test_an_overlong_value_is_not_repaired(junk: str) -> None:
     assert repair(junk) is None

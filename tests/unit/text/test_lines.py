@@ -21,7 +21,7 @@ def test_any_split_gives_the_same_lines(pieces: list[bytes], data: st.DataObject
     assert not lines.overflow
 
 
-def test_a_line_that_is_too_long_is_cut_and_reported_and_many_short_ones_are_not() -> None:
+def test_an_overlong_line_is_cut_and_reported_and_many_short_ones_are_not() -> None:
     lines = LineSplitter(limit=100)
     assert len(lines.feed(b"x" * 100 + b"\n" + b"y\n" * 1_000)) == 1_001
     lines.feed(b"z" * 60)

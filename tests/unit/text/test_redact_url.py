@@ -19,9 +19,7 @@ SCHEMES = st.sampled_from(["http://", "https://", "ollama+https://", "postgres:/
 
 @settings(max_examples=examples(200))
 @given(SCHEMES, SECRETS, SECRETS, HOSTS, PATHS)
-def test_nothing_of_the_credentials_is_shown_whatever_is_in_them(
-    scheme: str, user: str, password: str, host: str, path: str
-) -> None:
+def test_credentials_are_never_shown(scheme: str, user: str, password: str, host: str, path: str) -> None:
     """What is shown is one of two texts that do not depend on what was hidden."""
     shown = redact_url(f"{scheme}{user}:{password}@{host}{path}")
     assert shown in {f"{scheme}…@{host}{path}", f"{scheme}…"}
@@ -29,13 +27,13 @@ def test_nothing_of_the_credentials_is_shown_whatever_is_in_them(
 
 @settings(max_examples=examples(200))
 @given(SCHEMES, SECRETS, HOSTS, PATHS)
-def test_nothing_of_a_query_is_shown_whatever_is_in_it(scheme: str, key: str, host: str, path: str) -> None:
+def test_query_values_are_never_shown(scheme: str, key: str, host: str, path: str) -> None:
     assert redact_url(f"{scheme}{host}{path}?key={key}") in {f"{scheme}{host}{path}?…", f"{scheme}…"}
 
 
 @settings(max_examples=examples(200))
 @given(st.sampled_from(["http://", "ollama://"]), SECRETS, SECRETS, HOSTS)
-def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
+def test_a_request_goes_only_to_the_urls_host_and_an_error_shows_no_password(
     scheme: str, user: str, password: str, host: str
 ) -> None:
     """Else a request, with the key, would go to a host that is the beginning of somebody's name or password."""
@@ -67,16 +65,16 @@ def test_an_address_is_asked_only_where_it_says_and_a_refusal_shows_no_password(
         ("", ""),
     ],
 )
-def test_an_address_is_still_known_by_what_is_shown(url: str, shown: str) -> None:
+def test_a_redacted_url_is_still_recognisable(url: str, shown: str) -> None:
     assert redact_url(url) == shown
 
 
 @pytest.mark.parametrize("url", ["http://host/v1", "http://me:pw@host/v1", "http://me:p@w@host/?a=b", "host"])
-def test_an_address_whose_host_is_certain_is_taken(url: str) -> None:
+def test_a_url_with_an_unambiguous_host_is_accepted(url: str) -> None:
     assert is_clear(url)
 
 
-def test_who_wrote_a_password_as_it_is_learns_how_to_write_it() -> None:
+def test_an_unencoded_password_gets_a_hint() -> None:
     """Else an address that looks right to its writer is refused without a way out."""
     with pytest.raises(ConfigError, match="write / \\? # @ as %2F %3F %23 %40"):
         split_base_url("http://me:12/34@host/v1")

@@ -72,7 +72,7 @@ HOSTILE = st.lists(
         ("👩\u200d👩\u200d👧 שלום", "👩\u200d👩\u200d👧 שלום"),
     ],
 )
-def test_what_a_terminal_would_obey_is_gone_and_the_text_remains(text: str, shown: str) -> None:
+def test_control_sequences_are_removed_and_the_text_stays(text: str, shown: str) -> None:
     assert sanitize(text) == shown
 
 
@@ -81,7 +81,7 @@ def test_one_line_stays_one_line() -> None:
 
 
 @given(HOSTILE)
-def test_no_control_ever_reaches_the_screen(text: str) -> None:
+def test_no_control_character_reaches_the_screen(text: str) -> None:
     shown = sanitize(text)
     assert not (CONTROLS | BIDI) & set(shown)
     shown.encode()
@@ -89,12 +89,12 @@ def test_no_control_ever_reaches_the_screen(text: str) -> None:
 
 
 @given(HOSTILE)
-def test_making_safe_twice_changes_nothing_more(text: str) -> None:
+def test_sanitizing_twice_changes_nothing_more(text: str) -> None:
     assert sanitize(sanitize(text)) == sanitize(text)
 
 
 @given(HOSTILE, st.data())
-def test_a_text_cut_anywhere_shows_the_same_as_the_whole(text: str, data: st.DataObject) -> None:
+def test_a_text_in_pieces_is_sanitized_like_the_whole(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     stream = SanitizedStream()
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
@@ -102,7 +102,7 @@ def test_a_text_cut_anywhere_shows_the_same_as_the_whole(text: str, data: st.Dat
     assert shown == sanitize(text)
 
 
-def test_a_sequence_of_any_length_is_not_kept_in_memory() -> None:
+def test_a_sequence_of_any_length_is_not_buffered() -> None:
     for beginning, payload, end in (("\x1b]52;c;", "A", "\x07"), ("\x1b[", "1;", "m"), ("\x1b", "(", "B")):
         stream = SanitizedStream()
         assert stream.feed("a" + beginning) == "a"
@@ -112,14 +112,14 @@ def test_a_sequence_of_any_length_is_not_kept_in_memory() -> None:
         assert stream.feed(end + "b") + stream.finish() == "b"
 
 
-def test_a_finished_stream_can_be_used_for_the_next_text() -> None:
+def test_a_finished_stream_can_be_reused() -> None:
     stream = SanitizedStream()
     assert stream.feed("a\x1b]0;never ended") + stream.finish() == "a"
     assert stream.feed("b\r") + stream.finish() == "b\n"
     assert stream.feed("c") == "c"
 
 
-def test_what_is_approved_is_shown_with_nothing_hidden() -> None:
+def test_approved_text_is_shown_with_nothing_hidden() -> None:
     """A command may carry an escape sequence round its worst part: the person who decides must see it."""
     command = "ls \x1b]0;\nrm -rf ~\x07 # \u202e\u200b\x9b\r"
     assert escape_invisible(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
@@ -130,26 +130,26 @@ BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa
 
 
 @pytest.mark.parametrize("character", BLANK)
-def test_a_sign_that_looks_like_nothing_is_written_out(character: str) -> None:
+def test_an_invisible_character_is_escaped(character: str) -> None:
     note = f"<U+{ord(character):04X}>"
     assert escape_invisible(f"rm{character}x") == f"rm{note}x"
     assert escape_invisible(f"é\n{character}") == f"é\n{note}"
 
 
-def test_of_all_spaces_and_controls_only_the_plain_ones_stay_as_they_are() -> None:
+def test_only_plain_spaces_and_line_breaks_stay_unescaped() -> None:
     hidden = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
     every = map(chr, range(sys.maxunicode + 1))
     stay = [char for char in every if unicodedata.category(char) in hidden and escape_invisible(char) == char]
     assert stay == ["\t", "\n", " "]
 
 
-def test_what_can_be_seen_is_shown_as_it_is() -> None:
+def test_visible_text_is_unchanged() -> None:
     text = "ls -la | grep 'naïve' > données.txt\n\techo 日本語 שלום नमस्ते 🙂"
     assert escape_invisible(text) == text
 
 
 @given(HOSTILE)
-def test_revealing_loses_no_visible_character(text: str) -> None:
+def test_escaping_loses_no_visible_character(text: str) -> None:
     shown = escape_invisible(text)
     assert not (CONTROLS | BIDI) & set(shown)
     shown.encode()

@@ -82,7 +82,7 @@ def given_to_program(template: str, values: Mapping[str, str], folder: Path) -> 
 
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(VALUES, VALUES)
-def test_whatever_a_value_holds_the_program_is_given_exactly_that(tmp_path: Path, a: str, b: str) -> None:
+def test_a_program_gets_any_value_exactly(tmp_path: Path, a: str, b: str) -> None:
     values = {"a": a, "b": b}
     told = given_to_program(
         f'{PRINT} {{a}} -{{b}}. {{a}}; ({PRINT} "$(printf %s {{b}}.)" # \'\n)', values, tmp_path
@@ -110,7 +110,7 @@ def test_whatever_a_value_holds_the_program_is_given_exactly_that(tmp_path: Path
 @example("#{a}")
 @example("\"'{a}'\"")
 @example("; cat <<E\n{a}\nE\n")
-def test_no_template_that_is_taken_lets_a_value_run(tmp_path: Path, template: str) -> None:
+def test_no_accepted_template_lets_a_value_run(tmp_path: Path, template: str) -> None:
     declared = [name for name in "ab" if f"{{{name}}}" in template]
     try:
         command = ShellTemplate(f"echo {template}", declared).fill({"a": RUNS_ANYHOW, "b": RUNS})
@@ -132,19 +132,19 @@ def test_no_template_that_is_taken_lets_a_value_run(tmp_path: Path, template: st
         'case "$1" in x) echo {a};; esac; cat < {b}',
     ],
 )
-def test_what_people_write_is_taken(template: str) -> None:
+def test_common_templates_are_accepted(template: str) -> None:
     declared = [name for name in "ab" if f"{{{name}}}" in template]
     filled = ShellTemplate(template, declared).fill({"a": "1", "b": "it's"})
     assert filled == template.replace("{a}", "'1'").replace("{b}", "'it'\\''s'")
 
 
-def test_only_what_is_declared_is_a_place() -> None:
+def test_only_declared_names_are_placeholders() -> None:
     own = "docker ps --format '{{.Names}} {{name}}' | awk '{print}'; echo ${name} \\{name} {lines} {NAME}"
     assert ShellTemplate(own).fill({}) == own
     assert ShellTemplate(own + " {name}", ["name"]).fill({"name": "x"}) == own + " 'x'"
 
 
-def test_a_default_stands_in_for_a_value() -> None:
+def test_a_default_replaces_a_missing_value() -> None:
     template = ShellTemplate("tail -n {lines} {name}{end}", ["name", "lines=100", "end="])
     assert template.variables == (Variable("name"), Variable("lines", "100"), Variable("end", ""))
     assert template.fill({"name": "a"}) == "tail -n '100' 'a'''"
@@ -172,11 +172,13 @@ def test_a_default_stands_in_for_a_value() -> None:
         ("echo {a}", ["a=\0"], "the default of a contains a NUL character"),
     ],
 )
-def test_what_cannot_be_filled_safely_is_refused_in_words(text: str, declared: list[str], words: str) -> None:
+def test_a_template_that_cannot_be_filled_safely_is_refused_with_a_message(
+    text: str, declared: list[str], words: str
+) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
         ShellTemplate(text, declared)
 
 
-def test_a_value_that_no_program_can_be_given_is_refused() -> None:
+def test_a_value_that_no_program_can_get_is_refused() -> None:
     with pytest.raises(ValueError, match="the value of a contains a NUL character"):
         ShellTemplate("echo {a}", ["a"]).fill({"a": "x\0y"})

@@ -34,16 +34,16 @@ def test_the_tools_are_offered_under_their_names_with_flat_schemas(local_bench: 
         ("bash", ["command"]),
     ],
 )
-def test_what_is_required_is_said(local_bench: Bench, name: str, required: list[str]) -> None:
+def test_required_arguments_are_named(local_bench: Bench, name: str, required: list[str]) -> None:
     assert local_bench.tools[name].spec.parameters["required"] == required
 
 
-def test_only_reading_is_harmless(local_bench: Bench) -> None:
+def test_only_reading_tools_are_read_only(local_bench: Bench) -> None:
     """A read-only tool needs no approval and runs again after a crash."""
     assert [name for name, tool in local_bench.tools.items() if tool.read_only] == ["read"]
 
 
-def test_no_two_tools_claim_one_name(local_bench: Bench) -> None:
+def test_no_two_tools_claim_the_same_name(local_bench: Bench) -> None:
     names = [name for tool in local_bench.tools.values() for name in (tool.spec.name, *tool.spec.aliases)]
     assert len(names) == len(set(names))
 
@@ -68,7 +68,7 @@ def test_no_two_tools_claim_one_name(local_bench: Bench) -> None:
         ),
     ],
 )
-def test_other_agents_names_mean_the_same(
+def test_names_of_other_agents_are_understood(
     local_bench: Bench, name: str, given: dict[str, Any], meant: dict[str, Any]
 ) -> None:
     tool = local_bench.tools[name]
@@ -82,7 +82,7 @@ def test_a_list_of_edits_is_understood_under_other_names_and_as_a_string(local_b
     assert edit.parse({"path": "a", "edits": '[{"old_str": "x", "new_str": "y"}]'}) == meant
 
 
-def test_our_own_name_counts_where_both_are_given(local_bench: Bench) -> None:
+def test_our_own_name_wins_if_both_are_given(local_bench: Bench) -> None:
     read = local_bench.tools["read"]
     assert read.parse({"path": "wrong", "file_path": "right"}).file_path == "right"
 
@@ -113,7 +113,7 @@ def test_our_own_name_counts_where_both_are_given(local_bench: Bench) -> None:
         ("bash", {"command": "ls", "timeout": -1}, "bash: argument `timeout`: expected `float` >= 0"),
     ],
 )
-def test_a_wrong_call_is_answered_with_what_is_wrong_and_what_there_is(
+def test_an_invalid_call_is_answered_with_the_error_and_the_schema(
     local_bench: Bench, name: str, given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidArguments) as raised:
@@ -123,7 +123,7 @@ def test_a_wrong_call_is_answered_with_what_is_wrong_and_what_there_is(
 
 
 @pytest.mark.anyio
-async def test_calls_that_could_meet_do_not_run_at_the_same_time(local_bench: Bench) -> None:
+async def test_conflicting_calls_do_not_run_at_the_same_time(local_bench: Bench) -> None:
     """A write and a read of one file by two names, a command with anything."""
     local_bench.put("a.txt", "x")
     (local_bench.folder / "link").symlink_to("a.txt")

@@ -22,7 +22,7 @@ async def shown(_: str) -> None:
     pass
 
 
-async def test_both_outputs_and_the_exit_code_are_told(bench: Bench) -> None:
+async def test_both_outputs_and_the_exit_code_are_returned(bench: Bench) -> None:
     ran = await bench.call("bash", command="echo out; echo err >&2; exit 3")
     assert ran.output == "stdout:\nout\nstderr:\nerr\nexit code: 3"
     assert ran.details.pop("duration") >= 0
@@ -35,12 +35,12 @@ async def test_both_outputs_and_the_exit_code_are_told(bench: Bench) -> None:
     }
 
 
-async def test_a_command_that_fails_is_no_failed_call(bench: Bench) -> None:
+async def test_a_failing_command_is_not_a_failed_call(bench: Bench) -> None:
     """A failing test run is what the model asked to see."""
     assert not (await bench.call("bash", command="false")).is_error
 
 
-async def test_silence_keeps_its_place(bench: Bench) -> None:
+async def test_empty_output_is_stated(bench: Bench) -> None:
     assert (await bench.call("bash", command="true")).output == "stdout:\n\nstderr:\n\nexit code: 0"
 
 
@@ -50,7 +50,7 @@ async def test_output_streams_to_the_screens(bench: Bench) -> None:
     assert "two\n" in "".join(bench.shown)
 
 
-async def test_a_timeout_says_so_and_how_to_raise_it(bench: Bench) -> None:
+async def test_a_timeout_says_how_to_raise_it(bench: Bench) -> None:
     ran = await bench.call("bash", command="echo begun; sleep 60", timeout=0.2)
     assert ran.is_error
     assert ran.details["timedOut"] is True
@@ -61,7 +61,7 @@ async def test_a_timeout_says_so_and_how_to_raise_it(bench: Bench) -> None:
     )
 
 
-async def test_no_timeout_goes_beyond_the_longest(bench: Bench) -> None:
+async def test_no_timeout_exceeds_the_maximum(bench: Bench) -> None:
     tool = BashTool(bench.workspace, timeout=0.1, max_timeout=0.2)
     for timeout in (1_000, "inf"):
         ran = await (await tool.plan(tool.parse({"command": "sleep 60", "timeout": timeout}))).execute(shown)
@@ -71,7 +71,7 @@ async def test_no_timeout_goes_beyond_the_longest(bench: Bench) -> None:
     assert "(at most 0.2)" in tool.description
 
 
-async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None:
+async def test_background_processes_are_reported(bench: Bench) -> None:
     ran = await bench.call("bash", command="sleep 3 & echo started")
     assert ran.output.startswith("stdout:\nstarted\n")
     assert "still running" in ran.output
@@ -83,7 +83,7 @@ async def test_a_process_left_in_the_background_is_told_of(bench: Bench) -> None
         assert quiet.details["leftRunning"]
 
 
-async def test_a_long_output_names_the_file_that_holds_it_all(tmp_path: Path) -> None:
+async def test_a_long_output_names_the_file_with_all_of_it(tmp_path: Path) -> None:
     limits = OutputLimits(output=2_000, spill_dir=str(tmp_path / "spill"))
     tool = BashTool(LocalWorkspace(str(tmp_path), limits=limits))
     ran = await (await tool.plan(tool.parse({"command": "seq 100000"}))).execute(shown)
@@ -98,12 +98,12 @@ async def test_the_preview_is_the_command(bench: Bench) -> None:
     assert await bench.preview("bash", command="rm -rf build\n# note") == "rm -rf build\n# note"
 
 
-async def test_a_command_sees_what_a_write_before_it_wrote(bench: Bench) -> None:
+async def test_a_command_sees_earlier_writes(bench: Bench) -> None:
     await bench.call("write", file_path="a.sh", content="echo from the file\n")
     assert "from the file" in (await bench.call("bash", command="sh a.sh")).output
 
 
-async def test_a_long_result_is_kept_where_the_tools_work(bench: Bench) -> None:
+async def test_a_long_result_is_saved_on_the_host_of_the_tools(bench: Bench) -> None:
     """On a host, the file that a result names has to be there: here the model could not read it."""
     folder = f"{bench.workspace.root}/kept"
     paths = [await save_spill_on_host(bench.workspace, folder, f"text {number}") for number in range(FEW + 2)]

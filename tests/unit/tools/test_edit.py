@@ -120,7 +120,7 @@ class TestWhatMatches:
             pytest.param(b"f(a,  b)\n", "(a,  b)", "()", b"f()\n", id="within a line"),
         ],
     )
-    async def test_the_file_keeps_its_ways(
+    async def test_the_file_keeps_its_line_ends_and_encoding(
         self, bench: Bench, before: bytes, old: str, new: str, after: bytes
     ) -> None:
         path = bench.put("f", before)
@@ -137,27 +137,29 @@ class TestWhatMatches:
             pytest.param("a\n\nb", "a\nb", id="an empty line"),
         ],
     )
-    async def test_nothing_looser_matches(self, local_bench: Bench, before: str, old: str) -> None:
+    async def test_only_known_differences_are_tolerated(
+        self, local_bench: Bench, before: str, old: str
+    ) -> None:
         """A text that only resembles the quoted one may be the wrong one."""
         path = local_bench.put("f", before)
         with pytest.raises(ToolError, match="old_string not found in f"):
             await local_bench.call("edit", file_path="f", old_string=old, new_string="x")
         assert path.read_text() == before
 
-    async def test_an_exact_match_counts_before_a_similar_one(self, local_bench: Bench) -> None:
+    async def test_an_exact_match_precedes_a_similar_one(self, local_bench: Bench) -> None:
         path = local_bench.put("f", "it\u2019s\nit's\n")
         await local_bench.call("edit", file_path="f", old_string="it's", new_string="it is")
         assert path.read_text() == "it\u2019s\nit is\n"
 
 
 class TestRefusals:
-    async def test_several_matches_are_named_by_their_lines(self, local_bench: Bench) -> None:
+    async def test_several_matches_are_listed_by_line(self, local_bench: Bench) -> None:
         path = local_bench.put("f", "x = 1\ny\nx = 1\nx = 1\n")
         with pytest.raises(ToolError, match=r"occurs 3 times in f, at lines 1, 3, 4\. .*replace_all"):
             await local_bench.call("edit", file_path="f", old_string="x = 1", new_string="z")
         assert path.read_text() == "x = 1\ny\nx = 1\nx = 1\n"
 
-    async def test_matches_that_overlap_are_several(self, local_bench: Bench) -> None:
+    async def test_overlapping_matches_count_separately(self, local_bench: Bench) -> None:
         local_bench.put("f", "aaa")
         with pytest.raises(ToolError, match="occurs 2 times"):
             await local_bench.call("edit", file_path="f", old_string="aa", new_string="b")
@@ -167,7 +169,7 @@ class TestRefusals:
         with pytest.raises(ToolError, match=r"occurs 20\+ times in f, at lines 1, 2, .*, 20 …\."):
             await local_bench.call("edit", file_path="f", old_string="x", new_string="y")
 
-    async def test_what_is_not_found_is_answered_with_the_nearest_lines(self, local_bench: Bench) -> None:
+    async def test_a_missing_text_is_answered_with_the_nearest_lines(self, local_bench: Bench) -> None:
         local_bench.put("f", "import os\n\ndef load(path):\n    return open(path)\n")
         with pytest.raises(ToolError) as raised:
             await local_bench.call(
@@ -177,14 +179,14 @@ class TestRefusals:
             raised.value
         )
 
-    async def test_the_same_text_is_no_edit(self, local_bench: Bench) -> None:
+    async def test_an_edit_without_a_change_is_refused(self, local_bench: Bench) -> None:
         local_bench.put("f", "it\u2019s\n")
         with pytest.raises(ToolError, match="are the same"):
             await local_bench.call("edit", file_path="f", old_string="a", new_string="a")
         with pytest.raises(ToolError, match="would not change f"):
             await local_bench.call("edit", file_path="f", old_string="it's", new_string="it\u2019s")
 
-    async def test_a_file_that_changed_since_it_was_seen_must_be_read_again(self, bench: Bench) -> None:
+    async def test_a_file_changed_since_the_read_must_be_read_again(self, bench: Bench) -> None:
         path = bench.put("f", "one\ntwo\n")
         await bench.call("read", file_path="f")
         path.write_text("one\ntwo\nthree\n")
@@ -195,7 +197,7 @@ class TestRefusals:
         await bench.call("edit", file_path="f", old_string="two", new_string="2")
         assert path.read_text() == "1\n2\nthree\n"
 
-    async def test_a_change_in_the_middle_of_the_edit_is_noticed(self, bench: Bench) -> None:
+    async def test_a_change_during_the_edit_is_detected(self, bench: Bench) -> None:
         """Between the reading and the writing there is time for someone else."""
         path = bench.put("f", "one\n")
         edit_tool = EditTool(Meddled(bench.workspace.root), FileTracker())
@@ -205,12 +207,12 @@ class TestRefusals:
             await planned.execute(shown)
         assert path.read_text() == "someone else's\n"
 
-    async def test_a_missing_file_names_its_neighbours(self, bench: Bench) -> None:
+    async def test_a_missing_file_names_similar_ones(self, bench: Bench) -> None:
         bench.put("main.py", "x")
         with pytest.raises(ToolError, match=r"File not found: mian\.py.*main\.py"):
             await bench.call("edit", file_path="mian.py", old_string="x", new_string="y")
 
-    async def test_an_empty_quotation_creates_a_file_and_never_replaces_one(self, bench: Bench) -> None:
+    async def test_an_empty_old_text_creates_a_file_and_never_replaces_one(self, bench: Bench) -> None:
         created = await bench.call("edit", file_path="new/f", old_string="", new_string="x\n")
         assert created.output == "Created new file new/f (2 bytes)"
         assert (bench.folder / "new/f").read_text() == "x\n"
@@ -220,7 +222,7 @@ class TestRefusals:
         await bench.call("edit", file_path="empty", old_string="", new_string="z")
         assert empty.read_text() == "z"
 
-    async def test_a_file_too_large_to_edit_points_to_another_way(self, bench: Bench) -> None:
+    async def test_a_file_too_large_to_edit_gets_a_hint(self, bench: Bench) -> None:
         path = bench.put("f", "")
         with path.open("wb") as file:
             file.truncate(40_000_000)
@@ -234,7 +236,7 @@ class TestRefusals:
 
 
 class TestSeveral:
-    async def test_all_matches_are_replaced_where_asked(self, bench: Bench) -> None:
+    async def test_all_matches_are_replaced_on_request(self, bench: Bench) -> None:
         path = bench.put("f", "x 1\ny\nx 2\nx 3\n")
         edited = await bench.call("edit", file_path="f", old_string="x ", new_string="z ", replace_all=True)
         assert edited.output == "Replaced 3 occurrences in f (3 lines changed)"
@@ -248,27 +250,27 @@ class TestSeveral:
         assert path.read_text() == "b\nc\nc\n"
         assert edited.details["matchCount"] == 2
 
-    async def test_if_one_of_them_fails_none_is_made(self, local_bench: Bench) -> None:
+    async def test_if_one_edit_fails_none_is_made(self, local_bench: Bench) -> None:
         path = local_bench.put("f", "a\nb\n")
         edits = [{"old_string": "a", "new_string": "x"}, {"old_string": "zzz", "new_string": "y"}]
         with pytest.raises(ToolError, match="edit 2: old_string not found in f"):
             await local_bench.call("edit", file_path="f", edits=edits)
         assert path.read_text() == "a\nb\n"
 
-    async def test_edits_that_overlap_are_refused(self, local_bench: Bench) -> None:
+    async def test_overlapping_edits_are_refused(self, local_bench: Bench) -> None:
         local_bench.put("f", "zero\none two three\n")
         edits = [{"old_string": "two three", "new_string": "x"}, {"old_string": "one two", "new_string": "y"}]
         with pytest.raises(ToolError, match="Edits 1 and 2 overlap at line 2 of f"):
             await local_bench.call("edit", file_path="f", edits=edits)
 
-    async def test_a_model_that_fills_in_every_argument_is_understood(self, bench: Bench) -> None:
+    async def test_superfluous_arguments_are_tolerated(self, bench: Bench) -> None:
         path = bench.put("f", "a\nb\n")
         edits = [{"old_string": "a", "new_string": "x"}]
         await bench.call("edit", file_path="f", old_string="", new_string="", edits=edits)
         assert path.read_text() == "x\nb\n"
 
 
-async def test_the_preview_is_the_change_and_makes_none(bench: Bench) -> None:
+async def test_the_preview_shows_the_change_and_makes_none(bench: Bench) -> None:
     path = bench.put("f", "".join(f"<{number}>\n" for number in range(1, 30)))
     before = path.read_bytes()
     edits = [
@@ -308,7 +310,7 @@ async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(loc
     assert edited.output == "Replaced 10,000 occurrences in h (1 line changed)"
 
 
-async def test_stopping_does_not_wait_for_the_search_of_a_large_file(bench: Bench) -> None:
+async def test_stopping_does_not_wait_for_the_search_in_a_large_file(bench: Bench) -> None:
     """Esc would otherwise do nothing for seconds."""
     path = bench.put("f", b"a \r\n" * 1_000_000)
     turns = 0
@@ -331,7 +333,7 @@ async def test_stopping_does_not_wait_for_the_search_of_a_large_file(bench: Benc
     assert path.stat().st_size == 4_000_000
 
 
-async def test_a_file_without_end_is_refused(bench: Bench) -> None:
+async def test_an_endless_file_is_refused(bench: Bench) -> None:
     """It says that it is empty, and would fill the memory."""
     endless = f"/proc/{os.getpid()}/pagemap"
     if sys.platform != "linux":
@@ -370,7 +372,7 @@ PIECES = st.lists(
     after=PIECES | st.binary(max_size=40),
     new=st.text(st.characters(codec="utf-8"), max_size=8),
 )
-def test_the_bytes_around_a_match_stay_as_they_are(before: bytes, after: bytes, new: str) -> None:
+def test_the_bytes_around_a_match_are_unchanged(before: bytes, after: bytes, new: str) -> None:
     """In any encoding, with any line ends, with or without a last one."""
     edited = edit(before + b"NEEDLE" + after, "", [Replacement("NEEDLE", new)], "f")
     assert edited.data.startswith(before)
@@ -384,7 +386,7 @@ def test_the_bytes_around_a_match_stay_as_they_are(before: bytes, after: bytes, 
     ends=st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8),
     target=st.integers(0, 7),
 )
-def test_a_quotation_as_read_shows_it_changes_only_the_line_it_changes(
+def test_a_quotation_from_read_changes_only_the_edited_line(
     lines: list[str], ends: list[str], target: int
 ) -> None:
     """The model quotes what it was shown: plain line ends and quotes, no trailing blanks."""
@@ -405,7 +407,7 @@ def test_a_quotation_as_read_shows_it_changes_only_the_line_it_changes(
     ),
     after=PIECES,
 )
-def test_the_blocks_of_an_edit_are_the_edit(
+def test_the_blocks_of_an_edit_equal_the_edit(
     before: bytes, parts: list[tuple[str, str]], after: bytes
 ) -> None:
     """The diff that a person approves is made of them."""
@@ -436,13 +438,13 @@ BOM = b"\xef\xbb\xbf"
         ("using System;\n", "", "next\n"),
     ],
 )
-async def test_a_byte_order_mark_stays_in_front(bench: Bench, old: str, new: str, wanted: str) -> None:
+async def test_a_byte_order_mark_stays_first(bench: Bench, old: str, new: str, wanted: str) -> None:
     path = bench.put("a.cs", BOM + b"using System;\nnext\n")
     await bench.call("edit", file_path="a.cs", old_string=old, new_string=new)
     assert path.read_bytes() == BOM + wanted.encode()
 
 
-async def test_a_file_rewritten_as_read_shows_it_keeps_its_byte_order_mark(bench: Bench) -> None:
+async def test_a_file_rewritten_from_read_keeps_its_byte_order_mark(bench: Bench) -> None:
     path = bench.put("a.cs", BOM + b"using System;\n")
     written = await bench.call("write", file_path="a.cs", content="using X;\n")
     assert path.read_bytes() == BOM + b"using X;\n"
@@ -450,7 +452,7 @@ async def test_a_file_rewritten_as_read_shows_it_keeps_its_byte_order_mark(bench
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-async def test_utf_16_text_is_refused_and_not_torn(bench: Bench, encoding: str) -> None:
+async def test_utf_16_text_is_refused_and_not_damaged(bench: Bench, encoding: str) -> None:
     content = "\ufeffa\nb\n".encode(encoding)
     path = bench.put("a.txt", content)
     with pytest.raises(ToolError, match="UTF-16"):
@@ -463,7 +465,7 @@ async def test_utf_16_text_is_refused_and_not_torn(bench: Bench, encoding: str) 
     st.sampled_from(["a", "b", "\ufeffa", "\ufeffb", "\ufeff", "a\n"]),
     st.sampled_from(["", "x", "\ufeffx", "x\na", "\n"]),
 )
-def test_no_edit_moves_or_doubles_a_byte_order_mark(text: str, old: str, new: str) -> None:
+def test_no_edit_moves_or_duplicates_a_byte_order_mark(text: str, old: str, new: str) -> None:
     with contextlib.suppress(ToolError):
         done = edit(BOM + text.encode(), "", [Replacement(old, new, all=True)], "f").data
         assert done.startswith(BOM)

@@ -67,7 +67,7 @@ def an_edit(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (edit | changes).items() if value != "left out"}
 
 
-async def test_a_valid_edit_arrives_as_it_was_written(proposals: Proposals) -> None:
+async def test_a_valid_edit_is_passed_on_unchanged(proposals: Proposals) -> None:
     insert = {"file_path": "./notes//new.md", "operation": "insert", "start_line": 1, "new_text": "x"}
     delete = {
         "file_path": "a",
@@ -91,14 +91,14 @@ async def test_a_valid_edit_arrives_as_it_was_written(proposals: Proposals) -> N
     assert all(made)
 
 
-async def test_edits_in_the_ways_that_models_write_them_are_understood(proposals: Proposals) -> None:
+async def test_common_variants_of_edits_are_understood(proposals: Proposals) -> None:
     await proposals.call(edits=json.dumps([an_edit()]))
     await proposals.call(**an_edit())
     await proposals.call(an_edit(comment="unknown"))
     assert proposals.taken == [ProposedEdit(**an_edit())] * 3
 
 
-def test_the_schema_tells_all_fields_to_the_model(proposals: Proposals) -> None:
+def test_the_schema_describes_all_fields(proposals: Proposals) -> None:
     schema = proposals.tool.spec.parameters["properties"]["edits"]["items"]
     assert list(schema["properties"]) == list(an_edit())
     assert schema["required"] == ["file_path", "operation", "start_line"]
@@ -137,7 +137,7 @@ def test_the_schema_tells_all_fields_to_the_model(proposals: Proposals) -> None:
         ({"file_path": "out/x"}, "leads out of the project through a link"),
     ],
 )
-async def test_what_is_wrong_is_named_by_its_edit_and_field(
+async def test_an_error_names_its_edit_and_field(
     proposals: Proposals, tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     (tmp_path / "out").symlink_to("/tmp")  # noqa: S108 — any folder outside
@@ -149,7 +149,7 @@ async def test_what_is_wrong_is_named_by_its_edit_and_field(
     assert proposals.taken == []
 
 
-async def test_all_problems_are_told_at_once_but_not_endlessly(proposals: Proposals) -> None:
+async def test_all_problems_are_reported_at_once_up_to_a_limit(proposals: Proposals) -> None:
     with pytest.raises(InvalidArguments) as refused:
         await proposals.call(an_edit(start_line=0), an_edit(edit_id="e_2", operation="?"), "text")
     for words in ("edit 1 (e_1): `start_line`", "edit 2 (e_2): `operation`", "edit 3: expected an object"):
@@ -163,7 +163,7 @@ async def test_an_id_used_twice_is_refused(proposals: Proposals) -> None:
         await proposals.call(an_edit(), an_edit(start_line=1))
 
 
-async def test_too_much_at_once_is_refused(proposals: Proposals) -> None:
+async def test_oversized_proposals_are_refused(proposals: Proposals) -> None:
     with pytest.raises(InvalidArguments, match="10,000 edits; at most 500"):
         await proposals.call(*[an_edit()] * 10_000)
     with pytest.raises(InvalidArguments, match="longer than 1,048,576 bytes"):
@@ -178,13 +178,13 @@ async def test_a_call_without_a_list_of_edits_is_refused(proposals: Proposals, e
         await proposals.call(edits=edits)
 
 
-async def test_what_the_review_refuses_the_model_is_told(proposals: Proposals) -> None:
+async def test_a_refusal_of_the_review_is_told_to_the_model(proposals: Proposals) -> None:
     proposals.refuse = "the file has 3 lines"
     with pytest.raises(ToolError, match=proposals.refuse):
         await proposals.call(an_edit())
 
 
-async def test_a_preview_shows_what_is_proposed(proposals: Proposals) -> None:
+async def test_a_preview_shows_the_proposal(proposals: Proposals) -> None:
     insert = {"file_path": "b", "operation": "insert", "start_line": 1, "new_text": "x\n"}
     planned = await proposals.tool.plan(proposals.tool.parse({"edits": [an_edit(), insert]}))
     shown = (await planned.preview()).text
@@ -204,7 +204,7 @@ JSON = st.recursive(
 @settings(
     max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_no_arguments_break_it(proposals: Proposals, given: Any) -> None:
+async def test_any_arguments_are_handled(proposals: Proposals, given: Any) -> None:
     try:
         parsed = proposals.tool.parse({"edits": given})
     except InvalidArguments:

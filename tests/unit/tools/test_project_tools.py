@@ -95,7 +95,7 @@ def test_the_five_tools_are_offered_with_their_arguments(local_project: Project)
     assert [name for name, tool in local_project.tools.items() if not tool.read_only] == ["propose_edits"]
 
 
-def test_the_bounds_are_the_documented_ones_and_can_be_set() -> None:
+def test_the_limits_are_documented_and_configurable() -> None:
     limits = ProjectLimits()
     assert (limits.max_search_results_default, limits.max_search_results_cap) == (20, 50)
     assert (limits.max_search_snippet_lines, limits.max_read_bytes_default) == (20, 65_536)
@@ -110,7 +110,7 @@ def test_the_bounds_are_the_documented_ones_and_can_be_set() -> None:
 # -- search_project -------------------------------------------------------------------------------
 
 
-async def test_a_search_answers_with_places_and_their_lines(project: Project) -> None:
+async def test_a_search_returns_places_with_their_lines(project: Project) -> None:
     project.put("notes/team/onboarding.md", "".join(f"{number}\n" for number in range(1, 18)) + "Checklist\n")
     project.put("other.txt", "checklist")
     found = await project.call("search_project", query="checklist", glob="**/*.md", limit=20)
@@ -127,7 +127,7 @@ async def test_a_search_answers_with_places_and_their_lines(project: Project) ->
     assert await project.call("search_project", query="nowhere") == {"results": []}
 
 
-async def test_a_search_that_leaves_matches_out_says_so(project: Project) -> None:
+async def test_a_search_that_omits_matches_says_so(project: Project) -> None:
     for number in range(60):
         project.put(f"{number:02}", "needle")
     found = await project.call("search_project", query="needle")
@@ -138,7 +138,7 @@ async def test_a_search_that_leaves_matches_out_says_so(project: Project) -> Non
     assert len((await project.call("search_project", query="needle", limit="3"))["results"]) == 3
 
 
-async def test_a_query_that_was_meant_as_an_expression_gets_a_hint(project: Project) -> None:
+async def test_a_query_that_looks_like_a_regular_expression_gets_a_hint(project: Project) -> None:
     for query in (r"def \w+", "foo|bar", "a.*b", "^start", "[a-z]+"):
         assert "literal" in (await project.call("search_project", query=query))["notice"]
     for query in ("end.", "$5", "x[1]", "a | b", "what?"):
@@ -158,14 +158,14 @@ async def test_a_query_that_was_meant_as_an_expression_gets_a_hint(project: Proj
         {"query": "\ud800"},
     ],
 )
-async def test_a_search_that_cannot_be_made_says_what_is_wrong(
+async def test_an_impossible_search_gives_the_reason(
     local_project: Project, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArguments, match=r"search_project: .*The arguments are"):
         await local_project.call("search_project", **arguments)
 
 
-async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
+async def test_a_search_includes_staged_changes(tmp_path: Path) -> None:
     """Of a file that is proposed and not on the disk yet, a command on the disk knows nothing."""
 
     class Staged(LocalWorkspace):
@@ -190,7 +190,7 @@ async def test_a_search_finds_what_is_staged(tmp_path: Path) -> None:
 # -- read_file ------------------------------------------------------------------------------------
 
 
-async def test_lines_come_as_they_are_with_the_hashes_of_an_edit(project: Project) -> None:
+async def test_lines_are_returned_unchanged_with_the_hashes_for_an_edit(project: Project) -> None:
     data = "\ufeffone\r\ntwo\u2028\x0c\nthree\nno end".encode()
     project.put("notes/a.md", data)
     assert await project.call("read_file", file_path="notes/a.md") == {
@@ -214,7 +214,7 @@ async def test_lines_come_as_they_are_with_the_hashes_of_an_edit(project: Projec
     assert "truncated" not in some
 
 
-async def test_a_long_file_comes_in_pieces_that_make_the_whole(project: Project) -> None:
+async def test_a_long_file_is_returned_in_pages_that_make_the_whole(project: Project) -> None:
     text = "".join(f"line {number} é\n" for number in range(2_000))
     project.put("f", text)
     first = await project.call("read_file", file_path="f")
@@ -231,7 +231,7 @@ async def test_a_long_file_comes_in_pieces_that_make_the_whole(project: Project)
     assert (await project.call("read_file", file_path="f", end_line=9_999))["end_line"] == 2_000
 
 
-async def test_a_line_longer_than_the_answer_is_cut_and_said_to_be(project: Project) -> None:
+async def test_an_overlong_line_is_cut_and_says_so(project: Project) -> None:
     project.put("f", "é" * 1_000 + "\nnext\n")
     cut = await project.call("read_file", file_path="f", max_bytes=101)
     assert cut["content"] == "é" * 50
@@ -252,7 +252,7 @@ async def test_an_empty_file_can_be_read(project: Project) -> None:
     ("content", "problem"),
     [(b"ok\nb\xe4r", "byte 4 is 0xe4"), (b"a\0b", "NUL"), ("x".encode("utf-16"), "not UTF-8")],
 )
-async def test_what_is_no_text_is_refused(project: Project, content: bytes, problem: str) -> None:
+async def test_a_binary_file_is_refused(project: Project, content: bytes, problem: str) -> None:
     project.put("f", content)
     with pytest.raises(ToolError, match=problem):
         await project.call("read_file", file_path="f")
@@ -265,7 +265,7 @@ async def test_a_file_that_is_too_large_is_refused(project: Project) -> None:
         await project.call("read_file", file_path="f")
 
 
-async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
+async def test_missing_lines_are_refused(project: Project) -> None:
     project.put("f", "one\ntwo\n")
     with pytest.raises(ToolError, match="f has 2 lines; there is no line 3"):
         await project.call("read_file", file_path="f", start_line=3)
@@ -276,7 +276,7 @@ async def test_lines_that_are_not_there_are_refused(project: Project) -> None:
             await project.call("read_file", file_path="f", **wrong)
 
 
-async def test_a_name_that_is_not_quite_right_gets_near_ones(project: Project) -> None:
+async def test_a_misspelt_path_gets_suggestions(project: Project) -> None:
     project.put("notes/meeting.md", "")
     with pytest.raises(ToolError, match=r"no 'meetings.md' in 'notes'. Similar names: meeting.md"):
         await project.call("read_file", file_path="notes/meetings.md")
@@ -313,7 +313,7 @@ async def test_an_absolute_path_in_the_project_is_answered_with_the_relative_one
         await project.call("read_file", file_path=f"{project.folder}/notes/a.md")
 
 
-async def test_a_link_is_read_only_where_it_stays_in_the_project(project: Project, tmp_path: Path) -> None:
+async def test_a_link_is_followed_only_inside_the_project(project: Project, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     project.put("real/a.md", "text")
     project.put(".git/config", "secret")
@@ -325,7 +325,7 @@ async def test_a_link_is_read_only_where_it_stays_in_the_project(project: Projec
     assert (await project.call("read_file", file_path="./here//a.md"))["file_path"] == "real/a.md"
 
 
-async def test_a_pipe_or_device_is_no_file(project: Project) -> None:
+async def test_a_pipe_or_device_is_refused(project: Project) -> None:
     os.mkfifo(project.folder / "pipe")
     with pytest.raises(NewelError, match="not a regular file"):
         await project.call("read_file", file_path="pipe")
@@ -339,7 +339,7 @@ async def test_a_pipe_or_device_is_no_file(project: Project) -> None:
 @settings(
     max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_any_file_read_piece_by_piece_is_the_file(
+async def test_the_pages_of_any_file_make_the_file(
     local_project: Project, text: str, lines: int, room: int
 ) -> None:
     local_project.put("f", text)
@@ -390,7 +390,7 @@ async def test_files_are_listed_by_folder_and_pattern(project: Project) -> None:
     }
 
 
-async def test_a_long_list_is_cut_and_said_to_be(project: Project) -> None:
+async def test_a_long_list_is_cut_and_says_so(project: Project) -> None:
     for number in range(30):
         project.put(f"{number:02}", "")
     few = await Project(project.workspace, max_listed_files=10).call("list_files")
@@ -408,7 +408,7 @@ async def test_links_are_not_listed(project: Project, tmp_path: Path) -> None:
     assert await project.call("list_files") == {"files": ["a/b"]}
 
 
-async def test_a_folder_that_is_none_is_refused(project: Project) -> None:
+async def test_a_path_that_is_not_a_folder_is_refused(project: Project) -> None:
     project.put("notes/a", "")
     with pytest.raises(ToolError, match="notes/a is a file, not a folder"):
         await project.call("list_files", prefix="notes/a")
@@ -428,7 +428,7 @@ async def test_a_question_is_answered_by_the_user(local_project: Project) -> Non
 
 
 @pytest.mark.parametrize("skipped", ["", "  ", "no_user_answer"])
-async def test_a_skipped_question_says_that_there_is_no_answer(local_project: Project, skipped: str) -> None:
+async def test_a_skipped_question_has_no_answer(local_project: Project, skipped: str) -> None:
     local_project.answers = [skipped]
     assert await local_project.call("clarify_user", question="?") == {"answer": "no_user_answer"}
 
@@ -441,7 +441,7 @@ async def test_one_question_is_pending_at_a_time(local_project: Project) -> None
     assert sorted(local_project.asked) == ["0?", "1?", "2?"]
 
 
-async def test_a_question_that_is_none_is_refused(local_project: Project) -> None:
+async def test_an_empty_question_is_refused(local_project: Project) -> None:
     for question in ("", " ", "x" * 4_001):
         with pytest.raises(InvalidArguments, match="argument `question`"):
             await local_project.call("clarify_user", question=question)

@@ -44,7 +44,7 @@ async def test_line_ends_and_the_byte_order_mark_are_not_shown(bench: Bench) -> 
     assert read.output == "     1\tone\n     2\ttwo\x0c\u2028two\n     3\tthr\ree"
 
 
-async def test_a_range_is_shown_as_asked(bench: Bench) -> None:
+async def test_a_range_is_shown_as_requested(bench: Bench) -> None:
     bench.put("f", "".join(f"line {number}\n" for number in range(1, 101)))
     read = await bench.call("read", file_path="f", offset=10, limit=3)
     assert read.output == "    10\tline 10\n    11\tline 11\n    12\tline 12"
@@ -54,7 +54,7 @@ async def test_a_range_is_shown_as_asked(bench: Bench) -> None:
     assert (await bench.call("read", file_path="f", offset=0, limit=1)).output == "     1\tline 1"
 
 
-async def test_a_long_file_comes_in_pages_of_5000_lines(bench: Bench) -> None:
+async def test_a_long_file_has_pages_of_5000_lines(bench: Bench) -> None:
     bench.put("large.ts", "x\n" * 10_000)
     read = await bench.call("read", file_path="large.ts")
     first, *rest = read.output.split("\n")
@@ -93,7 +93,7 @@ async def test_a_long_line_is_cut_and_says_how_to_see_the_rest(bench: Bench) -> 
     assert short == "     2\tshort"
 
 
-async def test_beyond_the_end_is_an_error_that_tells_the_length(bench: Bench) -> None:
+async def test_a_start_beyond_the_end_is_an_error_with_the_length(bench: Bench) -> None:
     bench.put("f", "a\nb")
     with pytest.raises(ToolError, match="Offset 3 is beyond the end of f, which has 2 lines"):
         await bench.call("read", file_path="f", offset=3)
@@ -116,12 +116,12 @@ async def test_a_binary_file_is_refused_with_a_hint(bench: Bench) -> None:
     )
 
 
-async def test_bytes_that_are_not_utf_8_are_shown_as_far_as_they_can_be(bench: Bench) -> None:
+async def test_invalid_utf_8_is_shown_as_far_as_possible(bench: Bench) -> None:
     bench.put("latin.txt", b"caf\xe9\n")
     assert (await bench.call("read", file_path="latin.txt")).output == "     1\tcaf\ufffd"
 
 
-async def test_a_missing_file_names_its_neighbours(bench: Bench) -> None:
+async def test_a_missing_file_names_similar_ones(bench: Bench) -> None:
     bench.put("src/importer.py", "")
     with pytest.raises(ToolError, match=r"no 'Importer\.py' in 'src'\. Similar names: importer\.py\."):
         await bench.call("read", file_path="src/Importer.py")
@@ -131,7 +131,7 @@ async def test_a_missing_file_names_its_neighbours(bench: Bench) -> None:
         await bench.call("read", file_path="src/importer.py/x")
 
 
-async def test_a_directory_is_answered_with_its_names(bench: Bench) -> None:
+async def test_a_directory_is_answered_with_its_entries(bench: Bench) -> None:
     bench.put("src/a.py", "")
     bench.put("src/lib/b.py", "")
     read = await bench.call("read", file_path="src")
@@ -159,7 +159,7 @@ def image(kind: str, size: tuple[int, int]) -> bytes:
     ("kind", "mime"),
     [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("GIF", "image/gif"), ("WEBP", "image/webp")],
 )
-async def test_an_image_is_known_by_its_bytes_and_goes_to_the_model_unchanged(
+async def test_an_image_is_recognised_by_its_bytes_and_sent_unchanged(
     bench: Bench, kind: str, mime: str
 ) -> None:
     data = image(kind, (40, 30))
@@ -205,7 +205,7 @@ async def test_a_broken_image_is_an_error_and_not_a_crash(local_bench: Bench) ->
     limit=st.integers(1, 7),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-async def test_the_pages_of_a_file_are_the_file(
+async def test_the_pages_of_a_file_make_the_file(
     make_bench: Callable[[], Bench], content: list[bytes], limit: int
 ) -> None:
     """No line is lost or told twice between one page and the next."""
@@ -232,9 +232,7 @@ async def test_the_pages_of_a_file_are_the_file(
     first=st.integers(1, 12),
     limit=st.integers(1, 5),
 )
-def test_where_the_blocks_of_a_file_meet_makes_no_difference(
-    data: bytes, cuts: list[int], first: int, limit: int
-) -> None:
+def test_block_boundaries_make_no_difference(data: bytes, cuts: list[int], first: int, limit: int) -> None:
     whole, split = Page(first, limit, 10_000), Page(first, limit, 10_000)
     whole.add(data)
     at = sorted({0, len(data), *(min(cut, len(data)) for cut in cuts)})
@@ -245,7 +243,7 @@ def test_where_the_blocks_of_a_file_meet_makes_no_difference(
     assert (split.lines, split.total, split.last) == (whole.lines, whole.total, whole.last)
 
 
-def test_a_page_that_holds_too_little_shows_one_line_all_the_same() -> None:
+def test_a_page_that_is_too_small_still_shows_one_line() -> None:
     """A reader that follows the announced offsets must get on."""
     page = Page(1, 5, room=3)
     page.add(b"longer than the room\nnext\n")
@@ -254,7 +252,7 @@ def test_a_page_that_holds_too_little_shows_one_line_all_the_same() -> None:
     assert page.full
 
 
-async def test_one_line_of_many_megabytes_is_shown_by_its_beginning(bench: Bench) -> None:
+async def test_the_start_of_a_line_of_many_megabytes_is_shown(bench: Bench) -> None:
     path: Path = bench.put("one-line", b"z" * 3_000_000)
     read = await bench.call("read", file_path=path.name)
     assert f"{'z' * 2_000}… [cut: this line has 3,000,000 bytes]" in read.output

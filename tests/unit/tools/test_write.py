@@ -24,7 +24,7 @@ async def test_a_new_file_is_created_with_its_folders(bench: Bench) -> None:
     assert written.details["diff"].startswith("--- /dev/null\n+++ src/utils/helper.ts\n@@ -0,0 +1 @@\n+xxx")
 
 
-async def test_a_file_never_seen_is_overwritten_and_the_diff_shows_what_was_lost(bench: Bench) -> None:
+async def test_an_unread_file_is_overwritten_and_the_diff_shows_the_loss(bench: Bench) -> None:
     path = bench.put("f.txt", "one\ntwo\nthree\n")
     written = await bench.call("write", file_path="f.txt", content="one\n2\nthree\n")
     assert written.output == "Overwrote f.txt (12 bytes)"
@@ -37,13 +37,13 @@ async def test_a_file_never_seen_is_overwritten_and_the_diff_shows_what_was_lost
     }
 
 
-async def test_content_is_written_to_the_byte(bench: Bench) -> None:
+async def test_content_is_written_exactly(bench: Bench) -> None:
     content = "\ufeffa\r\nb\nc\u2028\x00é"
     await bench.call("write", file_path="f", content=content)
     assert (bench.folder / "f").read_bytes() == content.encode()
 
 
-async def test_a_file_that_changed_since_it_was_seen_is_not_overwritten(bench: Bench) -> None:
+async def test_a_file_changed_since_the_read_is_not_overwritten(bench: Bench) -> None:
     """The user's edit in between would be lost without a word."""
     path = bench.put("f.txt", "one\n")
     await bench.call("read", file_path="f.txt")
@@ -58,7 +58,7 @@ async def test_a_file_that_changed_since_it_was_seen_is_not_overwritten(bench: B
     assert path.read_text() == "two\n"
 
 
-async def test_a_file_can_be_written_again_and_after_it_was_removed(bench: Bench) -> None:
+async def test_a_file_can_be_written_again_also_after_its_removal(bench: Bench) -> None:
     path = bench.put("f.txt", "one\n")
     await bench.call("read", file_path="f.txt")
     await bench.call("write", file_path="f.txt", content="two\n")
@@ -83,13 +83,13 @@ async def test_a_directory_cannot_be_overwritten(bench: Bench) -> None:
         await bench.call("write", file_path="src", content="x")
 
 
-async def test_half_a_character_is_refused_in_words(bench: Bench) -> None:
+async def test_half_a_character_is_refused_with_a_message(bench: Bench) -> None:
     with pytest.raises(ToolError, match=r"content contains \\ud83d, half of a surrogate pair"):
         await bench.call("write", file_path="f", content="\ud83d")
     assert not (bench.folder / "f").exists()
 
 
-async def test_the_preview_is_the_change_and_makes_none(bench: Bench) -> None:
+async def test_the_preview_shows_the_change_and_makes_none(bench: Bench) -> None:
     path = bench.put("f.txt", "one\n")
     assert await bench.preview("write", file_path="f.txt", content="two") == (
         "--- f.txt\n+++ f.txt\n@@ -1 +1 @@\n-one\n+two\n\\ No newline at end of file\n"
@@ -101,7 +101,7 @@ async def test_the_preview_is_the_change_and_makes_none(bench: Bench) -> None:
     assert not (bench.folder / "new").exists()
 
 
-async def test_the_preview_names_the_file_also_where_no_line_changes(bench: Bench) -> None:
+async def test_the_preview_names_the_file_even_if_no_line_changes(bench: Bench) -> None:
     """Else a person would be asked to allow something without a word of what it is."""
     bench.put("f.txt", "one\n")
     assert await bench.preview("write", file_path="f.txt", content="one\n") == "f.txt: no change"
@@ -111,7 +111,7 @@ async def test_the_preview_names_the_file_also_where_no_line_changes(bench: Benc
         )
 
 
-async def test_a_long_diff_is_cut_in_the_result_and_whole_in_the_preview(bench: Bench) -> None:
+async def test_a_long_diff_is_cut_in_the_result_and_complete_in_the_preview(bench: Bench) -> None:
     content = "".join(f"{number}\n" for number in range(60_000))
     preview = await bench.preview("write", file_path="f", content=content)
     assert preview.endswith("+59999\n")
@@ -120,7 +120,7 @@ async def test_a_long_diff_is_cut_in_the_result_and_whole_in_the_preview(bench: 
     assert written.details["diff"].endswith("… the diff goes on …\n")
 
 
-async def test_a_very_large_old_file_is_replaced_without_being_read_into_memory(bench: Bench) -> None:
+async def test_a_very_large_old_file_is_replaced_without_reading_it_into_memory(bench: Bench) -> None:
     bench.put("f", b"x" * 2_000_000)
     written = await bench.call("write", file_path="f", content="small\n")
     assert written.details["diff"].endswith("-(2,000,000 bytes, not compared)\n+small\n")

@@ -16,26 +16,26 @@ from newel.web.server import listen
 ANY = "0.0.0.0"  # noqa: S104 — told to functions that bind nothing
 
 
-def test_each_start_has_another_token_of_192_bits() -> None:
+def test_each_start_has_a_new_token_of_192_bits() -> None:
     tokens = {choose_token("127.0.0.1", None) for _ in range(100)}
     assert len(tokens) == 100
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{32}", token) for token in tokens)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "localhost", "LocalHost", "::1"])
-def test_this_machine_needs_no_token_of_ones_own(host: str) -> None:
+def test_loopback_needs_no_chosen_token(host: str) -> None:
     assert choose_token(host, "")
 
 
 @pytest.mark.parametrize("host", [ANY, "::", "192.168.1.5", "devbox.lan", "", "localhost.evil.example"])
-def test_other_machines_are_not_let_in_without_a_chosen_token(host: str) -> None:
+def test_other_machines_need_a_chosen_token(host: str) -> None:
     with pytest.raises(ConfigError, match="NEWEL_WEB_TOKEN"):
         choose_token(host, None)
     assert choose_token(host, "x" * 32) == "x" * 32
 
 
 @pytest.mark.parametrize("token", ["short", "x" * 31, "x" * 257, "x" * 40 + ";", "x" * 40 + " ", "é" * 32])
-def test_a_token_that_can_be_guessed_or_breaks_a_cookie_is_refused(token: str) -> None:
+def test_a_weak_or_invalid_token_is_refused(token: str) -> None:
     with pytest.raises(ConfigError, match="32 to 256") as caught:
         choose_token("127.0.0.1", token)
     assert token not in str(caught.value)
@@ -51,11 +51,11 @@ def test_a_token_that_can_be_guessed_or_breaks_a_cookie_is_refused(token: str) -
         ("::", "http://[::1]:8101/#token=t"),
     ],
 )
-def test_the_url_can_be_opened_as_it_is_printed(host: str, url: str) -> None:
+def test_the_printed_url_can_be_opened(host: str, url: str) -> None:
     assert ServerAccess(token="t", host=host, port=8101).url == url
 
 
-def test_a_taken_port_says_what_to_do() -> None:
+def test_a_port_in_use_is_reported_with_a_remedy() -> None:
     first = listen("127.0.0.1", 0)
     with pytest.raises(ConfigError, match=f"Port {first.port} on 127.0.0.1 is in use.* --port N"):
         listen("127.0.0.1", first.port)
@@ -66,17 +66,17 @@ def test_a_taken_port_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "256.1.1.1", "198.51.100.7", "a" * 300, "\0"])
-def test_a_host_that_is_not_here_says_so(host: str) -> None:
+def test_a_foreign_host_is_reported(host: str) -> None:
     with pytest.raises(ConfigError, match="--bind"):
         listen(host, 0)
 
 
-def test_a_port_out_of_range_says_so() -> None:
+def test_a_port_out_of_range_is_reported() -> None:
     with pytest.raises(ConfigError, match="70000"):
         listen("127.0.0.1", 70000)
 
 
-def test_ipv6_listens_too() -> None:
+def test_ipv6_is_supported() -> None:
     if not socket.has_ipv6:
         pytest.skip("this machine has no IPv6")
     listener = listen("::1", 0)
@@ -85,7 +85,7 @@ def test_ipv6_listens_too() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_answer_is_sent_at_once_and_not_with_the_next_acknowledgement() -> None:
+async def test_a_response_is_not_delayed_by_nagles_algorithm() -> None:
     """Else every answer on a connection that is kept waits 40 ms, and so does every token of a stream."""
     listener = listen("127.0.0.1", 0)
     made: list[int] = []

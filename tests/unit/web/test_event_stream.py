@@ -16,7 +16,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_what_fails_while_something_is_waited_for_leaves_as_itself() -> None:
+async def test_an_error_during_a_wait_is_raised_unchanged() -> None:
     async def ask() -> None:
         async with cancel_when_any(anyio.Event().wait):
             await anyio.lowlevel.checkpoint()

@@ -28,7 +28,7 @@ def examples(heading: str) -> list[str]:
     ]
 
 
-def test_the_page_is_what_the_types_say() -> None:
+def test_the_document_matches_the_types() -> None:
     script = ROOT / "scripts" / "protocol_doc.py"
     done = subprocess.run(
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
@@ -39,7 +39,7 @@ def test_the_page_is_what_the_types_say() -> None:
 @pytest.mark.parametrize(
     ("heading", "base"), [("From the page", SocketRequest), ("From the server", FromServer)]
 )
-def test_each_message_has_an_example_that_can_be_read(heading: str, base: type) -> None:
+def test_each_message_has_a_decodable_example(heading: str, base: type) -> None:
     kinds: list[Any] = base.__subclasses__()
     read: list[Any] = [
         msgspec.json.decode(example, type=functools.reduce(lambda one, other: one | other, kinds))
@@ -48,5 +48,5 @@ def test_each_message_has_an_example_that_can_be_read(heading: str, base: type) 
     assert {type(message) for message in read} == set(kinds)
 
 
-def test_nothing_of_this_machine_stands_in_it() -> None:
+def test_the_document_contains_nothing_of_this_machine() -> None:
     assert str(ROOT) not in TEXT

@@ -42,7 +42,7 @@ def chapter(name: str) -> str:
     return TEXT.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
 
 
-def test_the_structures_are_what_the_types_say() -> None:
+def test_the_document_matches_the_types() -> None:
     script = ROOT / "scripts" / "review_api_doc.py"
     done = subprocess.run(
         [sys.executable, str(script), "--check"], capture_output=True, text=True, check=False
@@ -50,7 +50,7 @@ def test_the_structures_are_what_the_types_say() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_endpoints_are_those_that_are_served() -> None:
+def test_the_documented_endpoints_are_those_served() -> None:
     app = FastAPI()
     app.include_router(router)
     served = {
@@ -63,18 +63,18 @@ def test_the_endpoints_are_those_that_are_served() -> None:
     assert told == served
 
 
-def test_links_lead_to_structures_that_are_there() -> None:
+def test_links_lead_to_existing_types() -> None:
     anchors = {heading.lower() for heading in re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)}
     links = set(re.findall(r"\]\(#([^)]*)\)", TEXT))
     assert links <= {anchor.replace(" ", "-") for anchor in anchors}
 
 
-def test_the_actions_of_a_review_are_told() -> None:
+def test_the_actions_of_a_review_are_documented() -> None:
     words = chapter("Events").partition("The `action` of `review.updated` is ")[2]
     assert set(re.findall(r"`(\w+)`", words)) == set(get_args(FileAction))
 
 
-def test_each_code_stands_under_its_status() -> None:
+def test_each_code_is_documented_under_its_status() -> None:
     told: dict[str, int] = {}
     statuses: list[str] = []
     for row in re.findall(r"^\|(.*?)\| (.*) \|$", chapter("Errors"), re.MULTILINE):
@@ -98,12 +98,12 @@ def told_fields() -> dict[str, set[str]]:
     return {kind: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)+|: [^;]*", "", words))) for kind, words in rows}
 
 
-def test_the_events_are_those_that_there_are() -> None:
+def test_the_documented_events_are_those_that_exist() -> None:
     assert set(told_fields()) == set(get_args(EventType)) - {HIDDEN}
 
 
 @pytest.mark.anyio
-async def test_the_events_of_a_review_have_the_fields_that_are_told(tmp_path: Path) -> None:
+async def test_the_events_of_a_review_have_the_documented_fields(tmp_path: Path) -> None:
     async with open_bench(tmp_path, *SCRIPT) as at:
         at.write(a="one\ntwo\nthree\n")
         seen = await happened(at)

@@ -115,7 +115,7 @@ async def pass_through(
 
 
 @pytest.mark.parametrize("way", [BEARER, COOKIE, ("authorization", f"bearer  {TOKEN}")])
-async def test_who_knows_the_token_comes_in(way: tuple[str, str]) -> None:
+async def test_requests_with_the_token_are_accepted(way: tuple[str, str]) -> None:
     assert (await ask("GET", "/api/state", HOST, way)).status == 200
 
 
@@ -133,20 +133,20 @@ async def test_who_knows_the_token_comes_in(way: tuple[str, str]) -> None:
         [("cookie", f"newel-8101=wrong-\xe9; other={TOKEN}")],
     ],
 )
-async def test_without_the_token_nothing_is_told(headers: Headers) -> None:
+async def test_without_the_token_nothing_is_revealed(headers: Headers) -> None:
     answer = await ask("GET", "/api/state", HOST, *headers)
     assert (answer.status, answer.code) == (401, "unauthorized")
     assert TOKEN.encode() not in answer.body
 
 
-async def test_a_cookie_of_the_same_name_from_a_neighbour_does_not_lock_the_owner_out() -> None:
+async def test_a_neighbours_cookie_of_the_same_name_does_not_lock_the_owner_out() -> None:
     cookies = ("cookie", f"newel-8101=planted; newel-8101={TOKEN}")
     assert (await ask("GET", "/", HOST, cookies)).status == 200
     assert (await ask("GET", "/api/state", HOST, cookies)).status == 200
 
 
 @given(st.text(min_size=1), st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "HEAD"]))
-def test_no_path_opens_a_way_around_the_token(path: str, method: str) -> None:
+def test_no_path_bypasses_the_token(path: str, method: str) -> None:
     """Only the page, its files and the way in are open; encoded and doubled slashes, dots and case change nothing."""
     open_ones = {("GET", "/"), ("HEAD", "/"), ("GET", "/favicon.ico"), ("HEAD", "/favicon.ico")}
     wanted = (method, f"/{path}")
@@ -160,7 +160,7 @@ def test_no_path_opens_a_way_around_the_token(path: str, method: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8101", "localhost:8101", "LOCALHOST:8101", "[::1]:8101"])
-async def test_every_name_of_this_machine_reaches_it(host: str) -> None:
+async def test_every_name_of_this_machine_is_accepted(host: str) -> None:
     assert (await ask("GET", "/health", ("host", host), BEARER)).status == 200
 
 
@@ -178,13 +178,13 @@ async def test_every_name_of_this_machine_reaches_it(host: str) -> None:
         [("host", "192.168.1.5:8101")],
     ],
 )
-async def test_a_foreign_name_that_points_here_is_refused(headers: Headers) -> None:
+async def test_a_foreign_name_that_resolves_here_is_refused(headers: Headers) -> None:
     """Else a web page could rebind its own name to this machine, and be 'the same origin'."""
     for path in ("/", "/health"):
         assert (await ask("GET", path, *headers, BEARER)).status == 421
 
 
-async def test_two_hosts_are_none() -> None:
+async def test_a_request_with_two_hosts_is_refused() -> None:
     assert (await ask("GET", "/health", HOST, HOST, BEARER)).status == 400
 
 
@@ -200,7 +200,7 @@ async def test_two_hosts_are_none() -> None:
         ("::1", "::1", "[::1]:8101", 200),
     ],
 )
-async def test_a_server_for_others_answers_to_its_own_names_only(
+async def test_a_public_server_accepts_only_its_own_names(
     asked: str, address: str, host: str, status: int
 ) -> None:
     door = ServerAccess(token=TOKEN, host=asked, port=8101)
@@ -208,7 +208,7 @@ async def test_a_server_for_others_answers_to_its_own_names_only(
     assert answer.status == status
 
 
-async def test_port_80_needs_not_be_said() -> None:
+async def test_port_80_may_be_omitted() -> None:
     door = ServerAccess(token=TOKEN, host="127.0.0.1", port=80)
     answer = await ask("GET", "/health", ("host", "localhost"), BEARER, server=("127.0.0.1", 80), door=door)
     assert answer.status == 200
@@ -226,14 +226,14 @@ async def test_port_80_needs_not_be_said() -> None:
     ],
 )
 @pytest.mark.parametrize("way", [BEARER, COOKIE])
-async def test_another_page_gets_nothing_whatever_it_knows(origin: str, way: tuple[str, str]) -> None:
+async def test_another_origin_gets_nothing_even_with_the_token(origin: str, way: tuple[str, str]) -> None:
     headers = (HOST, way, JSON, ("origin", origin))
     assert (await ask("POST", "/chat", *headers)).status == 403
     assert (await ask("GET", "/api/state", *headers)).status == 403
     assert (await ask("GET", "/ws", *headers, socket=True)).status == 403
 
 
-async def test_the_page_needs_its_origin_to_change_anything_and_programs_need_none() -> None:
+async def test_the_page_needs_its_origin_for_changes_and_programs_need_none() -> None:
     assert (await ask("POST", "/chat", HOST, COOKIE, JSON)).status == 403
     assert (await ask("POST", "/chat", HOST, COOKIE, JSON, ORIGIN)).status == 200
     assert (await ask("POST", "/chat", HOST, BEARER, JSON)).status == 200
@@ -242,7 +242,7 @@ async def test_the_page_needs_its_origin_to_change_anything_and_programs_need_no
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "strange"])
-async def test_what_a_browser_calls_foreign_is_refused(site: str) -> None:
+async def test_requests_that_the_browser_calls_cross_site_are_refused(site: str) -> None:
     """Another port of this machine is the same site: its page must not reach us with our cookie."""
     where = ("sec-fetch-site", site)
     assert (await ask("GET", "/api/state", HOST, COOKIE, where)).status == 403
@@ -250,7 +250,7 @@ async def test_what_a_browser_calls_foreign_is_refused(site: str) -> None:
     assert (await ask("GET", "/ws", HOST, COOKIE, ORIGIN, where, socket=True)).status == 403
 
 
-async def test_a_link_to_the_page_works_from_anywhere_and_a_frame_of_it_does_not() -> None:
+async def test_a_link_to_the_page_works_from_anywhere_and_a_frame_does_not() -> None:
     elsewhere, going = ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")
     assert (await ask("GET", "/", HOST, elsewhere, going, ("sec-fetch-dest", "document"))).status == 200
     assert (await ask("GET", "/", HOST, elsewhere, going, ("sec-fetch-dest", "iframe"))).status == 403
@@ -279,20 +279,20 @@ async def test_a_socket_needs_the_token_and_the_page_its_origin(headers: Headers
 @pytest.mark.parametrize(
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-async def test_a_form_of_another_page_cannot_be_sent_here(kind: str | None) -> None:
+async def test_a_form_of_another_page_cannot_be_submitted(kind: str | None) -> None:
     headers = [HOST, BEARER] if kind is None else [HOST, BEARER, ("content-type", kind)]
     assert (await ask("POST", "/clear", *headers)).status == 415
     assert (await ask("DELETE", "/clear", *headers)).status == 415
 
 
-async def test_the_body_reaches_the_application_whole() -> None:
+async def test_the_body_reaches_the_application_completely() -> None:
     answer = await ask(
         "POST", "/chat", HOST, BEARER, ("content-type", "application/json; charset=utf-8"), body=[b"{", b"}"]
     )
     assert (answer.status, answer.body) == (200, b"{}")
 
 
-async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
+async def test_an_oversized_body_is_refused_before_it_is_read() -> None:
     answer = await ask("POST", "/chat", HOST, BEARER, JSON, ("content-length", str(MAX_BODY + 1)))
     assert (answer.status, answer.code) == (413, "too_large")
 
@@ -305,7 +305,7 @@ async def test_a_body_without_a_length_is_counted_while_it_is_read() -> None:
     assert (await ask("POST", "/api/login", HOST, ORIGIN, JSON, body=[b" " * 5000])).status == 413
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+async def test_a_body_that_does_not_arrive_times_out() -> None:
     async def receive() -> Message:
         await anyio.sleep_forever()
         raise AssertionError
@@ -315,7 +315,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     assert (answer.status, answer.code) == (408, "too_slow")
 
 
-async def test_a_request_whose_client_left_in_the_middle_is_not_carried_out() -> None:
+async def test_a_request_whose_client_disconnected_midway_is_not_executed() -> None:
     """Else half a message would be said, and answered for money."""
     said: list[Message] = [
         {"type": "http.request", "body": b"{}", "more_body": True},
@@ -332,7 +332,7 @@ async def test_a_request_whose_client_left_in_the_middle_is_not_carried_out() ->
 
 
 @pytest.mark.parametrize("headers", [[HOST, BEARER], [HOST], [("host", "evil.example")]])
-async def test_every_answer_keeps_the_page_to_itself(headers: Headers) -> None:
+async def test_every_response_forbids_caching_and_framing(headers: Headers) -> None:
     told = (await ask("GET", "/health", *headers)).headers
     assert "script-src 'self'" in told["content-security-policy"]
     assert "default-src 'none'" in told["content-security-policy"]

@@ -52,7 +52,7 @@ def of(request: pytest.FixtureRequest) -> Open:
     return lambda folder: SshWorkspace(host, root=str(folder))
 
 
-async def test_an_agent_gets_the_commit_on_a_branch_of_its_own_outside_the_project(
+async def test_an_agent_gets_the_commit_on_its_own_branch_outside_the_project(
     of: Open, shop: Path, tmp_path: Path
 ) -> None:
     made = await make_worktree(of(shop), f"{tmp_path}/home/worktrees", "Agent-1")
@@ -64,7 +64,7 @@ async def test_an_agent_gets_the_commit_on_a_branch_of_its_own_outside_the_proje
     assert git(shop, "status", "--porcelain") == ""
 
 
-async def test_the_agent_works_in_the_same_part_of_the_repository(
+async def test_the_agent_works_in_the_same_subfolder_of_the_repository(
     of: Open, shop: Path, tmp_path: Path
 ) -> None:
     made = await make_worktree(of(shop / "src"), f"{tmp_path}/home/worktrees", "x")
@@ -80,7 +80,9 @@ async def test_uncommitted_changes_are_reported(of: Open, shop: Path, tmp_path: 
     assert (Path(made.path) / "src" / "a.py").read_text() == "a = 1\n"
 
 
-async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Path, tmp_path: Path) -> None:
+async def test_two_agents_of_the_same_name_at_once_get_separate_worktrees(
+    of: Open, shop: Path, tmp_path: Path
+) -> None:
     made: list[Worktree] = []
 
     async def one() -> None:
@@ -92,13 +94,13 @@ async def test_two_agents_of_one_name_at_once_get_two_places(of: Open, shop: Pat
     assert sorted(each.branch for each in made) == ["newel/x", "newel/x-2"]
 
 
-async def test_a_folder_that_is_no_repository_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
+async def test_a_folder_without_a_repository_is_refused_with_a_remedy(of: Open, tmp_path: Path) -> None:
     require_program("git")
     with pytest.raises(WorktreeError, match=r"not in a git repository.*git init"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
 
 
-async def test_a_repository_without_a_commit_is_refused_with_the_remedy(of: Open, tmp_path: Path) -> None:
+async def test_a_repository_without_a_commit_is_refused_with_a_remedy(of: Open, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     with pytest.raises(WorktreeError, match="no commits yet"):
         await make_worktree(of(tmp_path), f"{tmp_path}/home/worktrees", "x")
@@ -126,7 +128,7 @@ async def test_a_missing_git_is_reported(shop: Path, tmp_path: Path) -> None:
         await make_worktree(bare, f"{tmp_path}/home/worktrees", "x")
 
 
-async def test_a_name_of_a_project_is_no_command(of: Open, shop: Path, tmp_path: Path) -> None:
+async def test_a_projects_name_is_never_run_as_a_command(of: Open, shop: Path, tmp_path: Path) -> None:
     odd = tmp_path / "-a; touch x '$(touch y)"
     shutil.move(shop, odd)
     made = await make_worktree(of(odd), f"{tmp_path}/home dir/worktrees", "Agent 1; touch z")

@@ -77,7 +77,7 @@ async def paths(workspace: LocalWorkspace, glob: str) -> list[str]:
     return [match.path for match in found.matches]
 
 
-async def test_a_match_comes_with_the_lines_around_it(engine: Engine, tmp_path: Path) -> None:
+async def test_a_match_has_the_lines_around_it(engine: Engine, tmp_path: Path) -> None:
     lines = [f"line {number}\n" for number in range(1, 40)]
     lines[17] = "here is the needle\n"
     folder = project(tmp_path, **{"notes/team/onboarding.md": "".join(lines)})
@@ -87,7 +87,7 @@ async def test_a_match_comes_with_the_lines_around_it(engine: Engine, tmp_path: 
     assert found.stopped == ""
 
 
-async def test_matches_come_in_the_order_of_paths_and_lines(engine: Engine, tmp_path: Path) -> None:
+async def test_matches_are_ordered_by_path_and_line(engine: Engine, tmp_path: Path) -> None:
     names = ["a-b/x", "a/z", "a/b/y", "b", "B", "ä"]
     folder = project(tmp_path, **dict.fromkeys(names, "needle\n" + "\n" * 20 + "needle\n"))
     found = await search(engine(folder), SearchQuery(text="needle"))
@@ -96,23 +96,21 @@ async def test_matches_come_in_the_order_of_paths_and_lines(engine: Engine, tmp_
     ]
 
 
-async def test_places_near_each_other_are_shown_once(engine: Engine, tmp_path: Path) -> None:
+async def test_overlapping_contexts_are_shown_once(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, f="needle\n" * 50)
     found = await search(engine(folder), SearchQuery(text="needle"))
     assert places(found) == [("f", 1, 20), ("f", 21, 20), ("f", 41, 10)]
     assert "".join(match.snippet for match in found.matches) == "needle\n" * 50
 
 
-async def test_a_text_is_found_as_it_is_and_not_as_an_expression(engine: Engine, tmp_path: Path) -> None:
+async def test_a_text_is_matched_literally(engine: Engine, tmp_path: Path) -> None:
     text = r"""a.*b [x] {2} (?i) $HOME `id` "q" 'q' \n -- ^$ ! é"""
     folder = project(tmp_path, yes=f"-- {text} --\n", no="aXXb x 22 /root uid\n")
     assert places(await search(engine(folder), SearchQuery(text=text))) == [("yes", 1, 1)]
     assert places(await search(engine(folder), SearchQuery(text="-- a"))) == [("yes", 1, 1)]
 
 
-async def test_small_letters_find_capitals_and_capitals_only_themselves(
-    engine: Engine, tmp_path: Path
-) -> None:
+async def test_lower_case_matches_upper_case_and_not_the_reverse(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, a="ÜBER Straße", b="über straße", c="uber strasse")
     for text, names in {
         "über": ["a", "b"],
@@ -125,7 +123,7 @@ async def test_small_letters_find_capitals_and_capitals_only_themselves(
         assert [match.path for match in found.matches] == (["a"] if text == "Ü" else names)
 
 
-async def test_git_hidden_and_system_files_stay_out(engine: Engine, tmp_path: Path) -> None:
+async def test_git_hidden_and_system_files_are_excluded(engine: Engine, tmp_path: Path) -> None:
     names = [".git/config", "sub/.git/x", ".env", ".github/ci.yml", "x/.DS_Store", "Thumbs.db", "ok"]
     folder = project(tmp_path, **dict.fromkeys(names, "needle"))
     workspace = engine(folder)
@@ -136,7 +134,7 @@ async def test_git_hidden_and_system_files_stay_out(engine: Engine, tmp_path: Pa
     assert await paths(workspace, "{.git,.env,ok}") == [".env", "ok"]
 
 
-async def test_what_git_ignores_is_found_all_the_same(engine: Engine, tmp_path: Path) -> None:
+async def test_ignored_files_are_searched(engine: Engine, tmp_path: Path) -> None:
     names = [".gitignore", ".ignore", ".rgignore", ".git/info/exclude"]
     folder = project(tmp_path, **dict.fromkeys(names, "out\n"), **{"out/x": "needle", ".git/HEAD": ""})
     assert await paths(engine(folder), "**/*") == ["out/x"]
@@ -173,7 +171,7 @@ async def test_only_text_is_searched(engine: Engine, tmp_path: Path) -> None:
     assert places(await search(engine(folder), SearchQuery(text="\ufeffneedle"))) == [("bom", 1, 1)]
 
 
-async def test_a_folder_that_is_not_there_holds_nothing(engine: Engine, tmp_path: Path) -> None:
+async def test_a_missing_folder_has_no_matches(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, a="needle", **{"b/c": "needle"})
     (folder / "gone").symlink_to(tmp_path / "nothing")
     assert await paths(engine(folder), "**/*") == ["a", "b/c"]
@@ -182,7 +180,7 @@ async def test_a_folder_that_is_not_there_holds_nothing(engine: Engine, tmp_path
     assert await paths(engine(folder), "a/*") == []
 
 
-async def test_each_bound_ends_the_search_and_says_so(engine: Engine, tmp_path: Path) -> None:
+async def test_each_limit_ends_the_search_and_says_so(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, **{f"f{number}": "needle\n" for number in range(5)})
     workspace = engine(folder)
     assert (await search(workspace, SearchQuery(text="needle", limit=5))).stopped == ""
@@ -194,14 +192,14 @@ async def test_each_bound_ends_the_search_and_says_so(engine: Engine, tmp_path: 
     assert await search(workspace, SearchQuery(text="needle", seconds=0)) == SearchMatches([], "seconds")
 
 
-async def test_a_long_line_is_shown_around_the_text(engine: Engine, tmp_path: Path) -> None:
+async def test_a_long_line_is_shown_around_the_match(engine: Engine, tmp_path: Path) -> None:
     folder = project(tmp_path, f="ä" * 100_000 + "needle" + "ö" * 100_000 + "\n", g="y" * 501 + "\nneedle\n")
     long, other = (await search(engine(folder), SearchQuery(text="needle"))).matches
     assert long.snippet == "…" + "ä" * 250 + "needle" + "ö" * 244 + "…\n"
     assert other.snippet == "y" * 500 + "…\nneedle\n"
 
 
-async def test_more_names_than_a_command_may_print_are_no_loss(engine: Engine, tmp_path: Path) -> None:
+async def test_more_names_than_a_command_may_print_lose_nothing(engine: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     for number in range(6_000):
         put(folder, f"{number // 1000}/{'x' * 180}{number:04}", "needle")
@@ -219,7 +217,7 @@ class Staged(LocalWorkspace):
 
 
 @pytest.mark.parametrize("engine", ["rg", "grep", "python"])
-async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Path, engine: str) -> None:
+async def test_staged_content_is_searched_instead_of_the_disks(tmp_path: Path, engine: str) -> None:
     folder = project(tmp_path, a="straw", b="needle", c="nail")
     workspace = Staged(str(folder), environ=environ(tmp_path, engine))
     found = await search(workspace, SearchQuery(text="needle"), staged=["a", "c"])
@@ -228,7 +226,7 @@ async def test_what_is_staged_is_searched_and_not_what_the_disk_has(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "a\rb", "a\0b", "\ud800", "x" * 501])
-async def test_a_text_that_cannot_be_searched_for_is_refused(tmp_path: Path, text: str) -> None:
+async def test_an_unsearchable_text_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="the text to search for"):
         await search(LocalWorkspace(str(tmp_path)), SearchQuery(text=text))
 
@@ -263,7 +261,7 @@ def test_an_invalid_glob_is_refused(glob: str) -> None:
         (".github/**", ".github/a", ".github/.b github/a"),
     ],
 )
-def test_a_glob_means_what_is_written(glob: str, fits: str, not_: str) -> None:
+def test_globs_match_as_written(glob: str, fits: str, not_: str) -> None:
     pattern = Glob(glob)
     assert [path for path in fits.split() if not pattern.matches(path)] == []
     assert [path for path in not_.split() if pattern.matches(path)] == []
@@ -308,7 +306,9 @@ QUERIES = st.builds(
 @settings(
     max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: SearchQuery) -> None:
+async def test_all_search_programs_give_the_same_answer(
+    tmp_path: Path, tree: dict[str, bytes], query: SearchQuery
+) -> None:
     with tempfile.TemporaryDirectory(dir=tmp_path) as root:
         for name, content in tree.items():
             with contextlib.suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
@@ -324,7 +324,7 @@ async def test_all_answer_alike(tmp_path: Path, tree: dict[str, bytes], query: S
         assert len(match.lines) <= query.lines
 
 
-async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
+async def test_a_search_can_be_cancelled(engine: Engine, tmp_path: Path) -> None:
     # All files match, so that work is left even if the program that finds them ends at once.
     folder = project(tmp_path, **{f"{number}": "a needle" for number in range(500)})
     workspace = engine(folder)
@@ -333,7 +333,7 @@ async def test_a_search_can_be_stopped(engine: Engine, tmp_path: Path) -> None:
     assert scope.cancelled_caught
 
 
-async def test_a_walk_is_bounded_and_goes_into_no_link(tmp_path: Path) -> None:
+async def test_a_walk_is_limited_and_follows_no_link(tmp_path: Path) -> None:
     folder = project(tmp_path, **dict.fromkeys(["a", "b/c", "b/d", "e"], ""))
     (folder / "b" / "again").symlink_to(folder)
     workspace = LocalWorkspace(str(folder))

@@ -76,9 +76,7 @@ async def test_ignored_files_are_left_out_and_reported_once(root: Path, looked: 
     assert changes.notices == []
 
 
-async def test_a_file_that_git_tracks_is_covered_whatever_is_ignored(
-    root: Path, looked: SnapshotManager
-) -> None:
+async def test_a_tracked_file_is_covered_even_if_ignored(root: Path, looked: SnapshotManager) -> None:
     sh(root, "echo k > build/kept; git add -f build/kept")
     await looked.take()
     sh(root, "echo 2 > build/kept; echo 2 > build/out")
@@ -125,7 +123,7 @@ async def test_the_repository_itself_is_never_written(root: Path, looked: Snapsh
     assert store(root) == before
 
 
-async def test_a_program_that_the_projects_settings_name_is_not_run(
+async def test_a_program_named_in_the_projects_git_settings_is_not_run(
     root: Path, looked: SnapshotManager, tmp_path: Path
 ) -> None:
     ran = tmp_path / "ran"
@@ -138,7 +136,7 @@ async def test_a_program_that_the_projects_settings_name_is_not_run(
     assert not ran.exists()
 
 
-async def test_a_repository_within_has_its_own_rules(root: Path, looked: SnapshotManager) -> None:
+async def test_a_nested_repository_has_its_own_rules(root: Path, looked: SnapshotManager) -> None:
     sh(
         root,
         "mkdir sub; cd sub; git init -q; echo dist/ > .gitignore; mkdir dist build; echo 1 > dist/f; echo 1 > build/f",
@@ -148,9 +146,7 @@ async def test_a_repository_within_has_its_own_rules(root: Path, looked: Snapsho
     assert paths(await looked.changes()) == {"sub/build/f"}
 
 
-async def test_a_folder_within_a_repository_and_one_that_it_ignores_are_covered(
-    root: Path, ledger: Ledger
-) -> None:
+async def test_a_subfolder_of_a_repository_and_an_ignored_one_are_covered(root: Path, ledger: Ledger) -> None:
     """Many keep their whole home in a repository that ignores nearly all of it."""
     for name, expected in (("src", {"a"}), ("build", {"out", "x.o"})):
         snapshots = SnapshotManager(LocalSnapshotSource(str(root / name)), ledger)
@@ -160,7 +156,7 @@ async def test_a_folder_within_a_repository_and_one_that_it_ignores_are_covered(
         snapshots.close()
 
 
-async def test_rules_hold_from_the_moment_the_project_becomes_a_repository(
+async def test_rules_apply_from_the_moment_the_project_becomes_a_repository(
     tmp_path: Path, ledger: Ledger
 ) -> None:
     folder = tmp_path / "plain"

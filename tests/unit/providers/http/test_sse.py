@@ -44,7 +44,7 @@ def test_any_cut_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[in
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_every_line_end_and_comment_is_understood(end: bytes) -> None:
+def test_every_line_end_and_comment_is_parsed(end: bytes) -> None:
     """Else the answers of some servers and gateways would be empty."""
     lines = [
         b": ping",
@@ -67,7 +67,7 @@ def test_a_last_event_without_its_empty_line_counts() -> None:
 
 
 @pytest.mark.parametrize("junk", [b"data: " + b"x" * 999, b"x" * 999, b"data: xxxxxxx\n" * 200])
-def test_an_event_without_end_is_refused(junk: bytes) -> None:
+def test_an_endless_event_is_refused(junk: bytes) -> None:
     """Else a server could fill the memory with one line."""
     parser = EventParser(max_event=900)
     pieces = [junk[at : at + 100] for at in range(0, len(junk), 100)]

@@ -44,7 +44,7 @@ def test_a_context_grows_with_the_conversation_up_to_its_limit(
     assert trained is None or limit <= trained
 
 
-def test_growing_after_a_refusal_comes_to_an_end() -> None:
+def test_growth_after_a_refusal_ends() -> None:
     profile, sizes = ModelProfile(trained=20_000).with_room_for(10, request()), [8_192]
     while change := profile.adapted_to(ContextOverflow("too long"), request()):
         profile = change[0]
@@ -52,7 +52,7 @@ def test_growing_after_a_refusal_comes_to_an_end() -> None:
     assert sizes == [8_192, 16_384, 20_000]
 
 
-def test_what_a_server_tells_may_be_anything() -> None:
+def test_any_server_response_is_handled() -> None:
     strange: list[dict[str, Any]] = [
         {},
         {"model_info": [], "parameters": 3, "capabilities": "tools"},

@@ -34,7 +34,7 @@ def encode(
     return json.loads((encoder or Encoder()).body(request, compat or ServerCompat()))
 
 
-def test_each_kind_of_message_on_the_wire() -> None:
+def test_each_kind_of_message_is_encoded() -> None:
     """Else the model would not see what was said, shown or done."""
     body = encode(
         UserMessage("Look"),
@@ -111,7 +111,7 @@ def test_images_of_tools_follow_the_last_result() -> None:
         ),
     ],
 )
-def test_an_image_that_no_server_takes_becomes_words(image: ImageContent, words: str) -> None:
+def test_an_unsupported_image_becomes_text(image: ImageContent, words: str) -> None:
     """Else one bad attachment would make every later request of the conversation fail."""
     body = encode(
         UserMessage([TextContent("at"), image]),
@@ -135,7 +135,7 @@ def test_options_follow_the_request_and_the_compat_flags() -> None:
     assert encode(compat=ServerCompat(limit="max_completion_tokens"), **more)["max_completion_tokens"] == 99
 
 
-def test_reasoning_goes_back_only_to_a_server_that_wants_it() -> None:
+def test_reasoning_is_sent_only_to_a_server_that_requires_it() -> None:
     """Else one half of the reasoning servers would refuse the second request, or the other half would."""
     said = AssistantMessage([ThinkingContent("hm", field="reasoning_content"), TextContent("Yes")])
     encoder = Encoder()
@@ -144,14 +144,14 @@ def test_reasoning_goes_back_only_to_a_server_that_wants_it() -> None:
     assert encode(said, encoder=encoder, compat=wanted)["messages"][1]["reasoning_content"] == "hm"
 
 
-def test_what_utf8_cannot_hold_does_not_stop_a_run() -> None:
+def test_invalid_unicode_does_not_stop_a_run() -> None:
     """Else one odd file name in a tool's output would end the session for good."""
     body = encode(UserMessage("a\ud800b"), AssistantMessage([ToolCall("c", "read", {"p": "\udcff"})]))
     assert body["messages"][1]["content"] == "a?b"
     assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"p": "?"}
 
 
-def test_a_message_that_says_nothing_is_left_out() -> None:
+def test_an_empty_message_is_omitted() -> None:
     """Else servers would refuse every request after one that was stopped before its first word."""
     assert len(encode(AssistantMessage([ThinkingContent("hm")], stop_reason="aborted"))["messages"]) == 1
 
@@ -167,7 +167,7 @@ MESSAGES: list[Message] = [
 
 
 @given(st.lists(st.lists(st.sampled_from(MESSAGES), max_size=8), max_size=5), st.booleans())
-def test_what_was_encoded_before_never_shows(histories: list[list[Message]], grow: bool) -> None:
+def test_cached_encodings_are_invisible(histories: list[list[Message]], grow: bool) -> None:
     """Else the model would answer a conversation that has been branched, compacted or cleared away."""
     encoder = Encoder()
     history: list[Message] = []

@@ -39,14 +39,14 @@ def rejected(words: str) -> ProviderError:
         ),
     ],
 )
-def test_what_is_refused_by_name_is_left_out(words: str, expected: ServerCompat) -> None:
+def test_a_rejected_field_is_omitted(words: str, expected: ServerCompat) -> None:
     """Else such a server could not be used at all."""
     adapted = ServerCompat().adapted_to(rejected(words), REQUEST)
     assert adapted is not None
     assert adapted[0] == expected
 
 
-def test_each_refusal_leads_on_until_nothing_is_left() -> None:
+def test_repeated_rejections_end() -> None:
     """Else a server that refuses everything would be asked for ever."""
     compat, steps = ServerCompat(), 0
     words = rejected("stream_options stream reasoning_effort max_tokens max_completion_tokens unsupported")
@@ -67,7 +67,7 @@ def test_each_refusal_leads_on_until_nothing_is_left() -> None:
         (ContextOverflow("too long; stream_options", status=400), REQUEST),
     ],
 )
-def test_other_refusals_are_told(error: ProviderError, request_: ModelRequest) -> None:
+def test_other_rejections_are_raised(error: ProviderError, request_: ModelRequest) -> None:
     """Else the true reason would be hidden behind a second failure."""
     assert ServerCompat().adapted_to(error, request_) is None
 

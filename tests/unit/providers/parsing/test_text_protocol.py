@@ -22,7 +22,7 @@ WORDS = st.lists(st.sampled_from([*TAGS, "\n", " ", "x", "<", "\\"])).map("".joi
 
 @settings(max_examples=60)
 @given(WORDS, WORDS, WORDS, WORDS)
-def test_no_words_can_pose_as_another_s(first: str, said: str, command: str, output: str) -> None:
+def test_no_text_can_pose_as_another_speaker(first: str, said: str, command: str, output: str) -> None:
     messages = [
         UserMessage(first),
         AssistantMessage([TextContent(said), ToolCall("1", "bash", {"command": command})]),
@@ -44,13 +44,13 @@ def test_no_words_can_pose_as_another_s(first: str, said: str, command: str, out
 
 @settings(max_examples=30)
 @given(WORDS)
-def test_a_first_prompt_reaches_the_model_as_it_is(text: str) -> None:
+def test_a_first_prompt_reaches_the_model_unchanged(text: str) -> None:
     assert format_prompt(ModelRequest(Model("m"), "Be brief.", [UserMessage(text)])) == "\n\n".join(
         part for part in ("Be brief.", text) if part
     )
 
 
-def test_a_call_as_models_are_asked_to_write_it_is_found() -> None:
+def test_a_call_in_the_requested_format_is_recognised() -> None:
     told = describe_tools("", [BASH]).replace("the tool's name", "bash")
     _, calls = find_calls(told.partition("Available tools")[0], ToolIndex([BASH]))
     assert [call.name for call in calls] == ["bash"]

@@ -67,7 +67,7 @@ def calls(text: str) -> list[tuple[str, Any]]:
         '{"name": "functions.read", "input": {"file_path": "a.py"}}',
     ],
 )
-def test_the_usual_ways_to_write_a_call(text: str) -> None:
+def test_common_formats_of_calls_are_recognised(text: str) -> None:
     """Else a small local model would never get a tool to run."""
     found = [(name.removeprefix("functions."), arguments) for name, arguments in calls(text)]
     assert found in (A_PY, [("read", '{"file_path": "a.py"}')])
@@ -88,7 +88,7 @@ def test_the_usual_ways_to_write_a_call(text: str) -> None:
         "",
     ],
 )
-def test_what_is_no_call_stays_text(text: str) -> None:
+def test_other_text_stays_text(text: str) -> None:
     """Else talking about a tool would run one, or an answer would lose a part."""
     passed, kept = through_gate([text])
     assert passed + kept == text
@@ -104,7 +104,7 @@ def test_several_calls_and_the_prose_around_them() -> None:
     assert [call.name for call in found] == ["read", "bash"]
 
 
-def test_a_fence_within_an_argument_does_not_end_the_call() -> None:
+def test_a_fence_inside_an_argument_does_not_end_the_call() -> None:
     """Else a model could not write a Markdown file with code in it."""
     content = "# Title\n```python\nprint()\n```\n"
     call = json.dumps({"name": "bash", "arguments": {"command": content}})
@@ -117,13 +117,13 @@ def test_values_are_typed_by_the_schema() -> None:
     assert calls(text) == [("read", {"file_path": "7", "limit": 5})]
 
 
-def test_broken_json_is_marked_as_guessed() -> None:
+def test_broken_json_is_marked_as_repaired() -> None:
     """Else a guess at a command would be run as if the model had said it."""
     _, found = find_calls('{"name": "bash", "arguments": {"command": "echo "hi""}}', TOOLS)
     assert [(call.name, call.repaired) for call in found] == [("bash", True)]
 
 
-def test_text_flows_while_no_call_is_near() -> None:
+def test_text_streams_while_no_call_is_near() -> None:
     """Else nothing would be seen of an answer until it is over."""
     gate = ToolCallTextFilter(TOOLS)
     assert (
@@ -156,7 +156,7 @@ FRAGMENTS = [
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join))
-def test_the_gate_loses_nothing_and_does_not_depend_on_the_cut(text: str) -> None:
+def test_the_filter_loses_nothing_however_the_text_is_cut(text: str) -> None:
     """Else what a user reads would depend on the network."""
     passed, kept = through_gate([text])
     assert passed + kept == text
@@ -183,7 +183,7 @@ JUNK = [
 
 
 @pytest.mark.parametrize("junk", JUNK)
-def test_junk_of_a_megabyte_does_not_stop_the_program(junk: str) -> None:
+def test_a_megabyte_of_junk_is_handled(junk: str) -> None:
     """Else a hostile server could hang the agent: this must end well within the test's time limit."""
     text = junk * (1_000_000 // len(junk))
     for start in ("", "<tool_call>", "<function=read>"):

@@ -44,7 +44,7 @@ def test_any_cut_of_the_text_gives_the_same_parts(text: str) -> None:
         ("ends in <thi", [(False, "ends in <thi")]),
     ],
 )
-def test_tags_count_where_they_are_not_quoted(text: str, parts: list[tuple[bool, str]]) -> None:
+def test_tags_count_unless_they_are_quoted(text: str, parts: list[tuple[bool, str]]) -> None:
     """Else a model's thoughts would be shown as its answer, or its answer be hidden as a thought."""
     assert split([text]) == parts
     assert split(list(text)) == parts

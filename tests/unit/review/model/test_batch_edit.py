@@ -55,7 +55,7 @@ def one_by_one(review: FileReview, pieces: list[Piece], new_id: NewId, few: int)
 
 @settings(max_examples=examples(100), deadline=None)
 @given(TEXT, st.lists(EDIT, max_size=6), GAPS)
-def test_many_edits_at_once_are_the_same_edits_one_by_one(
+def test_a_batch_of_edits_equals_its_single_edits(
     text: str, edits: list[tuple[int, int, Lines, str]], gaps: list[tuple[int, int, Lines]]
 ) -> None:
     review = begun(text, edits)
@@ -70,7 +70,7 @@ def test_many_edits_at_once_are_the_same_edits_one_by_one(
     assert outcome(edit_each, review, pieces) == outcome(one_by_one, review, pieces)
 
 
-def test_ten_thousand_hunks_are_made_in_a_moment() -> None:
+def test_ten_thousand_hunks_are_created_quickly() -> None:
     base = lines_of("".join(f"{number}\n\n" for number in range(10_000)).encode())
     layer = Layer(origin="agent", lines=("new\n",), run="now")
     pieces = [(number, number + 1, layer) for number in range(1, 20_001, 2)]

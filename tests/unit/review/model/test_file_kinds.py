@@ -150,9 +150,7 @@ async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspac
 
 @settings(max_examples=examples(30), deadline=None)
 @given(begin=STEPS, commands=st.lists(STEPS, min_size=1, max_size=3))
-def test_whatever_commands_make_of_a_tree_is_undone_and_redone_exactly(
-    begin: Steps, commands: list[Steps]
-) -> None:
+def test_any_change_of_a_tree_is_undone_and_redone_exactly(begin: Steps, commands: list[Steps]) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-kinds-") as place:
         root = Path(place, "project")
         root.mkdir()
@@ -161,7 +159,9 @@ def test_whatever_commands_make_of_a_tree_is_undone_and_redone_exactly(
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_the_same_holds_on_a_host(connection: SshConnection, tmp_path: Path, seed: int) -> None:
+async def test_any_change_of_a_tree_on_a_host_is_undone_and_redone_exactly(
+    connection: SshConnection, tmp_path: Path, seed: int
+) -> None:
     """Random trees, but each one the same in every run: a host is slow to ask."""
     chance = random.Random(seed)  # noqa: S311 — what a test does
 
@@ -213,7 +213,7 @@ def sh(root: Path, text: str) -> None:
     subprocess.run(["sh", "-ec", text], cwd=root, check=True)
 
 
-async def test_what_others_put_into_a_folder_that_a_run_made_keeps_it_and_is_named(tmp_path: Path) -> None:
+async def test_foreign_files_in_a_folder_that_a_run_created_keep_it_and_are_named(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     (root / "d").write_text("text\n")
@@ -231,7 +231,7 @@ async def test_what_others_put_into_a_folder_that_a_run_made_keeps_it_and_is_nam
     recorders.close()
 
 
-async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: Path) -> None:
+async def test_no_undo_writes_through_a_planted_link(tmp_path: Path) -> None:
     root, outside = tmp_path / "project", tmp_path / "outside"
     (root / "d").mkdir(parents=True)
     (root / "d/f").write_text("old\n")
@@ -252,7 +252,7 @@ async def test_no_undo_writes_through_a_link_that_was_put_in_its_way(tmp_path: P
     recorders.close()
 
 
-async def test_a_review_says_what_became_of_what(tmp_path: Path) -> None:
+async def test_a_review_describes_each_change(tmp_path: Path) -> None:
     root = tmp_path / "project"
     root.mkdir()
     sh(root, "echo text > f; echo x > x; ln -s one link; mkdir gone")

@@ -151,7 +151,7 @@ def same(one: FileReview, other: FileReview) -> bool:
 
 @MANY
 @given(HISTORY)
-def test_hunks_are_in_order_apart_from_each_other_and_change_something(history: Any) -> None:
+def test_hunks_are_ordered_disjoint_and_change_something(history: Any) -> None:
     review = told(history).now
     assert all(one.b <= other.a for one, other in pairwise(review.hunks))
     assert len({hunk.id for hunk in review.hunks}) == len(review.hunks)
@@ -170,7 +170,7 @@ def test_hunks_are_in_order_apart_from_each_other_and_change_something(history: 
 
 @MANY
 @given(HISTORY)
-def test_the_journal_played_again_is_the_state_and_played_backwards_each_state_before(history: Any) -> None:
+def test_replaying_the_journal_gives_each_state_forwards_and_backwards(history: Any) -> None:
     story = told(history)
     decoded = msgspec.json.decode(msgspec.json.encode(story.entries), type=list[HistoryEntry])
     review, states = story.start, [story.start]
@@ -185,7 +185,7 @@ def test_the_journal_played_again_is_the_state_and_played_backwards_each_state_b
 
 @MANY
 @given(HISTORY)
-def test_rejecting_everything_is_the_base_byte_for_byte(history: Any) -> None:
+def test_rejecting_everything_gives_the_base_exactly(history: Any) -> None:
     review = told(history).now
     base = review.base
     for hunk in review.hunks:
@@ -195,7 +195,7 @@ def test_rejecting_everything_is_the_base_byte_for_byte(history: Any) -> None:
 
 @MANY
 @given(HISTORY)
-def test_accepting_everything_and_saving_is_the_proposed_file(history: Any) -> None:
+def test_accepting_everything_and_saving_gives_the_proposed_file(history: Any) -> None:
     review = told(history).now
     shown = buffer(review)
     for hunk in review.hunks:
@@ -208,7 +208,7 @@ def test_accepting_everything_and_saving_is_the_proposed_file(history: Any) -> N
 
 @MANY
 @given(HISTORY)
-def test_a_save_changes_no_screen_and_writes_only_what_was_kept(history: Any) -> None:
+def test_a_save_changes_no_buffer_and_writes_only_kept_hunks(history: Any) -> None:
     review = told(history).now
     after = saved(review)
     # A file whose deletion was kept by half is there, and may be empty.
@@ -246,7 +246,7 @@ def test_the_order_of_decisions_does_not_matter(history: Any, random: Any, decis
 
 @MANY
 @given(HISTORY)
-def test_reject_and_reopen_is_as_if_nothing_had_been(history: Any) -> None:
+def test_reject_and_reopen_cancel_out(history: Any) -> None:
     review = told(history).now
     for hunk in review.hunks:
         if hunk.state == "pending":
@@ -255,7 +255,7 @@ def test_reject_and_reopen_is_as_if_nothing_had_been(history: Any) -> None:
 
 @MANY
 @given(HISTORY)
-def test_undo_takes_back_exactly_one_change_and_redo_makes_it_again(history: Any) -> None:
+def test_undo_reverts_exactly_one_change_and_redo_repeats_it(history: Any) -> None:
     story = told(history)
     try:
         before, undone = undo(story.now, story.entries)
@@ -268,7 +268,7 @@ def test_undo_takes_back_exactly_one_change_and_redo_makes_it_again(history: Any
 
 @MANY
 @given(HISTORY)
-def test_what_was_just_saved_can_be_taken_back_to_the_byte(history: Any) -> None:
+def test_a_save_can_be_undone_exactly(history: Any) -> None:
     story = told(history)
     before = story.now
     after = saved(before)
@@ -286,9 +286,7 @@ def test_what_was_just_saved_can_be_taken_back_to_the_byte(history: Any) -> None
 
 @MANY
 @given(HISTORY, TEXT)
-def test_a_change_on_the_disk_leaves_hunks_alone_that_it_does_not_touch(
-    history: Any, text: str | None
-) -> None:
+def test_a_change_on_the_disk_keeps_hunks_that_it_does_not_touch(history: Any, text: str | None) -> None:
     review = told(history).now
     after = rebased(review, as_lines(text))
     assert after.base == as_lines(text) or review.base == as_lines(text)
@@ -303,9 +301,7 @@ def test_a_change_on_the_disk_leaves_hunks_alone_that_it_does_not_touch(
 
 @MANY
 @given(HISTORY, NUMBER, NUMBER, TEXT)
-def test_an_agent_never_writes_over_what_the_user_wrote(
-    history: Any, x: int, y: int, text: str | None
-) -> None:
+def test_an_agent_never_overwrites_the_users_lines(history: Any, x: int, y: int, text: str | None) -> None:
     review = told(history).now
     shown = buffer(review)
     start, end = sorted((x % (len(shown) + 1), y % (len(shown) + 1)))
@@ -355,13 +351,13 @@ def text_of(review: FileReview) -> str:
     return content.data.decode()
 
 
-def test_a_users_edit_next_to_the_agents_is_a_hunk_of_its_own() -> None:
+def test_a_users_edit_beside_an_agents_is_a_separate_hunk() -> None:
     review = review_of("1\n2\n3\n", ("agent", 2, 2, "two\n"), ("user", 3, 3, "three\n"))
     assert [(hunk.id, hunk.top.origin) for hunk in review.hunks] == [("h_1", "agent"), ("h_2", "user")]
     assert text_of(reject(review, "h_1")) == "1\n2\nthree\n"
 
 
-def test_a_users_edit_within_the_agents_is_a_layer_that_can_be_peeled_off() -> None:
+def test_a_users_edit_inside_an_agents_is_a_layer_that_can_be_peeled_off() -> None:
     review = review_of("1\n2\n3\n", ("agent", 2, 2, "two\ntwo and a half\n"), ("user", 3, 3, "mine\n"))
     assert [layer.origin for layer in review.hunks[0].layers] == ["agent", "user"]
     with pytest.raises(NeedsChoice):
@@ -371,14 +367,14 @@ def test_a_users_edit_within_the_agents_is_a_layer_that_can_be_peeled_off() -> N
     assert text_of(reopen(reject(review, "h_1", "base"), "h_1")) == "1\ntwo\nmine\n3\n"
 
 
-def test_what_is_pending_is_not_written_by_a_save_and_what_the_user_wrote_is() -> None:
+def test_a_save_writes_the_users_lines_and_no_pending_ones() -> None:
     review = review_of("1\n2\n3\n", ("agent", 1, 1, "one\n"), ("user", 3, 3, "three\n"))
     after = saved(review)
     assert "".join(after.base[1:]) == "1\n2\nthree\n"
     assert text_of(after) == "one\n2\nthree\n"
 
 
-def test_another_program_that_changes_a_pending_place_makes_a_conflict_with_both_sides() -> None:
+def test_a_foreign_change_of_a_pending_place_is_a_conflict_with_both_sides() -> None:
     review = review_of("1\n2\n3\n4\n", ("agent", 2, 2, "two\n"), ("agent", 4, 4, "four\n"))
     after = rebased(review, as_lines("1\nzwei\n3\n4\n"))
     assert [(hunk.id, hunk.conflict) for hunk in after.hunks] == [("h_1", True), ("h_2", False)]
@@ -386,7 +382,7 @@ def test_another_program_that_changes_a_pending_place_makes_a_conflict_with_both
     assert "".join(saved(accept(after, "h_1")).base[1:]) == "1\ntwo\n3\n4\n"
 
 
-def test_a_last_line_without_an_end_has_none_again_after_what_came_behind_it_is_taken_back() -> None:
+def test_a_last_line_without_an_end_is_restored_by_an_undo() -> None:
     review = rebased(review_of("x\n", ("agent", 2, 1, "c\n")), as_lines("x"))
     after = saved(accept(review, "h_1"))
     assert "".join(after.base[1:]) == "x\nc\n"
@@ -395,7 +391,7 @@ def test_a_last_line_without_an_end_has_none_again_after_what_came_behind_it_is_
 
 
 @pytest.mark.parametrize("disk", [b"\xff\0\xfe", None], ids=["bytes", "gone"])
-def test_a_file_that_became_something_else_altogether_is_a_conflict_for_every_edit(
+def test_a_replaced_file_is_a_conflict_for_every_edit(
     disk: bytes | None,
 ) -> None:
     """Else what is shown is a text with bytes in it, or a file that somebody deleted comes back by itself."""
@@ -413,7 +409,7 @@ def test_no_text_can_pass_for_a_files_head() -> None:
             edit(review_of("1\n"), 1, 1, Layer(origin="agent", lines=(line,)), lambda: "h_1")
 
 
-def test_bytes_that_nobody_may_read_keep_their_mode() -> None:
+def test_unreadable_bytes_keep_their_mode() -> None:
     content = content_of(lines_of(b"\xff\0", 0))
     assert content is not None
     assert content.mode == 0

@@ -13,16 +13,14 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=8)
 
 
 @given(st.lists(RANGES, max_size=4), RANGES)
-def test_marks_find_what_touches_one_of_many_ranges(
+def test_marks_find_the_touched_ranges_among_many(
     ranges: list[tuple[int, int]], asked: tuple[int, int]
 ) -> None:
     assert LineRangeSet(8, ranges).touch(*asked) == any(touch(*asked, *each) for each in ranges)
 
 
 @given(TEXTS, TEXTS, RANGES)
-def test_lines_move_by_what_changed_in_front_of_them(
-    old: list[str], new: list[str], asked: tuple[int, int]
-) -> None:
+def test_lines_move_with_changes_before_them(old: list[str], new: list[str], asked: tuple[int, int]) -> None:
     spans = diff(old, new)
     over = [span for span in spans if touch(*asked, span.a0, span.a1)]
     in_front = [span for span in spans if span.a1 <= asked[0] and span not in over]

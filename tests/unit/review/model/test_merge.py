@@ -47,7 +47,7 @@ def names() -> NewId:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(start=FILES, steps=st.lists(st.tuples(FILES, st.booleans()), min_size=1, max_size=5))
-def test_the_buffer_is_what_the_copy_is_and_to_reject_it_all_leaves_the_file(
+def test_the_buffer_equals_the_copy_and_rejecting_all_restores_the_file(
     start: tuple[bytes | None, int], steps: list[tuple[tuple[bytes | None, int], bool]]
 ) -> None:
     base, new_id = made(start), names()
@@ -73,9 +73,7 @@ def test_the_buffer_is_what_the_copy_is_and_to_reject_it_all_leaves_the_file(
     st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99)), min_size=1, max_size=8),
     st.booleans(),
 )
-def test_what_was_decided_or_saved_meanwhile_beside_it_stays(
-    steps: list[tuple[bool, int, int]], is_saved: bool
-) -> None:
+def test_decisions_and_saves_made_meanwhile_stay(steps: list[tuple[bool, int, int]], is_saved: bool) -> None:
     """The run writes in the even lines of its copy, the user in the odd ones of the buffer or of the file."""
     new_id = names()
     start = [f"{number}" for number in range(24)]
@@ -101,7 +99,7 @@ def test_what_was_decided_or_saved_meanwhile_beside_it_stays(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(start=FILES, now=FILES, after=FILES, is_saved=st.booleans())
-def test_whatever_happened_meanwhile_nothing_of_the_user_is_overwritten(
+def test_no_line_of_the_user_is_ever_overwritten(
     start: tuple[bytes | None, int],
     now: tuple[bytes | None, int],
     after: tuple[bytes | None, int],
@@ -125,7 +123,7 @@ def test_whatever_happened_meanwhile_nothing_of_the_user_is_overwritten(
     assert buffer(back) == buffer(review)
 
 
-def test_a_change_of_lines_that_somebody_else_changed_is_a_conflict() -> None:
+def test_a_change_of_foreign_changed_lines_is_a_conflict() -> None:
     review = on(of("a", "theirs", "c", "d"))
     done = staged(
         review, before=of("a", "b", "c", "d"), after=of("a", "mine", "c", "D"), run="r", new_id=names()
@@ -136,7 +134,7 @@ def test_a_change_of_lines_that_somebody_else_changed_is_a_conflict() -> None:
     ]
 
 
-def test_a_change_of_lines_that_the_user_is_editing_is_left_out_and_said() -> None:
+def test_a_change_of_lines_that_the_user_edits_is_skipped_and_reported() -> None:
     new_id = names()
     review = on(of("a", "b", "c", "d"))
     review = edit(review, 2, 3, Layer(origin="user", lines=("theirs\n",)), new_id)
@@ -148,7 +146,7 @@ def test_a_change_of_lines_that_the_user_is_editing_is_left_out_and_said() -> No
     assert "f" in done.left_out[0]
 
 
-def test_a_command_that_changes_thousands_of_places_is_staged_in_a_moment() -> None:
+def test_a_command_with_thousands_of_changes_is_staged_quickly() -> None:
     old = lines_of("".join(f"line {number}\n" for number in range(8_000)).encode())
     new = lines_of("".join(f"line {number}\n" + "\n" * (number % 2) for number in range(8_000)).encode())
     done = staged(FileReview(path="f", base=old), before=old, after=new, run="r", new_id=new_hunk_id)

@@ -48,7 +48,9 @@ def put(path: Path, lines: Lines) -> None:
     st.one_of(st.none(), TEXT),
     st.sampled_from([0o644, 0o755]),
 )
-def test_git_makes_the_new_file_of_the_old(name: str, old: str | None, new: str | None, mode: int) -> None:
+def test_git_applies_the_patch_to_the_new_file(
+    name: str, old: str | None, new: str | None, mode: int
+) -> None:
     before = lines_of(None if old is None else old.encode())
     after = lines_of(None if new is None else new.encode(), mode)
     with TemporaryDirectory() as folder:
@@ -62,7 +64,7 @@ def test_git_makes_the_new_file_of_the_old(name: str, old: str | None, new: str 
 
 @FEW
 @given(TEXT, st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), TEXT, st.booleans()), max_size=6))
-def test_the_hunks_that_were_accepted_are_a_patch(text: str, edits: list[tuple[int, int, str, bool]]) -> None:
+def test_accepted_hunks_are_a_patch(text: str, edits: list[tuple[int, int, str, bool]]) -> None:
     ids = count(1)
     review = FileReview(path="f", base=lines_of(text.encode()))
     size = len(review.base)
@@ -91,7 +93,7 @@ def applied(base: Lines, patch: str) -> Lines:
 
 
 @pytest.mark.parametrize("new", ["more\n", "more"])
-def test_a_line_behind_one_without_an_end_is_a_line_of_its_own(new: str) -> None:
+def test_a_line_after_one_without_an_end_is_a_separate_line(new: str) -> None:
     base = lines_of(b"end")
     hunk = Hunk(id="h_1", a=2, b=2, layers=(Layer(origin="agent", lines=(new,), run="r"),))
     assert applied(base, "--- a/f\n+++ b/f\n" + hunk_patch(base, hunk)) == lines_of(f"end\n{new}".encode())

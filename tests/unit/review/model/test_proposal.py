@@ -68,11 +68,11 @@ def delete(start: int, end: int) -> dict[str, Any]:
         ("1\n2\n3\n", [insert(2, "a\n"), replace(2, 2, "b\n")], "1\na\nb\n3\n"),
     ],
 )
-def test_edits_are_made_where_they_say(text: str | None, edits: list[dict[str, Any]], wanted: str) -> None:
+def test_edits_apply_to_their_lines(text: str | None, edits: list[dict[str, Any]], wanted: str) -> None:
     assert text_of(proposal(text, *edits)) == wanted
 
 
-def test_an_edit_that_changes_little_of_its_lines_is_a_hunk_of_what_it_changes() -> None:
+def test_an_edit_becomes_a_hunk_of_the_lines_that_it_changes() -> None:
     review = proposal("1\n2\n3\n4\n5\n", replace(1, 5, "1\ntwo\n3\n4\nfive\n"))
     assert [(hunk.a, hunk.b, hunk.top.lines, hunk.top.edits) for hunk in review.hunks] == [
         (2, 3, ("two\n",), ("e_1",)),
@@ -91,12 +91,12 @@ def test_an_edit_that_changes_little_of_its_lines_is_a_hunk_of_what_it_changes()
         [replace(1, 3, "x"), insert(2, "y")],
     ],
 )
-def test_lines_that_do_not_exist_or_overlap_are_refused(edits: list[dict[str, Any]]) -> None:
+def test_missing_or_overlapping_lines_are_refused(edits: list[dict[str, Any]]) -> None:
     with pytest.raises(BadRange):
         proposal("1\n2\n3\n", *edits)
 
 
-def test_an_edit_of_lines_that_read_otherwise_is_a_conflict() -> None:
+def test_an_edit_of_lines_with_other_text_is_a_conflict() -> None:
     right, wrong = lines_hash(["2\n"]), lines_hash(["two\n"])
     assert text_of(proposal("1\n2\n", replace(2, 2, "zwei", expected_hash=right))) == "1\nzwei\n"
     assert text_of(proposal("1\n2\n", insert(2, "1½", expected_hash=right))) == "1\n1½\n2\n"
@@ -104,7 +104,7 @@ def test_an_edit_of_lines_that_read_otherwise_is_a_conflict() -> None:
         proposal("1\n2\n", replace(2, 2, "zwei", expected_hash=wrong))
 
 
-def test_a_large_edit_is_cut_at_blank_lines_and_then_at_sentences() -> None:
+def test_a_large_edit_is_split_at_blank_lines_and_then_at_sentences() -> None:
     size = HunkSize(lines=4)
     review = proposal("", insert(1, "a\nb\n\nc\nd\n\ne.\nf\ng.\nh\ni\n"), size=size)
     assert [hunk.top.lines for hunk in review.hunks] == [
@@ -113,7 +113,7 @@ def test_a_large_edit_is_cut_at_blank_lines_and_then_at_sentences() -> None:
     assert not any(hunk.oversized for hunk in review.hunks)
 
 
-def test_what_cannot_be_cut_is_marked() -> None:
+def test_an_unsplittable_hunk_is_marked() -> None:
     review = proposal("", insert(1, "a\nb\nc\nd\n"), size=HunkSize(lines=3))
     assert [hunk.oversized for hunk in review.hunks] == [True]
     review = proposal("a\nb\nc\nd\n", delete(1, 4), size=HunkSize(lines=3))
@@ -121,7 +121,7 @@ def test_what_cannot_be_cut_is_marked() -> None:
 
 
 @given(st.lists(st.sampled_from(["a\n", "\n", "b.\n", "😀\n"]), max_size=40), st.integers(1, 6))
-def test_however_it_is_cut_the_text_is_the_same(lines: list[str], most: int) -> None:
+def test_splitting_never_changes_the_text(lines: list[str], most: int) -> None:
     for text, made in ((None, "".join(lines)), ("x\ny\n", "".join(lines))):
         review = proposal(
             text, insert(1, made) if text is None else replace(1, 2, made), size=HunkSize(lines=most)
@@ -134,7 +134,7 @@ LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", "\ufeffc\n"]), max_size=2)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ird"), st.integers(1, 3), LINES), max_size=3), st.data())
-def test_a_byte_order_mark_stays_in_front_however_hunks_are_decided(
+def test_a_byte_order_mark_stays_first_however_hunks_are_decided(
     edits: list[tuple[str, int, str]], data: st.DataObject
 ) -> None:
     def made(kind: str, at: int, new: str) -> dict[str, Any]:

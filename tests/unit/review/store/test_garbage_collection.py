@@ -235,7 +235,7 @@ def has(ledger: Ledger, blob: str) -> bool:
         return False
 
 
-def test_runs_of_this_month_stay_and_so_do_the_latest_however_old(tmp_path: Path) -> None:
+def test_runs_of_this_month_and_the_latest_stay(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         blobs = [a_run(ledger, number) for number in range(210)]
         assert purge(ledger, Keep(), now=later(29)).checkpoints == 0
@@ -257,7 +257,7 @@ def test_purged_content_frees_its_space(tmp_path: Path) -> None:
         assert (ledger.paths(), ledger.checkpoints(), ledger.entries()) == ([], [], [])
 
 
-def test_the_history_of_a_file_stays_whole_or_goes_whole(tmp_path: Path) -> None:
+def test_a_files_history_is_kept_or_purged_as_a_whole(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         for number in range(9):
             a_run(ledger, number, path=f"f{number % 3}")
@@ -268,7 +268,7 @@ def test_the_history_of_a_file_stays_whole_or_goes_whole(tmp_path: Path) -> None
         assert (ledger.get("f0").base, ledger.entries(path="f0")) == ((), [])
 
 
-def test_a_page_that_shows_a_forgotten_file_cannot_decide_on_another_state_of_it(tmp_path: Path) -> None:
+def test_a_page_with_a_purged_file_cannot_decide_on_another_state(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         a_run(ledger, 1)
         seen = ledger.get("f")
@@ -281,7 +281,7 @@ def test_a_page_that_shows_a_forgotten_file_cannot_decide_on_another_state_of_it
         )
 
 
-def test_a_run_that_waits_for_a_decision_stays_however_old(tmp_path: Path) -> None:
+def test_a_run_with_pending_changes_stays_however_old(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
 
         async def propose() -> None:
@@ -313,7 +313,7 @@ def _use(folder: Path, is_open: Event, is_over: Event) -> None:
         is_over.wait(30)
 
 
-def test_a_purge_removes_nothing_that_another_process_uses(tmp_path: Path) -> None:
+def test_a_purge_keeps_what_another_process_uses(tmp_path: Path) -> None:
     """It may rely on contents that it has put there and named nowhere yet."""
     context = multiprocessing.get_context("spawn")
     is_open, is_over = context.Event(), context.Event()
@@ -332,7 +332,7 @@ def test_a_purge_removes_nothing_that_another_process_uses(tmp_path: Path) -> No
         assert not has(ledger, loose)
 
 
-def test_what_is_put_there_again_while_it_is_cleared_away_stays(tmp_path: Path) -> None:
+def test_content_stored_again_during_a_purge_stays(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         pieces = [b"put again", b"not put again"]
         again, gone = ledger.put_blobs(pieces)
@@ -351,7 +351,7 @@ def _add(folder: Path, number: int) -> None:
             ledger.change(f"f{index % 2}", "record", lambda now, line=line: rebased(now, (*now.base, line)))
 
 
-def test_processes_that_write_while_it_is_purged_lose_nothing(tmp_path: Path) -> None:
+def test_writers_lose_nothing_during_a_purge(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=_add, args=(tmp_path, number)) for number in range(2)]
     with Ledger.open(tmp_path) as ledger:
@@ -372,7 +372,7 @@ def test_processes_that_write_while_it_is_purged_lose_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.anyio
-async def test_contents_that_the_next_command_may_change_stay(tmp_path: Path) -> None:
+async def test_content_that_the_next_command_may_change_stays(tmp_path: Path) -> None:
     root, folder = tmp_path / "project", tmp_path / "ledger"
     root.mkdir()
     (root / "a").write_bytes(b"before")
@@ -394,7 +394,7 @@ async def test_contents_that_the_next_command_may_change_stay(tmp_path: Path) ->
         later_.close()
 
 
-def test_a_ledger_that_is_too_large_forgets_the_oldest_first_and_never_the_last_day(tmp_path: Path) -> None:
+def test_an_oversized_ledger_purges_the_oldest_first_and_never_the_last_day(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         blobs = [a_run(ledger, number, created=later(number - 7.5), path=f"f{number}") for number in range(8)]
         assert purge(ledger, Keep()).checkpoints == 0
@@ -409,7 +409,7 @@ def test_a_ledger_that_is_too_large_forgets_the_oldest_first_and_never_the_last_
         assert done.size > 1
 
 
-def test_it_is_done_once_a_day_and_a_person_is_told_of_a_ledger_that_stays_too_large(tmp_path: Path) -> None:
+def test_it_runs_once_a_day_and_an_oversized_ledger_is_reported(tmp_path: Path) -> None:
     told: list[str] = []
     with Ledger.open(tmp_path) as ledger:
         a_run(ledger, 1, created=later(-99))
@@ -426,7 +426,7 @@ def test_it_is_done_once_a_day_and_a_person_is_told_of_a_ledger_that_stays_too_l
 
 
 @pytest.mark.anyio
-async def test_what_waited_when_a_run_began_waits_again_after_its_rollback_whatever_was_forgotten(
+async def test_hunks_pending_before_a_run_are_pending_again_after_its_rollback_despite_a_purge(
     tmp_path: Path,
 ) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
@@ -452,7 +452,7 @@ async def test_what_waited_when_a_run_began_waits_again_after_its_rollback_whate
 
 
 @pytest.mark.anyio
-async def test_a_project_that_is_opened_forgets_what_is_old(tmp_path: Path) -> None:
+async def test_opening_a_project_purges_old_runs(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     folder = tmp_path / "ledger"
     with Ledger.open(folder) as ledger:

@@ -54,7 +54,7 @@ def test_decisions_are_visible_to_the_next_process(tmp_path: Path) -> None:
         assert ledger.paths() == ["f"]
 
 
-def test_a_batch_that_may_not_wait_fails_at_once_and_the_next_one_waits(tmp_path: Path) -> None:
+def test_a_non_waiting_batch_fails_at_once_and_a_later_one_waits(tmp_path: Path) -> None:
     """The first must not stop a program's other tasks; the second must not lose a decision."""
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         with yours.batch(), pytest.raises(LedgerBusy), mine.batch(wait=False):
@@ -79,7 +79,7 @@ def test_a_decision_on_a_stale_state_is_refused(tmp_path: Path) -> None:
         assert mine.get("f").hunk(hunk).state == "accepted"
 
 
-def test_a_change_that_cannot_be_leaves_no_trace(tmp_path: Path) -> None:
+def test_an_invalid_change_leaves_no_trace(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         review = begun(ledger)
         with pytest.raises(UnknownHunk):
@@ -88,7 +88,7 @@ def test_a_change_that_cannot_be_leaves_no_trace(tmp_path: Path) -> None:
         assert len(ledger.entries()) == 2
 
 
-def test_undo_and_redo_outlive_the_process(tmp_path: Path) -> None:
+def test_undo_and_redo_survive_the_process(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         review = begun(ledger)
     with Ledger.open(tmp_path) as ledger:
@@ -105,7 +105,7 @@ def _add(folder: Path, number: int) -> None:
             ledger.change(f"f{index % 3}", "rebase", lambda now: rebased(now, (*now.base, f"{number}\n")))
 
 
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_add, args=(tmp_path, number)) for number in range(3)]
     for process in processes:
@@ -117,7 +117,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
         assert sum(len(ledger.get(path).base) for path in ledger.paths()) == 75
 
 
-def test_checkpoints_and_saves_under_way_are_kept() -> None:
+def test_checkpoints_and_unfinished_saves_are_stored() -> None:
     with Ledger.open(None) as ledger:
         point = Checkpoint(id="c1", created="2026-01-01T00:00:00.000Z", run="r")
         ledger.add_checkpoint(point)
@@ -143,7 +143,7 @@ def begin_and_fail(ledger: Ledger) -> None:
         ledger.change("g", "accept", lambda now: accept(now, "h_99"))
 
 
-def test_changes_in_a_batch_are_there_all_or_none(tmp_path: Path) -> None:
+def test_a_batch_is_stored_completely_or_not_at_all(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         before = begun(mine)
         with mine.batch():
@@ -158,7 +158,7 @@ def test_changes_in_a_batch_are_there_all_or_none(tmp_path: Path) -> None:
         assert mine.undo("f").review.hunks == before.hunks  # what was given up is not in the journal either
 
 
-def test_a_read_returns_what_another_process_saved_last(tmp_path: Path) -> None:
+def test_a_read_returns_the_latest_save_of_another_process(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         begun(mine)
         yours.change("f", "rebase", lambda now: rebased(now, (*TEXT, "four\n")))
@@ -167,7 +167,7 @@ def test_a_read_returns_what_another_process_saved_last(tmp_path: Path) -> None:
         assert yours.get("f").base == TEXT
 
 
-def test_a_ledger_of_the_first_format_is_read_as_it_was(tmp_path: Path) -> None:
+def test_a_ledger_of_the_first_format_is_read_unchanged(tmp_path: Path) -> None:
     long = lines_of(b"line\n" * 2000)
     with Ledger.open(tmp_path / "new") as ledger:
         ledger.change("f", "rebase", lambda now: rebased(now, long))
@@ -218,7 +218,7 @@ def test_checkpoints_of_an_older_format_are_found_by_their_run(tmp_path: Path) -
         assert ledger.checkpoints(prefix="c", limit=1) == [points[1]]
 
 
-def test_a_ledger_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+def test_an_unusable_ledger_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"no database" * 100)
     with pytest.raises(LedgerError, match="damaged"):
         Ledger.open(tmp_path)

@@ -72,7 +72,7 @@ def test_a_change_by_another_thread_names_its_file(tmp_path: Path, where: str) -
         watch.close()
 
 
-def test_what_another_process_changes_is_told_as_such(tmp_path: Path) -> None:
+def test_a_change_by_another_process_is_reported_as_one(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
         write_elsewhere(tmp_path, "a")
@@ -102,7 +102,7 @@ def test_a_batch_is_reported_only_once_it_is_readable(tmp_path: Path) -> None:
         watch.close()
 
 
-def test_what_was_taken_back_is_not_told(tmp_path: Path) -> None:
+def test_a_rolled_back_change_is_not_reported(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         watch = LedgerWatch(ledger)
         with pytest.raises(StaleRevision), ledger.batch():

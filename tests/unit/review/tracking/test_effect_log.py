@@ -121,7 +121,7 @@ def _killed_older(folder: Path, is_ready: Event) -> None:
     signal.pause()
 
 
-def test_what_an_older_version_had_begun_is_found_once(tmp_path: Path) -> None:
+def test_unfinished_work_of_an_older_version_is_found_once(tmp_path: Path) -> None:
     killed(_killed_older, tmp_path)
     found = recovered(tmp_path)
     assert [pending.record.title for pending in found] == ["begun", "file"]
@@ -130,7 +130,7 @@ def test_what_an_older_version_had_begun_is_found_once(tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
-def test_a_process_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_process_that_exits_normally_leaves_nothing(tmp_path: Path) -> None:
     with Ledger.open(tmp_path) as ledger:
         log = EffectLog(ledger, tmp_path)
         log.save_known(known("f", b"1" * 32))
@@ -139,7 +139,7 @@ def test_a_process_that_ends_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
-def test_what_is_known_is_there_whole_however_often_it_is_added_to(tmp_path: Path) -> None:
+def test_pending_facts_are_complete_however_often_they_are_extended(tmp_path: Path) -> None:
     """And takes no more room than a few times what it tells of."""
     with Ledger.open(tmp_path) as ledger:
         log = EffectLog(ledger, tmp_path)

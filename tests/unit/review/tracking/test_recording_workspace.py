@@ -47,7 +47,7 @@ def made(text: str | None, mode: int = 0o644) -> Lines:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(start=TEXTS, steps=st.lists(TEXTS, min_size=1, max_size=6))
-def test_all_that_a_run_did_to_a_file_can_be_taken_back_at_once(
+def test_all_changes_of_a_run_to_a_file_can_be_undone_at_once(
     start: str | None, steps: list[str | None]
 ) -> None:
     """However often it changed the same lines."""
@@ -63,7 +63,7 @@ def test_all_that_a_run_did_to_a_file_can_be_taken_back_at_once(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 99)), max_size=8))
-def test_what_others_wrote_beside_it_stays_when_a_run_is_taken_back(
+def test_foreign_lines_stay_when_a_run_is_undone(
     steps: list[tuple[bool, int, int]],
 ) -> None:
     """The run writes in the even lines, others in the odd ones; lines between them belong to nobody."""
@@ -96,7 +96,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_commands_side_by_side_record_each_change_once(project: Path, tmp_path: Path) -> None:
+async def test_concurrent_commands_record_each_change_once(project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
     one, two = TrackedRun("s"), TrackedRun("s")
     first = await begin(recorder, one, None)
@@ -112,7 +112,7 @@ async def test_commands_side_by_side_record_each_change_once(project: Path, tmp_
     recorder.close()
 
 
-async def test_a_command_waits_for_another_process_that_writes_to_the_ledger_and_the_program_does_not(
+async def test_a_command_waits_for_a_ledger_in_use_and_the_event_loop_does_not(
     project: Path, tmp_path: Path
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
@@ -137,7 +137,7 @@ async def test_a_command_waits_for_another_process_that_writes_to_the_ledger_and
     recorder.close()
 
 
-async def test_a_file_written_while_a_command_runs_is_its_writers_alone(
+async def test_a_file_written_during_a_command_belongs_to_its_writer_alone(
     project: Path, tmp_path: Path
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
@@ -153,7 +153,7 @@ async def test_a_file_written_while_a_command_runs_is_its_writers_alone(
     recorder.close()
 
 
-async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doing(
+async def test_an_undo_by_another_process_is_not_attributed_to_the_command(
     project: Path, tmp_path: Path
 ) -> None:
     (project / "a").write_text("before\n")
@@ -173,7 +173,7 @@ async def test_what_another_process_took_back_meanwhile_is_not_the_commands_doin
 
 
 @pytest.mark.parametrize("path", [".git/config", "sub/.git/hooks/x"])
-async def test_what_is_gits_own_is_never_recorded(path: str, project: Path, tmp_path: Path) -> None:
+async def test_gits_own_files_are_never_recorded(path: str, project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
     effect = await begin(recorder, TrackedRun("s"), path)
     (project / path).parent.mkdir(parents=True)
@@ -184,7 +184,7 @@ async def test_what_is_gits_own_is_never_recorded(path: str, project: Path, tmp_
     recorder.close()
 
 
-async def test_a_name_that_is_no_text_is_told_and_the_others_are_recorded(
+async def test_a_name_that_is_not_text_is_reported_and_the_others_are_recorded(
     project: Path, tmp_path: Path
 ) -> None:
     recorder = await opened(project, tmp_path / "home")
@@ -197,9 +197,7 @@ async def test_a_name_that_is_no_text_is_told_and_the_others_are_recorded(
     recorder.close()
 
 
-async def test_a_run_that_was_taken_back_leaves_nothing_to_undo_but_that(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_after_the_undo_of_a_run_only_the_undo_can_be_undone(project: Path, tmp_path: Path) -> None:
     recorder = await opened(project, tmp_path / "home")
     run = TrackedRun("s", title="words")
     effect = await begin(recorder, run, "a")
@@ -231,7 +229,7 @@ def _killed(project: Path, home: Path, path: str | None) -> None:
 
 
 @pytest.mark.parametrize("path", [None, "a"])
-async def test_what_a_killed_process_did_is_recorded_by_the_next(
+async def test_changes_of_a_killed_process_are_recorded_by_the_next(
     path: str | None, project: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -284,7 +282,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_killed_one_did(
+async def test_the_users_changes_between_commands_survive_the_undo_of_a_killed_run(
     project: Path, tmp_path: Path
 ) -> None:
     """Also where all was known to a process before that one."""
@@ -307,9 +305,7 @@ async def test_what_a_person_did_between_commands_is_not_taken_back_with_what_a_
     recorder.close()
 
 
-async def test_a_file_of_which_nothing_is_known_is_not_taken_for_one_that_a_killed_command_made(
-    project: Path, tmp_path: Path
-) -> None:
+async def test_an_unknown_file_is_not_attributed_to_a_killed_command(project: Path, tmp_path: Path) -> None:
     """Taking that back would delete it."""
     home = tmp_path / "home"
     for name in ("a", "gone"):
@@ -346,7 +342,7 @@ def _killed_older(project: Path, home: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def test_what_a_killed_process_of_an_older_version_did_is_taken_up_once(
+async def test_changes_of_a_killed_process_of_an_older_version_are_recorded_once(
     project: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -368,6 +364,6 @@ async def test_what_a_killed_process_of_an_older_version_did_is_taken_up_once(
     recorder.close()
 
 
-def test_a_title_is_one_line_that_can_be_kept() -> None:
+def test_a_title_is_one_storable_line() -> None:
     assert title_of("do\n\tthis \udcff") == "do this ?"
     assert len(title_of("word " * 100)) == 80

@@ -158,7 +158,7 @@ def assert_markdown_is_inert(document: str) -> None:
 
 
 @pytest.mark.parametrize("probe", PROBES)
-def test_hostile_text_stays_inert_wherever_it_stands(probe: str) -> None:
+def test_hostile_text_is_inert_in_every_place(probe: str) -> None:
     assert_page_is_inert(to_html(everywhere(probe)))
     assert_markdown_is_inert(to_markdown(everywhere(probe)))
 
@@ -175,7 +175,7 @@ def test_no_mixture_of_markup_breaks_out(text: str) -> None:
     assert_markdown_is_inert(to_markdown(session(UserMessage(text), AssistantMessage([TextContent(text)]))))
 
 
-def test_the_page_forbids_what_it_does_not_use() -> None:
+def test_the_page_forbids_unused_features() -> None:
     page = to_html(session(UserMessage("hello")))
     policy = Page(page).attributes["meta.content"]
     assert any("default-src 'none'" in content and "style-src 'sha256-" in content for content in policy)
@@ -203,7 +203,7 @@ def a_whole_session() -> SessionData:
     )
 
 
-def test_markdown_shows_everything_that_was_said_and_done() -> None:
+def test_markdown_has_the_whole_conversation() -> None:
     assert to_markdown(a_whole_session()) == (
         "# A &lt;name&gt;\n\n"
         "2025-10-12T10:00:00.000Z · /src/shop · qwen · s1\n\n"
@@ -226,7 +226,7 @@ def test_markdown_shows_everything_that_was_said_and_done() -> None:
     )
 
 
-def test_the_page_shows_everything_that_was_said_and_done() -> None:
+def test_the_page_has_the_whole_conversation() -> None:
     page = Page(to_html(a_whole_session()))
     for text in (
         "A <name>",
@@ -243,7 +243,7 @@ def test_the_page_shows_everything_that_was_said_and_done() -> None:
     assert {"added", "removed"} <= page.attributes["span.class"]
 
 
-def test_exports_are_files_for_their_owner(tmp_path: Path) -> None:
+def test_exports_are_private_files(tmp_path: Path) -> None:
     data = session(UserMessage("half a pair: \ud83d"))
     for name, start in (("talk.md", "# half"), ("talk.HTML", "<!doctype html>")):
         export_session(data, tmp_path / name)

@@ -63,7 +63,7 @@ def test_a_call_that_never_ran_is_shown_with_the_reason(scene: Callable[..., Any
     assert "bash pytest -q ✗ not run\n    Not run: declined.\n" in text
 
 
-def test_calls_side_by_side_each_get_their_own_result(scene: Callable[..., Any]) -> None:
+def test_concurrent_calls_each_get_their_own_result(scene: Callable[..., Any]) -> None:
     other = ToolCall("9", "read", {"file_path": "b.py"})
     events = scene().say("", READ, other).start(READ).start(other)
     events = events.finish(other, "", linesRead=2).finish(READ, "", linesRead=1).end()
@@ -72,7 +72,7 @@ def test_calls_side_by_side_each_get_their_own_result(scene: Callable[..., Any])
     assert "read a.py ✓ 1 line · 4 ms" in lines
 
 
-def test_what_a_retry_voids_is_said_to_be_void(scene: Callable[..., Any]) -> None:
+def test_text_voided_by_a_retry_is_marked_void(scene: Callable[..., Any]) -> None:
     run = scene().say("Half an ans")
     run.events.pop()
     run.add(Retry(attempt=1, max_attempts=5, delay=2.0, reason="connection lost"))
@@ -81,7 +81,7 @@ def test_what_a_retry_voids_is_said_to_be_void(scene: Callable[..., Any]) -> Non
     assert "A whole answer.\n" in text
 
 
-def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+def test_a_retry_is_described_in_whole_sentences(scene: Callable[..., Any]) -> None:
     run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
     assert "The request failed: Too many requests (429). Trying again in 7.6 s (2 of 5).\n" in shown(
         run.events
@@ -95,13 +95,13 @@ def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
         ("max_turns", "Stopped at the limit of 3 turns.", "Stopped at the limit of 3 turns."),
     ],
 )
-def test_the_end_says_why_it_came(
+def test_the_end_of_a_run_has_its_reason(
     scene: Callable[..., Any], reason: str, message: str, expected: str
 ) -> None:
     assert f"\n{expected}\n" in shown(scene().say("Hm.").end(reason, message))
 
 
-def test_an_error_is_told_once(scene: Callable[..., Any]) -> None:
+def test_an_error_is_shown_once(scene: Callable[..., Any]) -> None:
     events = (
         scene()
         .add(ErrorEvent(code="rate_limited", message="Too many requests."))
@@ -110,7 +110,7 @@ def test_an_error_is_told_once(scene: Callable[..., Any]) -> None:
     assert shown(events).count("Too many requests.") == 1
 
 
-def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
     written = shown(
         scene().add(ErrorEvent(code="connection", message="The connection to shop is back.")).end("done")
     )
@@ -123,7 +123,7 @@ HOSTILE = st.text(alphabet=st.sampled_from("\x1b[]\x07\\;Hm02Kab\n\r\x9b\u202e\u
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # the fixture is a plain class
 @given(text=HOSTILE, pieces=st.integers(1, 5))
-def test_no_text_from_outside_reaches_the_terminal_as_a_command(
+def test_no_text_from_outside_controls_the_terminal(
     scene: Callable[..., Any], text: str, pieces: int
 ) -> None:
     call = ToolCall("1", "bash", {"command": text, "x": text})

@@ -57,16 +57,16 @@ def test_no_character_is_lost_or_moved(text: str, size: int) -> None:
 
 
 @given(TEXTS)
-def test_blocks_mean_alone_what_they_mean_together(text: str) -> None:
+def test_blocks_mean_the_same_alone_and_together(text: str) -> None:
     assert [part for block in cut(text, 5) for part in structure(block)] == structure(text)
 
 
 @given(TEXTS, st.integers(1, 20))
-def test_the_pieces_it_arrives_in_change_nothing(text: str, size: int) -> None:
+def test_the_result_does_not_depend_on_the_pieces(text: str, size: int) -> None:
     assert cut(text, size) == cut(text, max(len(text), 1))
 
 
-def test_paragraphs_headings_and_code_are_finished_as_soon_as_they_can_be() -> None:
+def test_paragraphs_headings_and_code_are_finished_as_soon_as_possible() -> None:
     blocks = MarkdownBlocks()
     assert blocks.feed("# Plan\nFirst ") == ["# Plan\n"]
     assert blocks.feed("words\n\nSecond\n") == ["First words\n\n"]

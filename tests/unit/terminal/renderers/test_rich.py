@@ -68,7 +68,7 @@ def show(
     return paper
 
 
-def test_a_whole_run_stands_in_the_scroll_back_as_designed(scene: Callable[..., Any]) -> None:
+def test_a_whole_run_is_in_the_scroll_back_as_designed(scene: Callable[..., Any]) -> None:
     events = (
         scene("add a flag\nand test it")
         .say("", READ, EDIT, BASH)
@@ -106,7 +106,7 @@ def test_text_is_printed_once_however_it_arrives(scene: Callable[..., Any]) -> N
     assert "def f():\n\n    return 1\n" in whole
 
 
-def test_code_can_be_copied_as_it_was_written(scene: Callable[..., Any]) -> None:
+def test_code_can_be_copied_as_written(scene: Callable[..., Any]) -> None:
     line = "x = '" + "long " * 40 + "'"
     paper = show(scene().say(f"```python\n{line}\n```").end(), columns=40)
     assert f"\n{line}\n" in paper.text
@@ -118,7 +118,7 @@ def test_a_failed_call_shows_its_last_lines(scene: Callable[..., Any]) -> None:
     assert "\x1b[31m● " in paper.printed
 
 
-def test_while_it_runs_the_last_lines_say_what_and_how_to_stop(scene: Callable[..., Any]) -> None:
+def test_during_a_run_the_last_lines_show_the_activity_and_how_to_stop(scene: Callable[..., Any]) -> None:
     paper = show(scene().say("Now the tests.", BASH).start(BASH, "one\ntw", "o\nthree\nfour").events)
     lines = [SGR.sub("", line) for line in paper.live[-2]]  # the last one is after close()
     assert lines[-5:] == [
@@ -132,7 +132,7 @@ def test_while_it_runs_the_last_lines_say_what_and_how_to_stop(scene: Callable[.
     assert paper.live[-1] == []
 
 
-def test_what_a_retry_voids_is_not_shown_as_if_it_counted(scene: Callable[..., Any]) -> None:
+def test_text_voided_by_a_retry_is_marked(scene: Callable[..., Any]) -> None:
     run = scene().say("First half.\n\nSecond ha")
     run.events.pop()
     run.add(Retry(attempt=1, max_attempts=5, delay=2.0, reason="connection lost"))
@@ -142,13 +142,13 @@ def test_what_a_retry_voids_is_not_shown_as_if_it_counted(scene: Callable[..., A
     assert text.count("All of it.") == 1
 
 
-def test_a_retry_is_told_in_whole_sentences(scene: Callable[..., Any]) -> None:
+def test_a_retry_is_described_in_whole_sentences(scene: Callable[..., Any]) -> None:
     run = scene().add(Retry(attempt=2, max_attempts=5, delay=7.588, reason="Too many requests (429)."))
     text = show(run.events).text
     assert "The request failed: Too many requests (429). Trying again in 7.6 s (2 of 5).\n" in text
 
 
-def test_the_same_failure_is_printed_once_and_counted_in_place(scene: Callable[..., Any]) -> None:
+def test_repeated_failures_are_printed_once_with_a_count(scene: Callable[..., Any]) -> None:
     """If this fails, a server that is overloaded for minutes fills the scroll-back."""
     run = scene()
     for attempt in range(2, 11):
@@ -160,7 +160,7 @@ def test_the_same_failure_is_printed_once_and_counted_in_place(scene: Callable[.
     assert any("waiting 17.4 s to try again (9 of 10)" in line for lines in paper.live for line in lines)
 
 
-def test_a_long_line_of_a_failed_call_is_broken_between_words(scene: Callable[..., Any]) -> None:
+def test_a_long_line_of_a_failed_call_wraps_between_words(scene: Callable[..., Any]) -> None:
     output = (
         "stdout:\n  error: the file notes.txt was not found in the folder\n" + "x" * 50 + "\nexit code: 1"
     )
@@ -210,7 +210,7 @@ HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155
 )
 
 
-def test_that_a_host_is_back_is_told_as_no_error(scene: Callable[..., Any]) -> None:
+def test_the_return_of_a_host_is_not_an_error(scene: Callable[..., Any]) -> None:
     back = ErrorEvent(code="connection", message="The connection to shop is back.")
     written = show(scene().add(back).end("done")).printed
     assert "The connection to shop is back." in written

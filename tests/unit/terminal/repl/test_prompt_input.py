@@ -40,11 +40,11 @@ def test_a_strangers_template_cannot_attach_the_users_files(tmp_path: Path) -> N
     assert prepared.text == "Look at @secret.txt and at mine.txt"
 
 
-def test_piped_text_is_passed_on_as_it_is(tmp_path: Path) -> None:
+def test_piped_text_is_passed_on_unchanged(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     prepared = prepared_in(tmp_path, Prompt("what is this", piped="see @a.txt"))
     assert (prepared.text, prepared.attachments) == ("what is this\n\nsee @a.txt", [])
 
 
-def test_a_path_is_no_command(tmp_path: Path) -> None:
+def test_a_path_is_not_a_command(tmp_path: Path) -> None:
     assert prepared_in(tmp_path, Prompt("/usr/bin is where?")).text == "/usr/bin is where?"

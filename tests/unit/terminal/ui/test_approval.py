@@ -26,17 +26,17 @@ def test_no_answer_is_no(answer: str | None) -> None:
 
 
 @pytest.mark.parametrize("answer", ["use rg instead", "n use rg instead", "no use rg instead"])
-def test_other_words_are_a_no_that_the_model_hears(answer: str) -> None:
+def test_other_text_is_a_refusal_that_the_model_gets(answer: str) -> None:
     assert understand(answer) == Approval("no", "use rg instead")
 
 
 @given(st.text())
-def test_nothing_but_a_plain_yes_or_always_ever_allows(answer: str) -> None:
+def test_only_a_plain_yes_or_always_allows(answer: str) -> None:
     allowed = understand(answer).decision != "no"
     assert allowed == (answer.strip().lower() in {"y", "yes", "a", "always"})
 
 
-def test_the_request_hides_nothing() -> None:
+def test_the_question_hides_nothing() -> None:
     command = "ls \x1b[8m; rm -rf ~\x1b[0m\n\u202egpj.exe"
     text = present(ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", command, "/src/shop"))
     assert text == (
@@ -44,7 +44,7 @@ def test_the_request_hides_nothing() -> None:
     )
 
 
-def test_the_request_says_on_which_machine() -> None:
+def test_the_question_names_the_machine() -> None:
     """Else a person takes a command for one of their own machine that runs on a server, or the other way round."""
     there = "ssh://deploy@shop.example:2222/srv/a%20b"
     text = present(ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", there))

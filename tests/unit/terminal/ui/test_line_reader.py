@@ -45,14 +45,14 @@ def from_pipe(pieces: Sequence[bytes]) -> list[str]:
 
 
 @given(st.binary(max_size=60).filter(lambda data: b"\r" not in data), st.integers(1, 9))
-def test_a_pipe_gives_its_lines_wherever_it_is_cut(data: bytes, cut: int) -> None:
+def test_a_pipe_gives_its_lines_however_it_is_cut(data: bytes, cut: int) -> None:
     expected = [line.decode(errors="replace") for line in data.split(b"\n")]
     if not expected[-1]:
         expected.pop()
     assert from_pipe([data[at : at + cut] for at in range(0, len(data), cut)]) == expected
 
 
-def test_line_ends_of_windows_and_a_last_line_without_one() -> None:
+def test_windows_line_ends_and_an_unterminated_last_line() -> None:
     assert from_pipe([b"a\r\n\r\nb\xff"]) == ["a", "", "b\N{REPLACEMENT CHARACTER}"]
 
 
@@ -67,7 +67,7 @@ async def test_files_and_the_null_device_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_line_that_is_too_long_is_skipped_and_the_next_one_is_whole(tmp_path: Path) -> None:
+async def test_an_overlong_line_is_skipped_and_the_next_one_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"x" * 500_000 + b"\nnext\n")
     source = os.open(path, os.O_RDONLY)

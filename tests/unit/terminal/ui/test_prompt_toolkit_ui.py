@@ -48,7 +48,7 @@ class Listener:
 
 
 @pytest.mark.anyio
-async def test_keys_not_yet_read_when_a_question_comes_are_no_answer_to_it(tmp_path: Path) -> None:
+async def test_keys_unread_when_a_question_appears_do_not_answer_it(tmp_path: Path) -> None:
     master, slave = pty.openpty()
     shown = b""
     person = Listener()

@@ -45,7 +45,7 @@ def sha(data: bytes) -> str:
 
 
 class TestPaths:
-    async def test_relative_absolute_and_home_paths_lead_where_a_shell_would(
+    async def test_relative_absolute_and_home_paths_resolve_like_in_a_shell(
         self, workspace: Workspace
     ) -> None:
         assert await workspace.resolve("a/../b.txt") == f"{workspace.root}/b.txt"
@@ -63,7 +63,7 @@ class TestPaths:
         assert await workspace.resolve("link/x") == await workspace.resolve("real/x")
 
     @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
-    async def test_what_cannot_be_a_path_is_refused_in_words(self, workspace: Workspace, path: str) -> None:
+    async def test_an_invalid_path_is_refused_with_a_message(self, workspace: Workspace, path: str) -> None:
         with pytest.raises(WorkspaceError, match=r"empty|NUL|not a valid file name"):
             await workspace.resolve(path)
 
@@ -81,7 +81,7 @@ class TestReading:
         assert await workspace.read_bytes(str(path), start=250, size=50) == bytes(range(250, 256))
         assert await workspace.read_bytes(str(path), start=999) == b""
 
-    async def test_a_large_file_comes_whole(self, workspace: Workspace) -> None:
+    async def test_a_large_file_is_read_completely(self, workspace: Workspace) -> None:
         """It takes another way, through a thread."""
         path = root(workspace) / "large"
         data = os.urandom(3_000_000)
@@ -101,7 +101,7 @@ class TestReading:
         with pytest.raises(WorkspaceError, match="No such file"):
             await workspace.read_bytes(workspace.root + "/gone")
 
-    async def test_stat_and_list_tell_what_is_there(self, workspace: Workspace) -> None:
+    async def test_stat_and_list_describe_the_entries(self, workspace: Workspace) -> None:
         (root(workspace) / "b.txt").write_bytes(b"12345")
         (root(workspace) / "a").mkdir()
         (root(workspace) / "link").symlink_to("a")
@@ -165,7 +165,7 @@ class TestWriting:
         await workspace.write_bytes(str(path), b"new")
         assert os.getxattr(path, "user.label") == b"kept"
 
-    async def test_who_reads_the_file_meanwhile_reads_one_content_whole(self, workspace: Workspace) -> None:
+    async def test_a_concurrent_reader_sees_one_complete_content(self, workspace: Workspace) -> None:
         """The file is replaced, never overwritten in place."""
         path = root(workspace) / "f"
         path.write_bytes(b"old content")
@@ -183,7 +183,7 @@ class TestWriting:
         assert link.is_symlink()
         assert (root(workspace) / "target").read_bytes() == b"new"
 
-    async def test_a_file_that_someone_else_changed_is_not_overwritten(self, workspace: Workspace) -> None:
+    async def test_a_file_changed_by_someone_else_is_not_overwritten(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"theirs")
         with pytest.raises(StaleFile, match="changed on disk"):
@@ -195,7 +195,7 @@ class TestWriting:
         assert path.read_bytes() == b"theirs"
         assert names(root(workspace)) == ["f"]
 
-    async def test_what_is_as_expected_is_replaced_or_created(self, workspace: Workspace) -> None:
+    async def test_a_file_in_the_expected_state_is_replaced_or_created(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         await workspace.write_bytes(str(path), b"one", expect=ABSENT)
         await workspace.write_bytes(str(path), b"two", expect=sha(b"one"))
@@ -211,12 +211,12 @@ class TestWriting:
         with pytest.raises(WorkspaceError, match=r"Cannot write .*/pipe/x"):
             await workspace.write_bytes(workspace.root + "/pipe/x", b"x")
 
-    async def test_a_name_as_long_as_names_may_be_can_be_written(self, workspace: Workspace) -> None:
+    async def test_a_name_of_the_maximum_length_can_be_written(self, workspace: Workspace) -> None:
         path = root(workspace) / ("n" * 255)
         await workspace.write_bytes(str(path), b"x")
         assert path.read_bytes() == b"x"
 
-    async def test_the_mode_that_is_asked_for_is_the_files_mode(self, workspace: Workspace) -> None:
+    async def test_the_requested_mode_is_set(self, workspace: Workspace) -> None:
         """Else a script that was taken back could not be run, and a key could be read by others."""
         path = root(workspace) / "run.sh"
         await workspace.write_bytes(str(path), b"one", expect=ABSENT, mode=0o750)
@@ -226,9 +226,7 @@ class TestWriting:
         await workspace.write_bytes(str(path), b"three", mode=0o4755)
         assert path.stat().st_mode & 0o7777 == 0o755, "a file that takes its owner's rights is never made"
 
-    async def test_a_link_put_in_the_way_since_is_not_written_through(
-        self, workspace: Workspace, tmp_path: Path
-    ) -> None:
+    async def test_a_planted_link_is_not_written_through(self, workspace: Workspace, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (outside / "f").write_bytes(b"theirs")
@@ -244,7 +242,7 @@ class TestWriting:
 
 
 class TestRemoving:
-    async def test_a_folder_goes_if_it_is_empty_and_stays_with_all_else(self, workspace: Workspace) -> None:
+    async def test_a_folder_is_removed_only_if_empty(self, workspace: Workspace) -> None:
         place = root(workspace)
         (place / "full/-rf sub\n").mkdir(parents=True)
         (place / "outside/sub").mkdir(parents=True)
@@ -258,7 +256,7 @@ class TestRemoving:
         await workspace.remove_folder(f"{place}/full")
         assert names(place) == ["file", "link", "outside"]
 
-    async def test_a_file_that_is_as_it_was_seen_is_removed(self, workspace: Workspace) -> None:
+    async def test_a_file_in_the_expected_state_is_removed(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"seen")
         await workspace.remove(str(path), expect=sha(b"seen"))
@@ -266,7 +264,7 @@ class TestRemoving:
         await workspace.remove(str(path))
         assert names(root(workspace)) == []
 
-    async def test_a_file_that_someone_else_changed_is_not_removed(self, workspace: Workspace) -> None:
+    async def test_a_file_changed_by_someone_else_is_not_removed(self, workspace: Workspace) -> None:
         path = root(workspace) / "f"
         path.write_bytes(b"theirs")
         with pytest.raises(StaleFile, match="changed on disk"):
@@ -286,7 +284,7 @@ class TestRemoving:
             await workspace.remove(workspace.root + "/gone")
         assert names(root(workspace)) == ["folder", "pipe"]
 
-    async def test_a_file_that_may_not_be_written_stays(self, workspace: Workspace) -> None:
+    async def test_a_file_without_write_permission_stays(self, workspace: Workspace) -> None:
         path = root(workspace) / "locked"
         path.write_bytes(b"x")
         path.chmod(0o444)
@@ -298,7 +296,7 @@ class TestRemoving:
 
 
 class TestSwappedFolders:
-    async def test_a_folder_swapped_for_a_link_again_and_again_leads_no_byte_out(
+    async def test_a_folder_repeatedly_swapped_for_a_link_leaks_no_byte(
         self, workspace: Workspace, tmp_path: Path
     ) -> None:
         inside, aside, outside = root(workspace) / "folder", root(workspace) / "aside", tmp_path / "outside"
@@ -335,7 +333,7 @@ class TestSwappedFolders:
         assert outside.stat().st_mtime_ns == untouched
         assert names(outside) == ["f"]
 
-    async def test_folders_are_not_made_behind_a_link(self, workspace: Workspace, tmp_path: Path) -> None:
+    async def test_no_folders_are_created_behind_a_link(self, workspace: Workspace, tmp_path: Path) -> None:
         outside = tmp_path / "outside"
         outside.mkdir()
         (root(workspace) / "folder").symlink_to(outside)
@@ -343,7 +341,7 @@ class TestSwappedFolders:
             await workspace.write_bytes(f"{workspace.root}/folder/a/b", b"ours", expect=ABSENT)
         assert names(outside) == []
 
-    async def test_a_file_whose_folder_is_gone_is_deleted_and_no_folder_is_made_for_it(
+    async def test_a_file_whose_folder_is_gone_is_deleted_and_no_folder_is_created(
         self, workspace: Workspace
     ) -> None:
         path = f"{workspace.root}/gone/f"
@@ -365,7 +363,9 @@ class TestWhatKilledProcessesLeave:
         then = time.time() - 15 * 60
         os.utime(root(workspace) / self.LEFT, (then, then))
 
-    async def test_it_is_removed_by_the_next_change_in_its_folder(self, workspace: Workspace) -> None:
+    async def test_a_leftover_partial_file_is_removed_by_the_next_change_in_its_folder(
+        self, workspace: Workspace
+    ) -> None:
         self.leave(workspace)
         await workspace.write_bytes(workspace.root + "/f", b"whole")
         assert names(root(workspace)) == ["f"]
@@ -373,14 +373,14 @@ class TestWhatKilledProcessesLeave:
         await workspace.remove(workspace.root + "/f")
         assert names(root(workspace)) == []
 
-    async def test_that_of_a_process_that_lives_stays(self, workspace: Workspace) -> None:
+    async def test_a_partial_file_of_a_live_process_stays(self, workspace: Workspace) -> None:
         """Else two processes that write in one folder would fail each other's writes."""
         with (root(workspace) / self.LEFT).open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             await workspace.write_bytes(workspace.root + "/f", b"whole")
             assert names(root(workspace)) == [self.LEFT, "f"]
 
-    async def test_what_is_no_file_of_newel_stays(self, workspace: Workspace) -> None:
+    async def test_foreign_files_stay(self, workspace: Workspace) -> None:
         mine = [".newel-notes.tmp", ".newel-0123456789abcdeF.tmp", "newel-0123456789abcdef.tmp"]
         for name in mine:
             (root(workspace) / name).touch()
@@ -390,7 +390,7 @@ class TestWhatKilledProcessesLeave:
         await workspace.write_bytes(workspace.root + "/f", b"whole")
         assert names(root(workspace)) == sorted([*before, "f"])
 
-    async def test_processes_that_write_in_one_folder_at_once_all_succeed(self, workspace: Workspace) -> None:
+    async def test_concurrent_writers_in_one_folder_all_succeed(self, workspace: Workspace) -> None:
         async with anyio.create_task_group() as tasks:
             for number in range(40):
                 tasks.start_soon(workspace.write_bytes, f"{workspace.root}/{number}", b"x")

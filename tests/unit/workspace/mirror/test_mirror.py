@@ -88,7 +88,7 @@ ROUNDS = st.lists(
 
 
 @pytest.mark.parametrize("disk", DISKS)
-def test_after_an_update_the_copy_is_the_project_with_what_is_proposed(
+def test_after_an_update_the_copy_equals_the_project_with_its_proposals(
     disk: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Whatever the user did in the one and the agent in the other since; and no link that the agent put there led out."""
@@ -155,7 +155,7 @@ def put(path: Path, text: bytes | None) -> None:
 
 
 @pytest.mark.parametrize("mirrored", DISKS, indirect=True)
-async def test_bits_times_links_and_strange_names_are_the_same(project: Path, mirrored: Disks) -> None:
+async def test_modes_times_links_and_unusual_names_are_copied(project: Path, mirrored: Disks) -> None:
     script = project / "run.sh"
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
@@ -178,7 +178,7 @@ def tree_without(folder: Path, name: str) -> dict[str, tuple[int, bytes] | str]:
     return tree(folder)
 
 
-async def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out_of_the_copy(
+async def test_a_link_in_place_of_a_folder_leads_no_update_out_of_the_copy(
     project: Path, mirrored: Disks, tmp_path: Path
 ) -> None:
     (project / "src").mkdir()
@@ -203,7 +203,7 @@ async def test_a_link_that_an_agent_put_in_place_of_a_folder_leads_no_update_out
     assert tree(mirror.root) == {"src/a.py": (0o644, b"mine\n"), "src/new": (0o644, b"new\n")}
 
 
-async def test_a_link_that_an_agent_put_in_place_of_a_file_is_not_written_through(
+async def test_a_link_in_place_of_a_file_is_not_written_through(
     project: Path, mirrored: Disks, tmp_path: Path
 ) -> None:
     for name in ("copied", "proposed"):
@@ -220,9 +220,7 @@ async def test_a_link_that_an_agent_put_in_place_of_a_file_is_not_written_throug
     assert tree(mirror.root) == {"copied": (0o644, b"mine\n"), "proposed": (0o644, b"new\n")}
 
 
-async def test_a_link_to_the_project_itself_does_not_let_an_update_empty_it(
-    project: Path, mirrored: Disks
-) -> None:
+async def test_a_link_to_the_project_does_not_let_an_update_empty_it(project: Path, mirrored: Disks) -> None:
     (project / "src").mkdir()
     (project / "src" / "a.py").write_text("mine\n")
     mirror = await mirrored(project)
@@ -233,7 +231,7 @@ async def test_a_link_to_the_project_itself_does_not_let_an_update_empty_it(
     assert (project / "src" / "a.py").read_text() == "mine\n"
 
 
-async def test_git_works_in_the_copy_and_nothing_of_it_reaches_the_repository(
+async def test_git_works_in_the_copy_and_the_repository_is_not_affected(
     project: Path, mirrored: Disks
 ) -> None:
     git(project, "init", "-q", "-b", "trunk")
@@ -294,7 +292,7 @@ async def test_git_works_in_the_copy_of_a_worktree_and_of_a_folder_in_a_reposito
     assert git(tmp_path / "tree", "status", "--porcelain") == ""
 
 
-async def test_what_git_ignores_is_left_out_of_a_project_that_is_too_large_and_that_is_said(
+async def test_ignored_files_are_left_out_of_a_large_project_with_a_notice(
     project: Path, mirrored: Disks
 ) -> None:
     git(project, "init", "-q")
@@ -309,7 +307,7 @@ async def test_what_git_ignores_is_left_out_of_a_project_that_is_too_large_and_t
     assert mirror.drain_notices() == []
 
 
-async def test_a_project_that_is_too_large_all_the_same_is_not_copied(project: Path, mirrored: Disks) -> None:
+async def test_a_project_that_is_still_too_large_is_not_copied(project: Path, mirrored: Disks) -> None:
     for number in range(5):
         (project / f"{number}").write_text("x")
     with pytest.raises(WorkspaceError, match="5 files") as raised:
@@ -339,7 +337,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("disk", ["local", "dash"])
-async def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
+async def test_leftovers_of_a_killed_process_are_removed_and_copies_in_use_stay(
     disk: str, project: Path, tmp_path: Path
 ) -> None:
     """Else copies of a project, its keys included, gather on the disk, or an agent loses its own. The process that removes a
@@ -377,7 +375,7 @@ async def until_gone(path: Path) -> None:
             await anyio.sleep(0.01)
 
 
-async def test_an_update_that_was_cancelled_is_made_up_for(project: Path, mirrored: Disks) -> None:
+async def test_a_cancelled_update_is_made_up_for(project: Path, mirrored: Disks) -> None:
     for number in range(200):
         (project / f"{number}").write_text("x")
     mirror = await mirrored(project)
@@ -391,7 +389,7 @@ async def test_an_update_that_was_cancelled_is_made_up_for(project: Path, mirror
     assert tree(mirror.root) == tree(project)
 
 
-async def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Path, mirrored: Disks) -> None:
+async def test_an_interrupted_copy_is_complete_after_the_next_update(project: Path, mirrored: Disks) -> None:
     for number in range(300):
         (project / f"{number}").write_text(f"{number}")
     mirror = await mirrored(project)
@@ -401,7 +399,7 @@ async def test_a_copy_that_was_begun_is_whole_after_the_next_update(project: Pat
     assert tree(mirror.root) == tree(project)
 
 
-def test_a_copy_that_is_let_go_while_it_is_begun_leaves_nothing(project: Path, tmp_path: Path) -> None:
+def test_a_copy_released_during_its_creation_leaves_nothing(project: Path, tmp_path: Path) -> None:
     for number in range(2000):
         (project / f"{number}").write_text(f"{number}")
     words = (
@@ -429,7 +427,9 @@ async def test_a_project_may_have_any_name(name: str, tmp_path: Path, mirrored: 
     assert copy_in(mirror).name == name
 
 
-async def test_a_repository_that_git_cannot_copy_whole_is_said(project: Path, mirrored: Disks) -> None:
+async def test_a_repository_that_git_cannot_copy_completely_is_reported(
+    project: Path, mirrored: Disks
+) -> None:
     git(project, "init", "-q", "-b", "trunk")
     (project / "a").write_text("one\n")
     git(project, "add", ".")
@@ -486,7 +486,7 @@ anyio.run(main)
 """
 
 
-def test_folders_that_an_agent_has_shut_are_made_right_and_removed_for_an_ordinary_user() -> None:
+def test_unreadable_folders_of_an_agent_are_repaired_and_removed_for_an_ordinary_user() -> None:
     """Else each of its calls fails from then on, and the copy stays on the disk for ever."""
     done = subprocess.run(
         [sys.executable, "-c", SHUT], capture_output=True, text=True, timeout=25, check=False

@@ -74,12 +74,12 @@ def test_keys_do_not_reach_a_command(name: str) -> None:
         "DATABASE_URL",
     ],
 )
-def test_what_a_build_needs_does(name: str) -> None:
+def test_build_variables_reach_a_command(name: str) -> None:
     assert child_env({name: "x"})[name] == "x"
 
 
 @pytest.mark.parametrize("name", ["LLM_BASE_URL", "OPENAI_BASE_URL", "LLM_DEFAULT_MODEL", "openai_base_url"])
-def test_a_command_learns_nothing_of_the_agent_s_own_connection(name: str) -> None:
+def test_a_command_does_not_see_the_agents_connection(name: str) -> None:
     """An address may hold a name and a password: `http://user:password@host/v1`."""
     assert name not in child_env({name: "http://user:password@host/v1"})
     assert child_env({name: "x"}, keep=[name])[name] == "x"
@@ -94,7 +94,7 @@ def test_nothing_waits_for_a_terminal_and_nothing_is_sourced() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_command_sees_that_environment_and_what_is_added(tmp_path: Path) -> None:
+async def test_a_command_sees_the_given_environment(tmp_path: Path) -> None:
     environ = child_env({"PATH": "/usr/bin:/bin", "MY_API_KEY": "hidden", "PLAIN": "seen"})
     workspace = LocalWorkspace(str(tmp_path), environ=environ)
     done = await workspace.run("echo $PLAIN-$MY_API_KEY-$TERM-$MORE", env={"MORE": "added"})

@@ -20,7 +20,7 @@ def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @given(st.text(), st.lists(st.integers(min_value=0)))
-def test_text_within_the_limit_is_kept_whole_however_it_comes(text: str, cuts: list[int]) -> None:
+def test_text_within_the_limit_is_kept_completely_however_it_arrives(text: str, cuts: list[int]) -> None:
     capture = Capture(1_000_000)
     for piece in pieces_of(text.encode(), cuts):
         capture.add(piece)
@@ -48,7 +48,7 @@ def test_a_long_text_keeps_its_head_and_tail_and_no_half_character(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-async def test_a_character_that_comes_in_pieces_is_shown_whole(size: int) -> None:
+async def test_a_character_in_pieces_is_decoded_correctly(size: int) -> None:
     """A reader of the stream would otherwise see question marks in every non-English output."""
     text = "aé€𝄞\N{FAMILY}" * 3
     shown: list[str] = []
@@ -67,7 +67,7 @@ async def test_a_character_that_comes_in_pieces_is_shown_whole(size: int) -> Non
 
 
 @pytest.mark.anyio
-async def test_the_two_streams_do_not_garble_each_other_nor_lose_a_broken_end() -> None:
+async def test_the_two_streams_are_decoded_separately_to_their_ends() -> None:
     shown: list[str] = []
 
     async def on_output(piece: str) -> None:
@@ -98,7 +98,7 @@ async def test_a_flood_is_shown_in_part_and_says_so() -> None:
     assert f"{99 * 65_536:,} bytes not shown here" in shown[0]
 
 
-def test_the_file_holds_both_streams_in_order_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_the_file_has_both_streams_in_order_and_is_private(tmp_path: Path) -> None:
     output = Output(OutputLimits(output=10, spill=1_000, spill_dir=str(tmp_path / "spill")), None)
     output.add("stdout", b"one ")
     output.add("stderr", b"two ")
@@ -113,7 +113,7 @@ def test_the_file_holds_both_streams_in_order_and_only_its_owner_reads_it(tmp_pa
     assert output.stdout.text(output.spill.where).endswith(f"the whole output is in {path} …]\nfive ")
 
 
-def test_the_file_is_bounded_and_says_what_it_holds(tmp_path: Path) -> None:
+def test_the_file_is_limited_and_describes_its_content(tmp_path: Path) -> None:
     spill = Spill(str(tmp_path), cap=100)
     spill.open()
     for _ in range(30):
@@ -124,7 +124,7 @@ def test_the_file_is_bounded_and_says_what_it_holds(tmp_path: Path) -> None:
     assert spill.where == f"the first 100 bytes of all output are in {spill.path}, then the file was full"
 
 
-def test_a_folder_that_cannot_be_written_costs_the_file_not_the_command(tmp_path: Path) -> None:
+def test_an_unwritable_folder_costs_the_file_and_not_the_command(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     output = Output(OutputLimits(output=10, spill=1_000, spill_dir=str(tmp_path / "file")), None)
     output.add("stdout", b"x" * 100)
@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_written_costs_the_file_not_the_command(tmp_path
     assert "could not be saved: " in output.stdout.text(output.spill.where)
 
 
-def test_outputs_of_last_week_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_outputs_of_last_week_are_removed(tmp_path: Path) -> None:
     """Each is up to 64 MiB: in a folder that nobody empties they would fill the disk."""
     week_ago = time.time() - 8 * 24 * 60 * 60
     for name in ("newel-output-old.txt", "newel-output-theirs.txt", "notes.txt", "newel-output-x.md"):
@@ -156,7 +156,7 @@ def test_outputs_of_last_week_are_removed_and_nothing_else(tmp_path: Path) -> No
     }
 
 
-def test_the_oldest_of_the_kept_outputs_go_when_they_are_too_much_together(tmp_path: Path) -> None:
+def test_the_oldest_outputs_are_removed_when_the_total_is_too_large(tmp_path: Path) -> None:
     """Else a loop that prints gigabytes fills the disk within a day."""
     paths = [tmp_path / f"newel-output-{number}.txt" for number in range(4)]
     for age, path in enumerate(paths):

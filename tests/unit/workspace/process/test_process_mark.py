@@ -37,27 +37,27 @@ def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def test_a_process_is_known_by_any_of_its_marks() -> None:
+def test_a_process_is_recognised_by_any_of_its_marks() -> None:
     with running(THEIRS.mark, OURS.mark):
         assert process_mark.is_running([OURS])
         assert process_mark.is_running([THEIRS])
     assert not process_mark.is_running([OURS, THEIRS])
 
 
-def test_a_mark_in_another_variable_is_none() -> None:
+def test_a_mark_in_another_variable_does_not_count() -> None:
     """An agent that prints its environment into a variable makes no relatives by it."""
     with running(other=OURS.mark):
         assert not process_mark.is_running([OURS])
 
 
-def test_a_process_is_known_by_its_session() -> None:
+def test_a_process_is_recognised_by_its_session() -> None:
     with running() as process:
         assert process_mark.is_running(
             [ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid))]
         )
 
 
-def test_a_number_that_was_given_to_another_process_is_spared() -> None:
+def test_a_reused_pid_is_spared() -> None:
     with running() as process:
         recycled = ProcessMark(OURS.mark, process.pid, process_mark.start_time(process.pid) - 1)
         process_mark.signal([recycled], signal.SIGKILL)
@@ -65,12 +65,12 @@ def test_a_number_that_was_given_to_another_process_is_spared() -> None:
         assert process.poll() is None
 
 
-def test_a_command_that_has_not_started_is_nobody_s() -> None:
+def test_a_command_that_has_not_started_has_no_processes() -> None:
     """Threads of the kernel have the session 0."""
     assert not process_mark.is_running([OURS])
 
 
-def test_only_the_commands_that_are_named_are_ended() -> None:
+def test_only_the_named_commands_are_ended() -> None:
     with running(OURS.mark) as ours, running(THEIRS.mark) as theirs:
         process_mark.signal([OURS], signal.SIGTERM)
         assert ours.wait(5) == -signal.SIGTERM
@@ -78,7 +78,7 @@ def test_only_the_commands_that_are_named_are_ended() -> None:
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 10**15))
-def test_a_line_of_the_table_tells_all(session: int, began: int) -> None:
+def test_a_line_of_the_process_table_is_parsed(session: int, began: int) -> None:
     origin = ProcessMark(os.urandom(16).hex(), session, began)
     assert len(origin.line()) == LINE_BYTES
     assert ProcessMark.read(origin.line()) == origin

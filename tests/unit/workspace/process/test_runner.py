@@ -40,16 +40,16 @@ async def test_both_outputs_and_the_exit_code_come_back(workspace: Workspace) ->
     assert done.output_file is None
 
 
-async def test_a_command_runs_in_the_root_by_the_shell_people_mean(workspace: Workspace) -> None:
+async def test_a_command_runs_in_the_root_with_the_expected_shell(workspace: Workspace) -> None:
     done = await workspace.run("pwd; [[ abc == a* ]] && echo bash")
     assert done.stdout == f"{workspace.root}\nbash\n"
 
 
-async def test_a_signal_counts_as_shells_count_it(workspace: Workspace) -> None:
+async def test_a_signal_gives_the_shells_exit_code(workspace: Workspace) -> None:
     assert (await workspace.run("kill -9 $$")).exit_code == 137
 
 
-async def test_a_command_that_begins_with_a_dash_is_no_option(workspace: Workspace) -> None:
+async def test_a_command_that_starts_with_a_dash_is_not_an_option(workspace: Workspace) -> None:
     done = await workspace.run("-x; echo ran")
     assert done.stdout == "ran\n"
 
@@ -69,14 +69,14 @@ async def test_input_is_closed(workspace: Workspace) -> None:
     assert not done.timed_out
 
 
-async def test_without_bash_sh_does(tmp_path: Path) -> None:
+async def test_without_bash_sh_is_used(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
     plain = LocalWorkspace(str(tmp_path), environ={"PATH": str(tmp_path / "bin")})
     assert (await plain.run("-x; echo ran")).stdout == "ran\n"
 
 
-async def test_output_comes_while_the_command_runs(workspace: Workspace) -> None:
+async def test_output_streams_while_the_command_runs(workspace: Workspace) -> None:
     """The command waits for a file that is only made when its first output has been shown."""
     shown: list[str] = []
 
@@ -91,12 +91,12 @@ async def test_output_comes_while_the_command_runs(workspace: Workspace) -> None
     assert "".join(shown) == done.stdout == "first\nsecond\n"
 
 
-async def test_output_in_any_bytes_is_text(workspace: Workspace) -> None:
+async def test_output_of_any_bytes_is_text(workspace: Workspace) -> None:
     done = await workspace.run(r"printf 'caf\351 \303\251\r\n'")
     assert done.stdout == "caf\ufffd é\r\n"
 
 
-async def test_an_output_over_the_limit_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
+async def test_output_over_the_limit_is_cut_and_saved_to_a_file(tmp_path: Path) -> None:
     workspace = LocalWorkspace(
         str(tmp_path), limits=OutputLimits(output=1_000, spill_dir=str(tmp_path / "spill"))
     )
@@ -112,7 +112,7 @@ async def test_an_output_over_the_limit_is_cut_and_kept_in_a_file(tmp_path: Path
     assert words(done.output_file) == sorted(f"{whole}short".split())
 
 
-async def test_what_cannot_be_started_says_why(workspace: Workspace) -> None:
+async def test_a_command_that_cannot_start_gives_the_reason(workspace: Workspace) -> None:
     with pytest.raises(WorkspaceError, match=r"300,00\d bytes long"):
         await workspace.run(f"echo {'x' * 300_000}")
     with pytest.raises(WorkspaceError, match="null byte"):
@@ -124,7 +124,7 @@ async def test_what_cannot_be_started_says_why(workspace: Workspace) -> None:
         await workspace.run("true")
 
 
-async def test_nothing_is_left_open_after_many_commands(workspace: Workspace) -> None:
+async def test_no_descriptor_stays_open_after_many_commands(workspace: Workspace) -> None:
     """A long session would otherwise run out of file descriptors."""
     await workspace.run("true")
     before = len(names(Path("/dev/fd")))
@@ -162,14 +162,14 @@ anyio.run(main)
 """
 
 
-def test_running_out_of_descriptors_is_an_error_at_any_point_and_leaves_nothing(tmp_path: Path) -> None:
+def test_running_out_of_descriptors_is_an_error_at_any_point_and_leaks_nothing(tmp_path: Path) -> None:
     """The script is given one descriptor more each time until a command can run."""
     command = [sys.executable, "-W", "error", "-c", NO_DESCRIPTORS]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
-async def test_commands_run_side_by_side(workspace: Workspace) -> None:
+async def test_commands_run_concurrently(workspace: Workspace) -> None:
     """Each waits for the other's file."""
     async with anyio.create_task_group() as group:
         for one, other in (("a", "b"), ("b", "a")):
@@ -178,7 +178,7 @@ async def test_commands_run_side_by_side(workspace: Workspace) -> None:
     assert names(root(workspace)) == ["a", "b"]
 
 
-def test_a_system_without_process_descriptors_learns_of_the_end_by_a_thread() -> None:
+def test_without_pidfds_a_thread_waits_for_the_end() -> None:
     """Such as macOS."""
     process = subprocess.Popen(["/bin/sh", "-c", "exit 7"])
     descriptor = exit_descriptor_by_thread(process)

@@ -100,9 +100,7 @@ def write_all(root: Path, names: list[bytes]) -> None:
         Path(os.fsdecode(os.fsencode(root) + b"/" + name)).write_bytes(name)
 
 
-async def test_every_way_a_command_can_change_a_file_is_known(
-    root: Path, ledger: Ledger, snapshots: Open
-) -> None:
+async def test_every_way_to_change_a_file_is_detected(root: Path, ledger: Ledger, snapshots: Open) -> None:
     sh(root, "mkdir -p a/b; for n in 1 2 3 4 5 6; do echo $n > a/b/f$n; done; echo x > top")
     looked = snapshots()
     await looked.take()
@@ -129,9 +127,7 @@ async def test_every_way_a_command_can_change_a_file_is_known(
     assert await looked.changes() == WorkspaceChanges([], [], [])
 
 
-async def test_a_change_in_place_a_mode_and_a_swap_are_told_as_what_they_are(
-    root: Path, snapshots: Open
-) -> None:
+async def test_in_place_changes_modes_and_swaps_are_reported_as_such(root: Path, snapshots: Open) -> None:
     sh(root, "mkdir x y; echo 1 > x/f; echo 2 > y/f; echo 1 > same; echo s > script; chmod 644 script")
     looked = snapshots()
     await looked.take()
@@ -175,7 +171,7 @@ async def test_a_write_of_the_same_size_and_time_right_after_a_scan_is_detected(
         assert told(await looked.changes()) == {"f": "~"}
 
 
-async def test_a_write_through_another_name_of_the_file_is_known(root: Path, snapshots: Open) -> None:
+async def test_a_write_through_another_name_of_the_file_is_detected(root: Path, snapshots: Open) -> None:
     (root / "f").write_bytes(b"one")
     os.link(root / "f", root.parent / "outside")
     looked = snapshots()
@@ -226,7 +222,7 @@ async def test_an_overflow_of_the_notification_queue_loses_no_change(root: Path,
     assert told(await looked.changes()) == {"later": "+"}
 
 
-async def test_names_that_are_no_utf8_and_odd_names_come_through(root: Path, snapshots: Open) -> None:
+async def test_names_that_are_not_utf8_and_unusual_names_are_handled(root: Path, snapshots: Open) -> None:
     names = [b"\xff\xfe", b"new\nline", b"-rf", b":!magic", b" ", "é\u2028".encode(), b"*", b"*.log"]
     sh(root, "git init -q; echo '*.txt' > .gitignore")
     looked = snapshots()
@@ -236,9 +232,7 @@ async def test_names_that_are_no_utf8_and_odd_names_come_through(root: Path, sna
     assert {os.fsencode(change.path) for change in changes.files} == set(names)
 
 
-async def test_own_writes_that_are_accounted_for_are_no_change(
-    root: Path, ledger: Ledger, snapshots: Open
-) -> None:
+async def test_reported_writes_of_newel_are_not_changes(root: Path, ledger: Ledger, snapshots: Open) -> None:
     (root / "f").write_bytes(b"old")
     (root / "gone").write_bytes(b"old")
     looked = snapshots()
@@ -255,7 +249,7 @@ async def test_own_writes_that_are_accounted_for_are_no_change(
     assert change.before == FileSnapshot(blob, 0o644)
 
 
-async def test_links_and_pipes_are_known_and_never_followed_or_opened(
+async def test_links_and_pipes_are_recorded_and_never_followed_or_opened(
     root: Path, ledger: Ledger, snapshots: Open, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").mkdir()
@@ -285,7 +279,7 @@ async def test_links_and_pipes_are_known_and_never_followed_or_opened(
     assert ledger.blob(after.blob) == b"nowhere\nat all\n"
 
 
-async def test_folders_are_known_with_their_modes(root: Path, snapshots: Open) -> None:
+async def test_folders_are_recorded_with_their_modes(root: Path, snapshots: Open) -> None:
     sh(root, "mkdir -p a/b c; echo > a/f; chmod 700 c")
     looked = snapshots()
     await looked.take()
@@ -311,7 +305,7 @@ async def test_sockets_and_devices_are_named(root: Path, snapshots: Open) -> Non
     assert notice.startswith("s was deleted")
 
 
-async def test_a_folder_that_cannot_be_read_is_not_taken_for_deleted(root: Path, snapshots: Open) -> None:
+async def test_an_unreadable_folder_is_not_reported_as_deleted(root: Path, snapshots: Open) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     (root / "a").mkdir()
@@ -388,7 +382,7 @@ async def test_a_cancelled_scan_loses_no_change(root: Path, snapshots: Open) -> 
         assert len((await looked.changes()).files) == 50
 
 
-async def test_a_file_whose_change_was_not_told_yet_and_that_grew_too_large_is_not_told_as_deleted(
+async def test_a_changed_file_that_grew_too_large_is_not_reported_as_deleted(
     root: Path, snapshots: Open
 ) -> None:
     (root / "f").write_bytes(b"x")
@@ -423,7 +417,7 @@ async def test_a_folder_moved_within_the_project_is_still_watched(root: Path, sn
     assert told(await looked.changes()) == {"a/b/f": "~"}
 
 
-async def test_the_next_process_knows_what_an_earlier_one_has_kept(
+async def test_the_next_process_uses_the_index_of_an_earlier_one(
     root: Path, tmp_path: Path, snapshots: Open
 ) -> None:
     """Else each start would read all files again; what changed between is neither missed nor claimed."""

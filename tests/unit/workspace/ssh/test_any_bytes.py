@@ -101,7 +101,7 @@ async def shell_of(workspace: SshWorkspace) -> str:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_every_name_and_every_content_comes_through_every_shell(
+async def test_every_name_and_every_content_passes_through_every_shell(
     sshd: Sshd, shell: str, tmp_path: Path
 ) -> None:
     target = Target(host_with(sshd, shell).host, path=str(tmp_path))
@@ -168,7 +168,7 @@ part = st.binary(min_size=1, max_size=20).filter(
 
 @settings(max_examples=40)
 @given(name=part.map(os.fsdecode), data=st.binary(max_size=300) | st.just(ALL * 600))
-def test_what_is_written_is_read(called: CommandFormatter, name: str, data: bytes) -> None:
+def test_written_content_is_read_back(called: CommandFormatter, name: str, data: bytes) -> None:
     workspace, portal = called
     path = f"{workspace.root}/{name}"
     portal.call(workspace.write_bytes, path, data)
@@ -193,7 +193,7 @@ targets = paths | st.sampled_from(["/", "{root}/a", "{root}/b/c"])
     links=st.dictionaries(st.sampled_from(["a", "b", "a/b", "a/c", "b/a", "c"]), targets, max_size=5),
     path=paths,
 )
-def test_paths_lead_where_they_lead_on_this_machine(
+def test_paths_resolve_like_on_this_machine(
     called: CommandFormatter, links: dict[str, str], path: str
 ) -> None:
     """Two names of one file would else be two files to whoever locks or reviews them."""

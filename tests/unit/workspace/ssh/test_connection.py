@@ -246,7 +246,7 @@ class TestLost:
         await far.write_bytes(str(path), b"new")
         assert path.read_bytes() == b"new"
 
-    async def test_a_write_whose_answer_was_lost_is_recognized_as_done(
+    async def test_a_write_whose_answer_was_lost_is_recognised_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
@@ -262,7 +262,7 @@ class TestLost:
         assert len(written) == 1
         assert path.read_bytes() == b"new"
 
-    async def test_a_removal_whose_answer_was_lost_is_recognized_as_done(
+    async def test_a_removal_whose_answer_was_lost_is_recognised_as_done(
         self, far: SshWorkspace, relay: Relay, tmp_path: Path
     ) -> None:
         path = tmp_path / "f"
@@ -287,7 +287,7 @@ class TestLost:
         await far.connection.ask(":")
         assert (tmp_path / "count").read_text() == "once\n"
 
-    async def test_a_host_that_returns_is_used_again_and_one_that_does_not_is_given_up(
+    async def test_a_returning_host_is_used_again_and_one_that_stays_away_is_given_up(
         self, seen: Seen
     ) -> None:
         with served() as server:
@@ -311,7 +311,7 @@ class TestLost:
 
 
 class TestRequests:
-    async def test_one_that_was_given_up_leaves_the_next_its_own_answer(self, sshd: Sshd) -> None:
+    async def test_a_request_that_was_given_up_does_not_take_the_next_ones_answer(self, sshd: Sshd) -> None:
         seen = Seen()
         async with on(sshd) as workspace:
             workspace.connection.listeners.append(seen)
@@ -322,7 +322,7 @@ class TestRequests:
                 assert (await workspace.connection.ask("echo of the next")).data == b"of the next\n"
         assert seen.names == [], "the connection stayed"
 
-    async def test_one_at_a_time_in_the_order_in_which_they_came(self, sshd: Sshd) -> None:
+    async def test_requests_run_one_at_a_time_in_order(self, sshd: Sshd) -> None:
         answers: list[bytes] = []
         async with on(sshd) as workspace:
 
@@ -334,20 +334,20 @@ class TestRequests:
                     tasks.start_soon(ask, number)
         assert answers == [b"%d\n" % number for number in range(20)]
 
-    async def test_what_looks_like_the_end_of_an_answer_is_none(self, sshd: Sshd) -> None:
+    async def test_output_that_resembles_the_end_of_an_answer_does_not_end_it(self, sshd: Sshd) -> None:
         async with on(sshd) as workspace:
             key = "0123456789abcdef" * 2
             answer = await workspace.connection.ask(f"printf '\\n{key} 0\\n'; (exit 7)")
             assert answer == (7, f"\n{key} 0\n".encode())
 
-    async def test_one_that_reads_its_input_gets_what_it_was_given_and_no_more(self, sshd: Sshd) -> None:
+    async def test_a_request_reads_exactly_its_input(self, sshd: Sshd) -> None:
         async with on(sshd) as workspace:
             assert (await workspace.connection.ask("cat")).data == b""
             given = bytes(range(256)) * 5_000
             assert (await workspace.connection.ask(f"head -c {len(given)}", stdin=given)).data == given
             assert (await workspace.connection.ask("echo still in step")).data == b"still in step\n"
 
-    async def test_a_write_that_is_cancelled_is_over_when_that_is_told(self, sshd: Sshd) -> None:
+    async def test_a_cancelled_write_has_ended_when_the_cancellation_returns(self, sshd: Sshd) -> None:
         """Else it could change a file that somebody else has written since."""
         project = sshd.project("cancelled")
         async with on(sshd) as workspace:
@@ -361,7 +361,7 @@ class TestRequests:
 
 
 class TestLeavingNothing:
-    async def test_at_the_end_no_process_and_no_socket_is_left(self, sshd: Sshd, runtime: Path) -> None:
+    async def test_closing_leaves_no_process_and_no_socket(self, sshd: Sshd, runtime: Path) -> None:
         environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime)}
         async with open_host(Target("host"), config=str(sshd.config), environ=environ) as workspace:
             shell = int((await workspace.connection.ask("echo $$")).data)

@@ -22,9 +22,7 @@ outputs = st.lists(
 
 @settings(max_examples=100)
 @given(noise=st.binary(max_size=50), output=outputs, cuts=st.lists(st.integers(0, 400), max_size=8))
-def test_an_output_comes_out_as_it_went_in_wherever_it_is_cut(
-    noise: bytes, output: bytes, cuts: list[int]
-) -> None:
+def test_output_is_decoded_the_same_however_it_is_cut(noise: bytes, output: bytes, cuts: list[int]) -> None:
     """Also one that looks much like the end of the frame."""
     frame = Frame(NONCE)
     whole = noise + HEAD + output + END
@@ -34,20 +32,20 @@ def test_an_output_comes_out_as_it_went_in_wherever_it_is_cut(
     assert frame.code == 7
 
 
-def test_output_is_not_held_back_for_longer_than_it_can_be_the_end() -> None:
+def test_output_is_withheld_only_while_it_may_be_the_end() -> None:
     frame = Frame(NONCE)
     assert frame.add(HEAD + b"one\x1e") == b"one"
     assert frame.add(b"two") == b"\x1etwo"
 
 
-def test_what_is_printed_after_the_end_still_counts() -> None:
+def test_output_after_the_end_marker_still_counts() -> None:
     """A process that the program has left running prints as long as we listen."""
     frame = Frame(NONCE)
     assert frame.add(HEAD + b"a" + END + b"b") == b"ab"
     assert frame.add(END) == END
 
 
-def test_only_the_last_of_a_noise_without_end_is_kept() -> None:
+def test_only_the_end_of_endless_noise_is_kept() -> None:
     frame = Frame(NONCE)
     for _ in range(100):
         assert frame.add(b"noise " * 1_000) == b""

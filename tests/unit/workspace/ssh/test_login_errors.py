@@ -46,7 +46,7 @@ def configured(sshd: Sshd, tmp_path: Path) -> Callable[..., Path]:
 
 
 class TestHostKeys:
-    async def test_an_unknown_host_key_is_not_accepted_and_the_remedy_is_named(
+    async def test_an_unknown_host_key_is_refused_with_a_remedy(
         self, configured: Callable[..., Path], tmp_path: Path
     ) -> None:
         known = tmp_path / "known"
@@ -57,7 +57,7 @@ class TestHostKeys:
             assert "`ssh host`" in str(error)
             assert known.read_bytes() == b"", "nothing is learnt on the way"
 
-    async def test_a_changed_host_key_is_a_loud_failure(
+    async def test_a_changed_host_key_is_refused_with_a_warning(
         self, sshd: Sshd, configured: Callable[..., Path], tmp_path: Path
     ) -> None:
         known = tmp_path / "known"
@@ -69,44 +69,44 @@ class TestHostKeys:
 
 
 class TestReasons:
-    async def test_no_key_that_fits(self, sshd: Sshd, configured: Callable[..., Path]) -> None:
+    async def test_a_refused_key_is_reported(self, sshd: Sshd, configured: Callable[..., Path]) -> None:
         error = await refused(configured(key="host_key"))
         assert error.kind == "key"
         assert "ssh-copy-id" in str(error)
         assert f"{sshd.folder}/host_key" in str(error)
 
-    async def test_no_such_name(self, configured: Callable[..., Path]) -> None:
+    async def test_an_unknown_host_name_is_reported(self, configured: Callable[..., Path]) -> None:
         error = await refused(configured("Host host\nHostName a..b\n"))
         assert error.kind == "name"
 
-    async def test_no_server_on_the_port(self, configured: Callable[..., Path]) -> None:
+    async def test_a_closed_port_is_reported(self, configured: Callable[..., Path]) -> None:
         with socket.socket() as there:  # bound, but nobody listens
             there.bind(("127.0.0.1", 0))
             error = await refused(configured(port=there.getsockname()[1]))
         assert error.kind == "port"
 
-    async def test_no_ssh_server_but_another(self, configured: Callable[..., Path]) -> None:
+    async def test_a_server_that_is_not_ssh_is_reported(self, configured: Callable[..., Path]) -> None:
         error = await refused(configured("ProxyCommand sh -c 'echo HTTP/1.1 400 Bad Request'\n"))
         assert error.kind == "network"
 
-    async def test_no_such_path(self, sshd: Sshd) -> None:
+    async def test_a_missing_remote_path_is_reported(self, sshd: Sshd) -> None:
         error = await refused(sshd.config, "host:/no/such/path")
         assert error.kind == "path"
         assert "/no/such/path on host" in str(error)
         assert "No such file or directory" in str(error)
         assert "Not a directory" in str(await refused(sshd.config, "host:/etc/passwd"))
 
-    async def test_options_that_ssh_does_not_know(self, configured: Callable[..., Path]) -> None:
+    async def test_invalid_ssh_options_are_reported(self, configured: Callable[..., Path]) -> None:
         error = await refused(configured("NoSuchOption yes\n"))
         assert error.kind == "config"
         assert "nosuchoption" in str(error).lower()
 
-    async def test_a_user_who_may_not_log_in(self, sshd: Sshd) -> None:
+    async def test_a_user_who_may_not_log_in_is_reported(self, sshd: Sshd) -> None:
         host = sshd.login("nologin", "echo 'This account is currently not available.'; exit 1")
         error = await refused(sshd.config, host)
         assert error.kind == "shell"
 
-    async def test_a_host_without_what_is_needed(self, sshd: Sshd) -> None:
+    async def test_a_host_without_required_programs_is_reported(self, sshd: Sshd) -> None:
         folder = sshd.folder / "bin-few"
         folder.mkdir()
         for name in ("sh", "env", "head", "cat", "id", "uname", "ls", "date"):
@@ -117,7 +117,7 @@ class TestReasons:
         assert "sha256sum" in str(error)
         assert "readlink" in str(error)
 
-    async def test_no_ssh_on_this_machine(
+    async def test_a_missing_ssh_program_is_reported(
         self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -125,12 +125,12 @@ class TestReasons:
         assert error.kind == "config"
         assert "OpenSSH" in str(error)
 
-    async def test_a_login_shell_that_prints_for_ever(self, sshd: Sshd) -> None:
+    async def test_a_login_shell_that_prints_endlessly_is_given_up(self, sshd: Sshd) -> None:
         error = await refused(sshd.config, sshd.login("endless", "exec yes"))
         assert error.kind == "shell"
 
 
-async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(sshd: Sshd) -> None:
+async def test_broken_remote_programs_give_an_error_and_no_crash(sshd: Sshd) -> None:
     folder = sshd.folder / "bin-nonsense"
     folder.mkdir()
     for name, answer in {"stat": "non sense", "readlink": "", "sha256sum": "none"}.items():
@@ -168,7 +168,7 @@ async def test_programs_there_that_answer_nonsense_are_an_error_and_no_crash(ssh
         ("", "shell"),
     ],
 )
-def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None:
+def test_messages_of_ssh_are_explained_and_harmless(words: str, kind: str) -> None:
     problem = explain(words, Target("h", "u"))
     assert problem.kind == kind
     assert problem.message
@@ -176,7 +176,7 @@ def test_what_ssh_says_is_understood_and_harmless(words: str, kind: str) -> None
     assert (problem.message + problem.remedy).isprintable()
 
 
-async def test_a_connection_that_ends_without_a_word_was_closed() -> None:
+async def test_a_connection_closed_without_a_message_is_reported() -> None:
     # ssh writes "banner exchange: Broken pipe" below the level that it is asked for, and fails with its own exit code.
     shell = HostShell(["sh", "-c", "exit 255"], dict(os.environ))
     try:
@@ -191,7 +191,7 @@ NOISE = "head -c 300000 /dev/urandom; echo; echo noise >&2; "
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh", "dash"])
-async def test_each_login_shell_passes_on_what_is_needed_however_it_chatters(sshd: Sshd, shell: str) -> None:
+async def test_each_login_shell_works_however_much_it_prints(sshd: Sshd, shell: str) -> None:
     host = sshd.login(f"login-{shell}", f'{NOISE} exec {require_program(shell)} -c "$SSH_ORIGINAL_COMMAND"')
     async with open_host(Target(host), config=str(sshd.config)) as workspace:
         assert await workspace.resolve("~") == str(sshd.home)
@@ -210,7 +210,7 @@ def agent() -> Generator[Path]:
             process.terminate()
 
 
-async def test_a_configuration_made_for_other_sessions_does_no_harm(
+async def test_a_configuration_for_other_sessions_does_no_harm(
     configured: Callable[..., Path], tmp_path: Path, agent: Path
 ) -> None:
     """Terminals, commands, ports and agents of the user's own sessions."""

@@ -57,7 +57,7 @@ async def test_many_files_take_few_requests(tmp_path: Path) -> None:
         assert contents(mirror.root) == contents(tmp_path / "project")
 
 
-async def test_a_connection_that_is_lost_in_an_update_is_said_and_the_next_update_makes_up_for_it(
+async def test_a_connection_lost_during_an_update_is_reported_and_made_up_for(
     tmp_path: Path,
 ) -> None:
     with served() as server:
@@ -93,7 +93,7 @@ async def _drop_while_copying(server: Sshd) -> None:
 
 
 @pytest.mark.parametrize("end", ["the block ends", "cancelled", "let go of"])
-async def test_no_copy_is_left_on_a_host(tmp_path: Path, end: str) -> None:
+async def test_no_copy_stays_on_a_host(tmp_path: Path, end: str) -> None:
     """Folders that may not be written are no obstacle, as not every tool leaves others."""
     with served() as server:
         project = tmp_path / "project"
@@ -112,7 +112,7 @@ async def test_no_copy_is_left_on_a_host(tmp_path: Path, end: str) -> None:
         await wait_for_condition(lambda: copies(server) == [], "the copy to be removed")
 
 
-async def test_a_copy_that_others_removed_as_abandoned_is_made_again(tmp_path: Path) -> None:
+async def test_a_copy_that_was_removed_as_abandoned_is_created_again(tmp_path: Path) -> None:
     """A laptop that slept for a day: its Newel is not dead, but nobody on the host could tell."""
     project = tmp_path / "project"
     fill(project, folders=2, files=2)
@@ -126,9 +126,7 @@ async def test_a_copy_that_others_removed_as_abandoned_is_made_again(tmp_path: P
         assert contents(slept.root) == contents(project)
 
 
-async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
-    sshd: Sshd, tmp_path: Path
-) -> None:
+async def test_an_unreadable_file_is_reported_and_the_others_are_copied(sshd: Sshd, tmp_path: Path) -> None:
     project = sshd.project("unreadable")
     for name in ("a", "secret", "z"):
         (project / name).write_text(name)
@@ -143,7 +141,7 @@ async def test_a_file_that_may_not_be_read_is_told_and_the_others_are_copied(
         assert mirror.drain_notices() == []
 
 
-async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd, tmp_path: Path) -> None:
+async def test_unwritable_entries_of_an_agent_in_the_copy_are_repaired(sshd: Sshd, tmp_path: Path) -> None:
     project = sshd.project("unwritable")
     for name in ("kept", "gone"):
         (project / name / "below").mkdir(parents=True)
@@ -164,7 +162,7 @@ async def test_what_an_agent_made_unwritable_in_the_copy_is_made_good(sshd: Sshd
         assert contents(mirror.root) == contents(project)
 
 
-async def test_a_folder_that_is_gone_cannot_be_copied_and_that_is_said(tmp_path: Path) -> None:
+async def test_a_missing_folder_cannot_be_copied_and_is_reported(tmp_path: Path) -> None:
     async with open_mirrors("dash", tmp_path) as disks:
         with pytest.raises(WorkspaceError, match="No such file or directory"):
             await disks(tmp_path / "gone")

@@ -37,7 +37,7 @@ def words(path: str) -> list[str]:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_outputs_and_the_exit_code_come_back_from_any_shell(shell: str, tmp_path: Path) -> None:
+async def test_outputs_and_the_exit_code_are_returned_from_any_shell(shell: str, tmp_path: Path) -> None:
     host = with_shell(tmp_path / "bin", shell)
     command = f"pwd; printf %s {shlex.quote(ANY_BYTE)} >&2; exit 255"
     done = await run_on_host(host, command, root=str(tmp_path), limits=LIMITS)
@@ -49,13 +49,13 @@ async def test_outputs_and_the_exit_code_come_back_from_any_shell(shell: str, tm
 
 
 @pytest.mark.parametrize("login", ["bash", "zsh", "fish", "tcsh"])
-async def test_whatever_the_users_login_shell_sh_runs_the_command(login: str) -> None:
+async def test_sh_runs_the_command_with_any_login_shell(login: str) -> None:
     assert await output_of(client(program(login), "-c"), 'echo "it\'s $((6 * 7))!"') == "it's 42!\n"
 
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=names.filter(lambda name: "/" not in name and name not in (".", "..")), value=names)
-async def test_folders_and_variables_of_any_name_and_value_arrive_as_they_are(
+async def test_folders_and_variables_with_any_name_and_value_are_passed(
     tmp_path: Path, name: str, value: str
 ) -> None:
     folder = tmp_path / name
@@ -65,7 +65,7 @@ async def test_folders_and_variables_of_any_name_and_value_arrive_as_they_are(
     assert (folder / "value").read_bytes() == os.fsencode(value)
 
 
-async def test_a_command_is_as_one_without_a_terminal(tmp_path: Path) -> None:
+async def test_a_command_has_no_terminal(tmp_path: Path) -> None:
     """It would otherwise ask and wait, page its output, or run somebody's start-up file."""
     (tmp_path / "rc").write_text("echo sourced\n")
     environ = {**os.environ, "BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")}
@@ -91,7 +91,7 @@ async def test_keys_that_are_not_text_do_not_reach_a_command() -> None:
 
 
 @pytest.mark.parametrize("missing", ["env", "sed", "grep"])
-async def test_where_keys_cannot_be_found_no_command_runs(missing: str, tmp_path: Path) -> None:
+async def test_if_keys_cannot_be_removed_no_command_runs(missing: str, tmp_path: Path) -> None:
     host = with_programs(tmp_path / "bin", *{"sh", "sleep", "setsid", "env", "sed", "grep"} - {missing})
     done = await run_on_host(host, "echo ran", root="/", limits=LIMITS)
     assert (done.exit_code, done.stdout) == (126, "")
@@ -101,27 +101,27 @@ async def test_where_keys_cannot_be_found_no_command_runs(missing: str, tmp_path
     )
 
 
-async def test_a_command_that_begins_with_a_dash_is_no_option() -> None:
+async def test_a_command_that_starts_with_a_dash_is_not_an_option() -> None:
     assert (await run_on_host(HOST, "-x; echo ran", root="/", limits=LIMITS)).stdout == "ran\n"
 
 
-async def test_without_bash_sh_does(tmp_path: Path) -> None:
+async def test_without_bash_sh_is_used(tmp_path: Path) -> None:
     host = with_programs(tmp_path / "bin", "sh", "sleep", "setsid", "env", "sed", "grep")
     assert (await run_on_host(host, "-x; echo ran", root="/", limits=LIMITS)).stdout == "ran\n"
 
 
-async def test_what_start_up_files_print_is_not_the_commands_output() -> None:
+async def test_output_of_start_up_files_is_not_the_commands_output() -> None:
     host = client("sh", "-c", 'echo welcome; echo trouble >&2; eval "$0"')
     assert await output_of(host, "echo out") == "out\n"
 
 
-async def test_output_that_looks_like_the_end_of_it_is_output() -> None:
+async def test_output_that_resembles_its_end_is_output() -> None:
     line = "\x1e0123456789abcdef0123456789abcdef 000\x1e"
     done = await run_on_host(HOST, f"printf '{line}'; printf '{line}' >&2; exit 1", root="/", limits=LIMITS)
     assert (done.stdout, done.stderr, done.exit_code) == (line, line, 1)
 
 
-async def test_output_comes_while_the_command_runs(tmp_path: Path) -> None:
+async def test_output_streams_while_the_command_runs(tmp_path: Path) -> None:
     """The command waits for a file that is only made when its first output has been shown."""
     shown: list[str] = []
 
@@ -134,7 +134,7 @@ async def test_output_comes_while_the_command_runs(tmp_path: Path) -> None:
     assert "".join(shown) == done.stdout == "first\nsecond\n"
 
 
-async def test_a_long_output_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
+async def test_a_long_output_is_cut_and_saved_to_a_file(tmp_path: Path) -> None:
     limits = OutputLimits(output=1_000, spill_dir=str(tmp_path))
     done = await run_on_host(HOST, "seq 1000000; echo short >&2", root="/", limits=limits)
     assert (done.truncated, done.stderr) == (True, "short\n")
@@ -145,13 +145,13 @@ async def test_a_long_output_is_cut_and_kept_in_a_file(tmp_path: Path) -> None:
     assert words(done.output_file) == sorted(f"{whole}short".split())
 
 
-async def test_a_command_may_be_long_and_one_that_is_too_long_is_refused() -> None:
+async def test_a_long_command_works_and_an_overlong_one_is_refused() -> None:
     assert await output_of(HOST, f"printf %s {'x' * 120_000} | wc -c") == "120000\n"
     with pytest.raises(WorkspaceError, match=r"300,00\d bytes long"):
         await run_on_host(HOST, f"echo {'x' * 300_000}", root="/", limits=LIMITS)
 
 
-async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
+async def test_a_command_that_cannot_start_gives_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "shut").mkdir(mode=0)
     wanted = {"gone": "No such file or directory", "file": "Not a directory"}
@@ -168,7 +168,7 @@ async def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
         await run_on_host(HOST, "true", root="/", limits=LIMITS, env={"A B": "x"})
 
 
-async def test_no_list_of_processes_shows_what_a_command_is_given() -> None:
+async def test_no_process_list_shows_the_input_of_a_command() -> None:
     command = (
         'echo "$SECRET" | wc -c; for each in /proc/[0-9]*/cmdline; do tr "\\0" " " <$each; done 2>/dev/null'
     )
@@ -178,7 +178,7 @@ async def test_no_list_of_processes_shows_what_a_command_is_given() -> None:
     assert "a1b2c3d4e5" not in done.stdout
 
 
-async def test_two_commands_at_once_are_two(tmp_path: Path) -> None:
+async def test_two_commands_at_once_stay_separate(tmp_path: Path) -> None:
     """Each waits for the other's file."""
     said: list[str] = []
 
@@ -192,7 +192,7 @@ async def test_two_commands_at_once_are_two(tmp_path: Path) -> None:
     assert sorted(said) == ["a\n", "b\n"]
 
 
-async def test_a_client_that_fails_is_quoted_and_one_that_ends_early_leaves_the_outcome_unknown() -> None:
+async def test_a_failing_client_is_quoted_and_one_that_ends_early_leaves_the_outcome_unknown() -> None:
     with pytest.raises(ConnectionLost, match=r"The connection to here failed: no; way there\."):
         await run_on_host(
             client("sh", "-c", "echo no >&2; echo way there >&2; exit 255"), "true", root="/", limits=LIMITS
@@ -201,14 +201,14 @@ async def test_a_client_that_fails_is_quoted_and_one_that_ends_early_leaves_the_
         await run_on_host(HOST, "kill -9 $PPID", root="/", limits=LIMITS)
 
 
-async def test_a_command_that_has_not_arrived_whole_is_not_run(tmp_path: Path) -> None:
+async def test_a_command_that_arrived_incompletely_does_not_run(tmp_path: Path) -> None:
     host = client("sh", "-c", """tr -d '\\n' | sh -c "$0" """)
     with pytest.raises(ConnectionLost):
         await run_on_host(host, "touch ran", root=str(tmp_path), limits=LIMITS, timeout=0.2)
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_program_whose_input_has_not_arrived_whole_is_not_run(tmp_path: Path) -> None:
+async def test_a_program_whose_input_arrived_incompletely_does_not_run(tmp_path: Path) -> None:
     async def on_stdout(_: bytes) -> None:
         raise AssertionError
 
@@ -220,7 +220,7 @@ async def test_a_program_whose_input_has_not_arrived_whole_is_not_run(tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole() -> None:
+async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_unchanged() -> None:
     data = os.urandom(3_000_000)
     pieces: list[bytes] = []
 
@@ -233,7 +233,7 @@ async def test_a_program_reads_any_bytes_and_its_output_is_passed_on_whole() -> 
     assert b"".join(pieces) == data
 
 
-async def test_a_program_that_reads_nothing_or_is_not_there_says_so() -> None:
+async def test_a_program_that_reads_nothing_or_is_missing_says_so() -> None:
     async def on_stdout(piece: bytes) -> None:
         raise AssertionError(piece)
 
@@ -245,7 +245,7 @@ async def test_a_program_that_reads_nothing_or_is_not_there_says_so() -> None:
     assert b"no-such-program" in done.stderr
 
 
-async def test_what_a_program_is_given_lies_in_no_file_when_it_runs(tmp_path: Path) -> None:
+async def test_the_input_of_a_program_is_in_no_file(tmp_path: Path) -> None:
     pieces: list[bytes] = []
 
     async def on_stdout(piece: bytes) -> None:
@@ -261,7 +261,7 @@ async def test_what_a_program_is_given_lies_in_no_file_when_it_runs(tmp_path: Pa
         await run_program_on_host(nowhere, ["cat"], stdin=b"words", on_stdout=on_stdout)
 
 
-async def test_what_a_listener_raises_ends_the_program(tmp_path: Path) -> None:
+async def test_an_error_of_a_listener_ends_the_program(tmp_path: Path) -> None:
     async def on_stdout(_: bytes) -> None:
         raise ConnectionAbortedError
 

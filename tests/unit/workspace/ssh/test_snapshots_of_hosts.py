@@ -121,7 +121,7 @@ async def test_known_content_is_not_copied_again(root: Path, ledger: Ledger, hos
     assert not any("cat " in each.replace("cat >/dev/null", "") for each in host.asked)
 
 
-async def test_a_file_that_is_written_while_it_is_read_is_whole_in_the_store(
+async def test_a_file_written_during_its_read_is_consistent_in_the_store(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     """Else the files behind it in the same answer would be other files' halves."""
@@ -140,7 +140,7 @@ async def test_a_file_that_is_written_while_it_is_read_is_whole_in_the_store(
     assert not watched.before
 
 
-async def test_a_link_put_in_the_place_of_a_file_is_not_followed(
+async def test_a_link_in_the_place_of_a_file_is_not_followed(
     root: Path, ledger: Ledger, host: ShellHost, tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_bytes(b"key!")
@@ -154,7 +154,7 @@ async def test_a_link_put_in_the_place_of_a_file_is_not_followed(
         assert change.before is None or ledger.blob(change.before.blob) != b"key!"
 
 
-async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has_it(
+async def test_a_tracked_folder_with_the_name_of_a_build_folder_is_covered(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     """The host lists such folders without what is in them, unless somebody asks."""
@@ -168,7 +168,7 @@ async def test_a_folder_of_a_name_that_is_mostly_made_anew_is_covered_if_git_has
     assert paths(await looked.changes()) == {"target/deep/venv/f", "target/g"}
 
 
-async def test_without_git_on_the_host_its_rules_are_not_known_and_that_is_said_once(
+async def test_without_git_on_the_host_its_rules_are_unknown_and_that_is_reported_once(
     root: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
     require_program("busybox")
@@ -241,7 +241,7 @@ async def test_an_unreadable_folder_on_a_host_does_not_count_as_empty(sshd: Sshd
         looked.close()
 
 
-async def test_files_written_since_a_moment_are_found_by_the_hosts_clock(
+async def test_files_changed_since_a_time_are_found_by_the_hosts_clock(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     (root / "sub").mkdir()
@@ -305,7 +305,7 @@ def test_no_name_can_pass_for_another_files_record(parts: list[tuple[bytes, byte
     assert list(records(answer)) == listed
 
 
-def test_the_facts_of_each_kind_of_stat_are_read_to_the_nanosecond() -> None:
+def test_each_kind_of_stat_is_read_to_the_nanosecond() -> None:
     """Those of macOS as its manual has them: %Xp %z %Fm %Fc %i %l."""
     of = {
         "find": b"f755 5 1700000000.1234567890 1700000001.5000000000 77 2",
@@ -321,7 +321,7 @@ def test_the_facts_of_each_kind_of_stat_are_read_to_the_nanosecond() -> None:
     assert parse_capabilities(said, "/") == ("bsd", "shasum -a 256", True, 0o22)
 
 
-async def test_a_file_of_an_impossible_year_is_a_file_like_others(
+async def test_a_file_with_an_impossible_year_is_recorded(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
     (root / "f").write_bytes(b"1")

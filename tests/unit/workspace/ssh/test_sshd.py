@@ -13,7 +13,7 @@ from tests.sshd import Sshd, served
 from tests.tcp_relay import open_relay
 
 
-def test_both_users_log_in_and_find_the_home_of_the_tests(sshd: Sshd) -> None:
+def test_both_users_log_in_with_the_home_of_the_tests(sshd: Sshd) -> None:
     for host, user in (("host", sshd.user), ("own", sshd.own)):
         done = sshd.ssh("sh", "-c", "id -un; cd; pwd -P", host=host)
         assert done.stdout.split() == [user, str(sshd.home)], done.stderr
@@ -21,13 +21,13 @@ def test_both_users_log_in_and_find_the_home_of_the_tests(sshd: Sshd) -> None:
         assert sshd.user != "root"
 
 
-def test_what_the_user_makes_in_a_project_is_the_users(sshd: Sshd) -> None:
+def test_files_created_by_the_user_in_a_project_belong_to_the_user(sshd: Sshd) -> None:
     project = sshd.project("made")
     assert sshd.ssh("touch", f"{project}/a b").returncode == 0
     assert (project / "a b").owner() == sshd.user
 
 
-def test_a_dropped_connection_ends_its_client_and_a_new_one_is_served(sshd: Sshd) -> None:
+def test_a_dropped_connection_ends_its_client_and_a_new_one_is_accepted(sshd: Sshd) -> None:
     with subprocess.Popen(
         ["ssh", "-F", str(sshd.config), "--", "host", "echo up; exec cat"],
         stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ def test_a_dropped_connection_ends_its_client_and_a_new_one_is_served(sshd: Sshd
     assert sshd.ssh("true").returncode == 0
 
 
-def test_a_wire_passes_all_is_cut_and_swallows(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_relay_passes_drops_and_cuts(sshd: Sshd, tmp_path: Path) -> None:
     with open_relay(sshd.port) as relay:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
@@ -63,7 +63,7 @@ def test_a_wire_passes_all_is_cut_and_swallows(sshd: Sshd, tmp_path: Path) -> No
                 end.recv(4)
 
 
-def test_a_server_can_be_stopped_and_started_and_two_are_two_hosts(sshd: Sshd) -> None:
+def test_a_server_can_be_stopped_and_started_and_two_servers_are_two_hosts(sshd: Sshd) -> None:
     with served() as other:
         assert other.ssh("true").returncode == 0
         other.stop()

@@ -36,7 +36,7 @@ from tests.requirements import require_program
         ("192.168.1.224", Target("192.168.1.224")),
     ],
 )
-def test_each_form_names_user_host_port_and_path(text: str, target: Target) -> None:
+def test_each_form_has_user_host_port_and_path(text: str, target: Target) -> None:
     assert Target.parse(text) == target
 
 
@@ -51,7 +51,7 @@ def test_each_form_names_user_host_port_and_path(text: str, target: Target) -> N
         *("h" * 300, "u" * 300 + "@host", "host:/a\0b", "[fe80::1%$(id)]", "ssh://%2doProxyCommand=id/"),
     ],
 )  # fmt: skip
-def test_what_could_be_an_option_or_a_command_is_refused_in_words(text: str) -> None:
+def test_anything_that_could_be_an_option_or_a_command_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(WorkspaceError, match=r"\.$"):
         Target.parse(text)
 
@@ -68,7 +68,7 @@ names = st.from_regex(r"[a-z0-9_][a-z0-9._-]{0,20}", fullmatch=True)
     | st.text(st.characters(exclude_characters="\0", codec="utf-8")).map("/{}".format)
     | st.sampled_from(["/\udcff", "~/a b", "~/", "/~/x", "/~x", "/~"]),
 )
-def test_the_url_of_a_target_names_it(
+def test_the_url_of_a_target_parses_to_it(
     host: str, user: str | None, port: int | None, path: str | None
 ) -> None:
     target = Target(host, user, port, path)
@@ -77,7 +77,7 @@ def test_the_url_of_a_target_names_it(
 
 @settings(max_examples=40)
 @given(text=st.text(max_size=30) | st.from_regex(r"[-a-z@:;$ /\[\]]{1,12}", fullmatch=True))
-def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
+def test_ssh_never_takes_an_accepted_target_for_an_option(text: str) -> None:
     try:
         words = Target.parse(text).ssh_args
     except WorkspaceError:
@@ -86,7 +86,7 @@ def test_ssh_never_takes_for_an_option_what_was_accepted(text: str) -> None:
     assert not any(word.startswith("-") for word in (words[-1], *words[1:-2:2]))
 
 
-def test_ssh_itself_understands_the_words() -> None:
+def test_ssh_understands_the_arguments() -> None:
     target = Target.parse("ssh://me@example.org:2222/p")
     done = subprocess.run(
         [require_program("ssh", "openssh-client"), "-F", "/dev/null", "-G", *target.ssh_args],

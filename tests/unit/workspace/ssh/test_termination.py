@@ -78,7 +78,7 @@ async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_nothing_is_left_of_a_cancelled_command_whatever_the_shell(shell: str, tmp_path: Path) -> None:
+async def test_no_process_of_a_cancelled_command_survives_in_any_shell(shell: str, tmp_path: Path) -> None:
     await ended_family(with_shell(tmp_path / "bin", shell), tmp_path)
 
 
@@ -90,7 +90,7 @@ exec sleep 1000
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_a_daemon_without_its_command_s_environment_ends_where_limits_can_be_set(
+async def test_a_daemon_without_the_commands_environment_ends_where_limits_can_be_set(
     shell: str, tmp_path: Path
 ) -> None:
     async def run() -> None:
@@ -105,17 +105,17 @@ async def test_a_daemon_without_its_command_s_environment_ends_where_limits_can_
     assert not any(map(is_alive, read_pids(tmp_path / "stripped")))
 
 
-async def test_nothing_is_left_where_there_is_no_proc(tmp_path: Path) -> None:
+async def test_no_process_survives_without_proc(tmp_path: Path) -> None:
     await ended_family(altered(WITHOUT_PROC), tmp_path)
 
 
-async def test_where_no_environment_is_seen_all_ends_whose_parents_lead_to_the_command(
+async def test_without_visible_environments_all_descendants_of_the_command_end(
     tmp_path: Path,
 ) -> None:
     await ended_family(altered(WITHOUT_ENVIRONMENTS), tmp_path, but="daemon")
 
 
-async def test_nothing_is_left_where_grep_stops_at_a_nul(tmp_path: Path) -> None:
+async def test_no_process_survives_if_grep_stops_at_a_nul(tmp_path: Path) -> None:
     links = dict.fromkeys(("tail", "tr"), "busybox")
     host = with_programs(tmp_path / "bin", "sh", more=os.environ["PATH"], **links)
     (grep := tmp_path / "bin" / "grep").write_text(BLIND_GREP.replace("{grep}", program("grep")))
@@ -123,25 +123,25 @@ async def test_nothing_is_left_where_grep_stops_at_a_nul(tmp_path: Path) -> None
     await ended_family(host, tmp_path)
 
 
-async def test_nothing_is_left_where_perl_makes_the_session(tmp_path: Path) -> None:
+async def test_no_process_survives_if_perl_creates_the_session(tmp_path: Path) -> None:
     """As on macOS, which has no ``setsid``."""
     await ended_family(with_programs(tmp_path / "bin", "sh", "sleep", "grep", "perl", "env", "sed"), tmp_path)
 
 
-async def test_without_a_session_all_that_bears_the_mark_ends(tmp_path: Path) -> None:
+async def test_without_a_session_all_processes_with_the_mark_end(tmp_path: Path) -> None:
     await ended_family(
         with_programs(tmp_path / "bin", "sh", "sleep", "grep", "env", "sed"), tmp_path, but="bare"
     )
 
 
-async def test_a_timeout_keeps_the_output_so_far_and_leaves_nothing_running(tmp_path: Path) -> None:
+async def test_a_timeout_keeps_the_output_and_no_process_survives(tmp_path: Path) -> None:
     command = "echo begun; sleep 1000 & echo $! > child; wait"
     done = await run_on_host(client(), command, root=str(tmp_path), limits=LIMITS, timeout=0.5)
     assert (done.stdout, done.timed_out, done.left_open) == ("begun\n", True, False)
     assert not any(map(is_alive, read_pids(tmp_path / "child")))
 
 
-async def test_a_command_that_is_cancelled_before_it_begins_does_not_begin_later(tmp_path: Path) -> None:
+async def test_a_command_cancelled_before_it_starts_does_not_start_later(tmp_path: Path) -> None:
     command = "echo $$ > pid; exec sleep 1000"
     done = await run_on_host(altered(SLOW_TO_BEGIN), command, root=str(tmp_path), limits=LIMITS, timeout=0.1)
     assert done.timed_out
@@ -161,7 +161,7 @@ async def test_a_command_that_floods_its_output_can_be_cancelled(tmp_path: Path)
     assert not any(map(is_alive, read_pids(tmp_path / "pid")))
 
 
-async def test_a_program_that_waits_for_more_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+async def test_a_program_that_waits_for_input_ends_when_cancelled(tmp_path: Path) -> None:
     async def on_stdout(_: bytes) -> None:
         group.cancel_scope.cancel()
 
@@ -188,13 +188,13 @@ async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -
             os.kill(pid, signal.SIGKILL)
 
 
-async def test_no_process_that_watched_a_command_is_left(tmp_path: Path) -> None:
+async def test_no_watching_process_survives_its_command(tmp_path: Path) -> None:
     """A sleep a command would soon be many."""
     session = int(await output_of(client(), "ps -o sess= -p $PPID"))
     await wait_for_condition(lambda: session not in sessions(), "the end of all that watched")
 
 
-async def test_a_host_ends_the_command_after_too_long_a_silence(tmp_path: Path) -> None:
+async def test_a_host_ends_the_command_after_a_long_silence(tmp_path: Path) -> None:
     """From a connection that has vanished no end ever comes."""
     host = client(timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2))
     command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
