@@ -80,13 +80,14 @@ class PromptToolkitUI:
     def __init__(
         self, out: TextIO, renderer: Callable[[Screen], LiveRenderer], *, completer: Completer, history: Path
     ) -> None:
-        self._output = _Output.from_pty(out, term=os.environ.get("TERM"))
+        self._output = Vt100_Output.from_pty(out, term=os.environ.get("TERM"))
+        self._output.enable_cpr = False  # the terminal's reply to that request would arrive among the input
         self.renderer = renderer(self)
         self._handler: InputHandler | None = None
         self._live: Sequence[str] = ()
         self._held: list[str] | None = None
         self._question = ""
-        self._answer: _PendingAnswer | None = None
+        self._answer: asyncio.Future[str] | None = None
         self._draft = Document()
         self._seen: float | None = None
         self._interrupted = float("-inf")
@@ -135,14 +136,13 @@ class PromptToolkitUI:
             self._question = ""
             self._app.invalidate()
 
-    async def _read_answer(self, initial: str) -> str | None:
+    async def _read_answer(self, initial: str) -> str:
         """The line entered in place of the draft, which is restored afterwards."""
-        self._draft, self._answer = self._buffer.document, _PendingAnswer()
+        self._draft, self._answer = self._buffer.document, asyncio.get_running_loop().create_future()
         self._buffer.reset(Document(initial))
         self._app.invalidate()
         try:
-            await self._answer.given.wait()
-            return self._answer.line
+            return await self._answer
         finally:
             self._buffer.set_document(self._draft, bypass_readonly=True)
             self._draft, self._answer = Document(), None
@@ -297,7 +297,7 @@ class PromptToolkitUI:
         keys = KeyBindings()
         for names, action in (
             (["enter"], self._on_enter),
-            (["escape", "enter"], self._on_new_line),
+            (["escape", "enter"], lambda: self._buffer.insert_text("\n")),
             (["c-j"], self._on_line_feed),
             (["tab"], self._on_tab),
             (["escape"], self._on_escape),
@@ -311,8 +311,8 @@ class PromptToolkitUI:
 
     def _on_enter(self) -> None:
         if self._answer is not None:
-            self._answer.line = self._typed_text()
-            self._answer.given.set()
+            if not self._answer.done():
+                self._answer.set_result(self._typed_text())
         elif (state := self._buffer.complete_state) and state.current_completion:
             self._buffer.complete_state = None
         elif not self._question:
@@ -342,10 +342,7 @@ class PromptToolkitUI:
         if self._is_early:
             self._on_enter()
         else:
-            self._on_new_line()
-
-    def _on_new_line(self) -> None:
-        self._buffer.insert_text("\n")
+            self._buffer.insert_text("\n")
 
     def _on_tab(self) -> None:
         word = self._buffer.document.text_before_cursor
@@ -398,26 +395,11 @@ class PromptToolkitUI:
         self._app.suspend_to_background()
 
 
-class _PendingAnswer:
-    """The answer to a question, once it is ``given``."""
-
-    def __init__(self) -> None:
-        self.given = anyio.Event()
-        self.line: str | None = None
-
-
 class _App(Application[None]):
     def _on_resize(self) -> None:
         """Not while another program has the terminal: this would erase its output."""
         if not self._running_in_terminal:
             super()._on_resize()
-
-
-class _Output(Vt100_Output):
-    @property
-    def responds_to_cpr(self) -> bool:
-        """Never ask for the cursor's position: the reply would arrive among the input."""
-        return False
 
 
 def _key(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
