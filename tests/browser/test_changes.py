@@ -53,7 +53,7 @@ def test_a_double_click_on_accept_accepts_in_every_view(workbench: Make) -> None
 
 
 def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> None:
-    """Else a click on the next hunk is lost, or hits another button."""
+    """Otherwise a click on the next hunk is lost, or hits another button."""
     edits = [replace_line("notes.md", line, f"CHANGED {line}\n") for line in (1, 3, 5, 7)]
     bench = workbench(proposal_scenarios(("edit", edits)))
     (bench.newel.project / "notes.md").write_text(NOTES)
@@ -68,7 +68,7 @@ def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> 
 
 
 def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Make) -> None:
-    """Else a user who clicks again, because nothing seemed to happen, throws the change away."""
+    """Otherwise a user who clicks again, because nothing seemed to happen, throws the change away."""
     bench = workbench(proposal_scenarios(("edit", [replace_line("notes.md", 1, "CHANGED\n")])))
     (bench.newel.project / "notes.md").write_text(NOTES)
     page = bench.page()
@@ -150,7 +150,7 @@ def test_created_deleted_moved_and_binary_files_and_modes_are_labelled(workbench
 
 
 def test_links_are_labelled_with_their_targets(workbench: Make) -> None:
-    """Else somebody accepts a link out of the project for a new text file."""
+    """Otherwise a user accepts a link out of the project as a new text file."""
     link = "ln -s /etc/hostname link; ln -sf link turned"
     bench = workbench(scenarios(answering("go", bash(link), {"content": "Done."})), "--approve", "review")
     (bench.newel.project / "turned").write_text("a file\n")
@@ -167,7 +167,7 @@ def test_links_are_labelled_with_their_targets(workbench: Make) -> None:
 
 
 def test_the_sides_of_a_conflict_have_the_right_labels(workbench: Make) -> None:
-    """Else somebody is asked to keep a proposal where there is none, and loses lines of their own."""
+    """Otherwise a user is asked to keep a proposal that does not exist, and loses lines of their own."""
     bench = workbench(scenarios())
     path = bench.newel.project / "notes.md"
     path.write_text("one\ntwo\n")

@@ -61,7 +61,7 @@ def test_a_call_expands_to_its_input_output_and_changes(workbench: Make) -> None
     expect(page.locator("del")).to_have_text("-    run(source)\n")
     page.get_by_role("button", name="bash echo a very long").click()
     expect(page.get_by_label("Command", exact=True)).to_contain_text("a very long command " * 9)
-    page.reload()  # what was unfolded stays so
+    page.reload()  # expanded calls stay expanded
     expect(page.locator("ins")).to_be_visible()
 
 
@@ -250,7 +250,7 @@ def test_a_wide_table_wraps_at_words_and_scrolls(workbench: Make) -> None:
     say(page, "a table")
     cells = answers(page).get_by_role("cell", name="another")
     expect(cells).to_have_count(40)
-    expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # it is whole
-    assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, no column of letters
+    expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # the block is complete
+    assert cells.first.evaluate("(cell) => cell.clientHeight") < 40  # a line, not a column of letters
     assert page.locator(".table").evaluate("(box) => box.scrollWidth > box.clientWidth")
     assert overflow_px(page) == 0

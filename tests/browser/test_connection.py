@@ -50,7 +50,7 @@ def states(page: Page, name: str = "notes.md") -> list[str]:
 
 @contextmanager
 def hanging(bench: Workbench) -> Generator[None]:
-    """The server answers nothing, and is there."""
+    """The server is up but does not answer."""
     assert bench.process is not None
     bench.process.send_signal(signal.SIGSTOP)
     try:
@@ -79,9 +79,9 @@ def test_decisions_and_edits_made_offline_are_applied_once_after_reconnecting(
     expect(summary(page)).to_have_text(
         "1 accepted, unsaved · 1 of yours, unsaved · 1 rejected", timeout=20_000
     )
-    expect(text).not_to_contain_text("SECOND")  # counted as rejected before the server has taken it out
+    expect(text).not_to_contain_text("SECOND")  # counted as rejected before the server has removed it
     assert content(page) == NOTES.replace("# Notes", "# NOTES").replace("third", "third and more")
-    # Each is one step of undo: nothing was made twice.
+    # Each is one step of undo: nothing was applied twice.
     page.keyboard.press("Control+z")
     expect(summary(page)).to_have_text("1 hunk to decide · 1 accepted, unsaved · 1 of yours, unsaved")
     page.keyboard.press("Control+z")
@@ -135,7 +135,7 @@ def test_a_page_closed_offline_loses_nothing_although_another_window_went_on(
     were_refused(bench)
 
 
-@pytest.mark.slow  # the page waits long for a server that says nothing
+@pytest.mark.slow  # the page waits long for a silent server
 def test_a_hanging_server_loses_no_decision_and_no_letter(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     with hanging(bench):

@@ -28,7 +28,7 @@ def put(bench: Workbench, content: str = NOTES, name: str = "notes.md") -> Path:
 
 
 def open_file(bench: Workbench, page: Page, name: str = "notes.md") -> Locator:
-    """Opens a file's tab; returns its text."""
+    """Open a file's tab; returns its editor."""
     page.goto(f"{bench.url.partition('#')[0]}#/file/{name}")
     text = page.get_by_role("textbox", name=f"Text of {name}")
     expect(text).to_be_visible()
@@ -36,7 +36,7 @@ def open_file(bench: Workbench, page: Page, name: str = "notes.md") -> Locator:
 
 
 def proposed(make: Make) -> tuple[Workbench, Page, Path, Locator]:
-    """A workbench with two hunks in notes.md, which is open."""
+    """A workbench with two hunks in the open file notes.md."""
     bench = make(proposal_scenarios((WORDS, [TITLE, SECOND])))
     path = put(bench)
     page = bench.page()
@@ -49,12 +49,12 @@ def summary(page: Page) -> Locator:
 
 
 def content(page: Page, name: str = "notes.md") -> str:
-    """The buffer as the server has it."""
+    """The server's buffer of the file."""
     return ask(page, "GET", f"file?file_path={name}")["content"]
 
 
 def becomes(page: Page, wanted: str) -> None:
-    """Wait until the server has such a buffer: a decision is shown before it is made there."""
+    """Wait until the server has this buffer: the page shows a decision before the server has it."""
     until = time.monotonic() + 8
     while time.monotonic() < until and content(page) != wanted:
         time.sleep(0.02)
@@ -62,12 +62,12 @@ def becomes(page: Page, wanted: str) -> None:
 
 
 def settled(page: Page) -> None:
-    """Wait until all that was typed is sent."""
+    """Wait until all typed text is sent."""
     expect(summary(page)).not_to_contain_text("sending")
 
 
 def were_refused(bench: Workbench) -> None:
-    """Requests of a page were refused, as is right: the browser itself writes that down."""
+    """Refused requests of a page, which the browser itself logs."""
     bench.complaints[:] = [each for each in bench.complaints if "409 (Conflict)" not in each]
 
 
@@ -150,7 +150,7 @@ def test_text_typed_in_two_windows_at_once_appears_in_both(workbench: Make) -> N
             settled(other)
         route.continue_()
 
-    # What comes too late is more like what was written meanwhile than that is like what stood there before.
+    # The late text resembles the text typed meanwhile more than that resembles the text before it.
     page.route("**/api/agent/edit", too_late)
     write(page, text, 6, words[1])
     settled(page)
@@ -294,7 +294,7 @@ def test_deleting_an_open_file_loses_no_typed_text(workbench: Make) -> None:
     page.keyboard.type(" and not sent")
     page.evaluate(
         "dispatchEvent(new Event('focus'))"
-    )  # as if the user came back from where the file was deleted
+    )  # as if the user returned from where the file was deleted
     trouble = page.locator(".file-trouble:visible")
     expect(trouble).to_contain_text("notes.md no longer exists on disk.")
     with page.expect_event("dialog", lambda dialog: dialog.type == "beforeunload") as asked:

@@ -36,8 +36,8 @@ FOREIGN = "#page :is(script, iframe, form form, img:not(.cm-widgetBuffer), svg[o
 
 
 def is_inert(page: Page) -> bool:
-    """Whether nothing ran and no foreign element stands in the page."""
-    page.wait_for_timeout(100)  # for what would run, if anything did
+    """Whether no script ran and no foreign element is in the page."""
+    page.wait_for_timeout(100)  # time for a script to run
     return page.evaluate("window.pwned") is None and page.locator(FOREIGN).count() == 0
 
 
@@ -78,7 +78,7 @@ def test_text_of_models_tools_and_servers_is_escaped(workbench: Make) -> None:
 
 
 def test_bidirectional_marks_in_an_answer_do_not_reverse_later_text(workbench: Make) -> None:
-    """Else what somebody reads, and copies into a shell, is not what stands there."""
+    """Otherwise the text that a user reads and copies into a shell differs from the real one."""
     turned = "rm \u202efdp.live\u202c -r"
     content = f"Run this: {turned} now.\n\n```\n{turned}\n{'word ' * 20}{turned}\n```"
     slow = {"token_delay_ms": 5, "response": {"content": f"{content}\n\nThat was it."}}

@@ -54,7 +54,7 @@ _LOOK = """() => {
 
 
 def hidden(page: Page) -> list[str]:
-    """What the page shows, says or names with a character in it that nobody sees."""
+    """The texts, titles and names on the page that contain an invisible character."""
     return page.evaluate(_LOOK)
 
 

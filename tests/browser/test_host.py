@@ -23,7 +23,7 @@ Make = Callable[..., Workbench]
 
 @pytest.fixture
 def host() -> Iterator[Sshd]:
-    """One that can be stopped."""
+    """A host that can be stopped."""
     with served() as server:
         yield server
 
@@ -104,7 +104,7 @@ def test_a_lost_host_is_named_with_the_reason_and_typed_text_survives(
     page.get_by_role("tab", name="wait").click()
     for words in ("The connection to host is lost", "The connection to host is back", "I waited."):
         expect(page.locator("main").get_by_text(words)).to_be_visible()
-    bench.complaints.clear()  # the browser's own, of what could not be done
+    bench.complaints.clear()  # the browser logs the failed request
 
 
 def test_the_page_says_where_the_models_of_the_host_run(workbench: Make, host: Sshd, project: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_page_says_where_the_models_of_the_host_run(workbench: Make, host: S
 
 
 def test_a_contract_is_run_judged_and_checked_on_the_host(workbench: Make, host: Sshd, project: Path) -> None:
-    """Of the same folder, so that an agent can be left alone with the work there as it can here."""
+    """In the same folder, so that an agent can be left alone with work there as it can locally."""
     judged = {"response": verdict("The notes are sorted.", satisfied=True)}
     steps = ({"content": "Sorting.", **bash("sort -o notes.md notes.md && pwd")}, {"content": "Done."})
     given = scenarios(
@@ -147,7 +147,7 @@ def test_a_chats_changes_under_review_on_a_host_are_listed_and_written_there_whe
     assert (project / "notes.md").read_bytes() == NOTES.encode()
     file(page, "notes.md").get_by_role("button", name="Accept file notes.md").click()
     hunks(page, "plan.md").get_by_role("button", name="Reject", exact=True).click()
-    expect(files(page)).to_have_count(1)  # what is rejected waits for nothing
+    expect(files(page)).to_have_count(1)  # a rejected hunk is not pending
     page.keyboard.press("Control+s")
     expect(files(page)).to_have_count(0)
     assert (project / "notes.md").read_text() == "".join(sorted(NOTES.splitlines(keepends=True)))
@@ -180,7 +180,7 @@ def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project(
     assert (project / "notes.md").read_bytes() == NOTES.encode()
 
 
-@pytest.mark.slow  # a host that is gone is waited for
+@pytest.mark.slow  # a lost host is waited for
 def test_the_reason_why_a_host_has_no_worktree_is_shown(bench: Workbench, host: Sshd, project: Path) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")
@@ -190,4 +190,4 @@ def test_the_reason_why_a_host_has_no_worktree_is_shown(bench: Workbench, host: 
     host.stop()
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text("host cannot be reached now").first).to_be_visible()
-    bench.complaints.clear()  # the browser's own, of what could not be done
+    bench.complaints.clear()  # the browser logs the failed request

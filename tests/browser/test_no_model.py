@@ -29,7 +29,7 @@ def test_without_a_model_the_page_lists_what_it_tried_and_accepts_a_url(workbenc
     setup(page)
     region = page.get_by_role("region", name="Model", exact=True)
     expect(region).to_contain_text("Ollama (port 11434)")
-    for command in ("export", "newel demo"):  # the page has no prompt to type them at
+    for command in ("export", "newel demo"):  # the page has no prompt for slash commands
         expect(region).not_to_contain_text(command)
     assert find_flaws(page) == []
     address, key = page.get_by_label("URL of"), page.get_by_label("API key (optional)")

@@ -25,7 +25,7 @@ Make = Callable[..., Workbench]
 
 
 def screens(bench: Workbench, page: Page) -> Iterator[str]:
-    """Walks through all screens; the name of each where it stands."""
+    """Visit all screens; yields the name of each."""
     yield "nothing open"
     open_chat(page)
     yield "an empty chat"
@@ -58,7 +58,7 @@ def screens(bench: Workbench, page: Page) -> Iterator[str]:
     page.keyboard.press("Escape")
 
 
-@pytest.mark.timeout(90)  # nine screens, each in three looks
+@pytest.mark.timeout(90)  # nine screens in three looks each
 def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400}, "response": {"content": ""}}
     bench = workbench(
@@ -96,12 +96,12 @@ def test_everything_works_with_the_keyboard(workbench: Make) -> None:
     keys.press("Enter")
     expect(answers(page)).to_be_visible()
     keys.press("Alt+2")
-    # The way into a tab ends in what is written there: only then another focus stays.
+    # A tab takes the focus for its message box: only afterwards another focus stays.
     expect(page.get_by_role("textbox", name="Contract", exact=True)).to_be_focused()
     page.get_by_role("tab", name="Agent-1").focus()
     keys.press("Delete")
     expect(page.get_by_role("tab")).to_have_count(1)
-    # By Tab alone from the top: every stop can be seen, and the message's box is among them.
+    # By Tab alone from the top: every stop is visible, and the message box is among them.
     page.evaluate("document.activeElement.blur()")
     seen: set[str] = set()
     for _ in range(30):
@@ -158,7 +158,7 @@ def test_many_tabs_stay_in_one_scrollable_row(workbench: Make) -> None:
 
 
 def test_an_ignored_server_of_the_project_is_reported(workbench: Make) -> None:
-    """Else somebody who wanted that server wonders for long why another one answers."""
+    """Otherwise a user who wanted that server wonders why another one answers."""
     bench = workbench(scenarios())
     bench.kill()
     url = bench.newel.environ.pop("LLM_BASE_URL")

@@ -86,7 +86,7 @@ def test_an_agents_question_shows_in_other_tabs_other_windows_and_after_a_reload
     expect(page.get_by_role("form", name="Allow")).to_contain_text("touch done")
     expect(page.locator(".agent-bar .badge")).to_have_text("Question")
     page.keyboard.press("Alt+1")
-    for window in (page, bench.page()):  # the second one has never shown the agent's tab
+    for window in (page, bench.page()):  # the second window has never shown the agent's tab
         expect(window.get_by_role("tab", name="Chat", exact=True)).to_have_attribute("aria-selected", "true")
         expect(window.get_by_role("tab", name="Agent-1")).to_contain_text("Question")
         expect(window).to_have_title("1 question · Chat · newel")
@@ -94,7 +94,7 @@ def test_an_agents_question_shows_in_other_tabs_other_windows_and_after_a_reload
         expect(window.get_by_role("form", name="Allow")).to_contain_text("touch done")
     page.get_by_role("button", name="Run once").click()
     expect(window.get_by_role("form", name="Allow")).to_have_count(0)
-    for _ in range(100):  # the question is gone as soon as it is answered, before the command has run
+    for _ in range(100):  # the question disappears once it is answered, before the command has run
         if (bench.newel.project / "done").exists():
             break
         page.wait_for_timeout(50)

@@ -74,14 +74,14 @@ def test_unacknowledged_messages_are_sent_again_after_a_reload_and_only_once(
     say(page, "hello")
     expect(answers(page)).to_have_count(1)
     assert bench.process is not None
-    bench.process.send_signal(signal.SIGSTOP)  # it reads nothing now, and gets this when it goes on
+    bench.process.send_signal(signal.SIGSTOP)  # it reads nothing now, and gets this later
     say(page, "once")
     address = page.url
     page.goto("about:blank")
     bench.process.send_signal(signal.SIGCONT)
     page.goto(address)
     expect(answers(page)).to_have_count(2)
-    bench.kill()  # and this never reaches it
+    bench.kill()  # this never reaches it
     expect(page.get_by_text("Reconnecting…")).to_be_visible()
     page.locator("input[type=file]").set_input_files(
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"It is 4711."}
@@ -157,7 +157,7 @@ def test_a_background_tab_shows_that_it_has_news(workbench: Make) -> None:
 
 
 def test_a_click_on_the_middle_of_a_tab_never_closes_it(workbench: Make) -> None:
-    """The tab shrinks when its badge goes, and the close button would come to lie under the pointer."""
+    """The tab shrinks when its badge disappears, and the close button would move under the pointer."""
     page = workbench(
         scenarios(answering("soon", {"token_delay_ms": 100, "response": {"content": "Here it is now."}}))
     ).page()
@@ -253,9 +253,9 @@ def test_streamed_text_looks_the_same_after_a_reload(workbench: Make, end: str) 
     page = workbench(scenarios(answering("grow", grown))).page()
     open_chat(page)
     say(page, "grow")
-    whole = page.locator(".prose .code")  # code gets its button when its block is whole
+    whole = page.locator(".prose .code")  # a code block gets its button when it is complete
     expect(whole).to_have_count(4)
-    expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # it is whole
+    expect(page.locator(".assistant .actions:not([hidden])")).to_have_count(1)  # the block is complete
     shown = page.locator(".prose").inner_html()
     page.reload()
     expect(whole).to_have_count(4)

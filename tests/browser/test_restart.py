@@ -83,10 +83,10 @@ def test_a_url_opened_before_the_server_starts_connects_once_it_runs(workbench: 
     expect(page.get_by_role("button", name="New chat", exact=True).first).to_be_visible(timeout=20_000)
     assert len(held) == 1
     expect(page).to_have_url(re.compile("^[^#]*(#/.*)?$"))
-    bench.complaints.clear()  # the browser's own, of the socket that was refused
+    bench.complaints.clear()  # the browser logs the refused socket
 
 
-@pytest.mark.slow  # a browser gives up a request
+@pytest.mark.slow  # the browser gives up a request
 def test_a_network_that_drops_requests_does_not_delay_reconnection_for_long(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()

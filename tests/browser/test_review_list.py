@@ -57,7 +57,7 @@ DRAW = answering(
 )
 
 
-@pytest.mark.slow  # a story; test_changes.py decides what is no text in the list
+@pytest.mark.slow  # a long story; test_changes.py covers binary changes in the list
 def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> None:
     bench = workbench(scenarios(DRAW), "--approve", "review")
     project = bench.newel.project
@@ -77,9 +77,7 @@ def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> N
     gate = Gate(page, "**/api/agent/content?*")
     file(page, "logo.png").get_by_role("button", name="Open").click()
     expect(whole).to_contain_text(f"{len(PICTURE) + 3} B → {len(PICTURE)} B")
-    with page.expect_response(
-        "**/api/agent/file?*logo.png*"
-    ):  # the file is read again while its pictures are on their way
+    with page.expect_response("**/api/agent/file?*logo.png*"):  # the file is read again while its images load
         page.evaluate("dispatchEvent(new Event('focus'))")
     gate.open()
     for side in ("Before", "After"):
@@ -167,7 +165,7 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     expect(tab(page, "shout")).to_contain_text("2 to review")
     expect(tab(page, "Agent-1")).to_contain_text("1 to review")
     expect(count(page)).to_have_text("3 to decide")
-    # The list says whose each hunk is, and goes there.
+    # The list names the origin of each hunk, with a link.
     expect(file(page, "notes.md").locator(".origins")).to_have_text("from shout · Agent-1")
     expect(hunks(page, "notes.md").nth(0)).to_contain_text("from shout")
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("from Agent-1")
@@ -186,7 +184,7 @@ def test_proposals_of_chats_and_agents_are_one_list_and_decisions_show_everywher
     expect(hunks(page, "notes.md").nth(1)).to_contain_text("accepted, unsaved")
     tab(page, "Agent-1").click()
     expect(changes(page)).to_contain_text("1 changed file 1 accepted, unsaved")
-    # In the chat's transcript its changes are as they were decided in the list, and after a reload.
+    # The chat's transcript shows the decisions of the list, also after a reload.
     hunks(page, "notes.md").nth(0).get_by_role("button", name="Reject").click()
     file(page, f"{WAY}/made.md").get_by_role("button", name="Accept file").click()
     sidebar(page).get_by_role("button", name="Save accepted changes in 2 files").click()

@@ -20,7 +20,7 @@ FIRST, SECOND = "Sort the notes", "And number them"
 
 
 def begun(workbench: Make, *, thinks: float = 0, **options: Any) -> tuple[Workbench, Page]:
-    """A page whose agent asks after ``thinks`` seconds."""
+    """A page whose agent asks a question after ``thinks`` seconds."""
     asks = {
         "fault": {"kind": "stall", "after_chunks": 0, "seconds": thinks},
         "response": call("clarify_user", question="In capitals?"),
@@ -112,7 +112,7 @@ def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> N
 def test_a_draft_answer_survives_a_reload_and_belongs_to_its_question(
     workbench: Make,
 ) -> None:
-    """Else an answer that took a while to write is lost, or is taken for something else than an answer."""
+    """Otherwise a long answer is lost, or is taken for something else."""
     asks = [
         answering(words, call("clarify_user", question=f"{words}?"), {"content": "Done."})
         for words in (FIRST, SECOND)
@@ -135,7 +135,7 @@ def test_a_draft_answer_survives_a_reload_and_belongs_to_its_question(
     page.reload()
     expect(question(page)).to_be_visible()
     expect(sidebar(page).get_by_role("button", name="Queue as instruction")).to_be_enabled()
-    box(page).press("Enter")  # it was begun as an answer
+    box(page).press("Enter")  # it was started as an answer
     expect(question(page)).to_contain_text(f"{SECOND}?")
     assert jobs(page)[FIRST] in {"running", "completed"}
     assert jobs(page)[SECOND] == "waiting_for_user"
@@ -145,7 +145,7 @@ def test_a_question_can_be_answered_in_the_list_of_jobs_also_by_keyboard(workben
     _, page = begun(workbench)
     instruct(page, FIRST)
     expect(question(page)).to_be_visible()
-    ask(page, "POST", "sessions", {})  # another program begins a newer session
+    ask(page, "POST", "sessions", {})  # another program starts a newer session
     page.reload()
     expect(question(page)).to_be_visible()
     page.get_by_role("button", name="Close review").click()
@@ -170,7 +170,7 @@ def test_a_question_can_be_answered_in_the_list_of_jobs_also_by_keyboard(workben
     expect(page).not_to_have_title(re.compile("question"))
 
 
-@pytest.mark.slow  # three views, each in three looks
+@pytest.mark.slow  # three views in three looks each
 def test_the_views_with_questions_are_accessible_and_fit(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     instruct(page, FIRST)

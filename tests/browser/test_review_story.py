@@ -43,7 +43,7 @@ def odd(text: str) -> str:
 
 
 def notes(text: str) -> str:
-    """The notes as their file has them: a mark of the encoding first, other ends of lines, and none behind the last."""
+    """The notes in their file: with a byte order mark, other line ends, and an unterminated last line."""
     return "\ufeff" + odd(text).replace("\n", "\r\n").removesuffix("\r\n")
 
 
@@ -63,7 +63,7 @@ SHOWN: Final = """() => {
 
 
 class Told:
-    """A story as far as it is told; ``page`` is the window that acts now."""
+    """A story in progress; ``page`` is the window that acts now."""
 
     def __init__(self, bench: Workbench) -> None:
         self.bench = bench
@@ -78,7 +78,7 @@ class Told:
             (self.bench.newel.project / name).write_bytes((self.kept[name] or "").encode())
 
     def open(self, name: str, window: Page | None = None) -> Locator:
-        """The text of a file, whose tab is shown."""
+        """The text of a file, whose tab is open."""
         window = window or self.page
         window.evaluate("(name) => { location.hash = `#/file/${name}`; }", name)
         text = window.get_by_role("textbox", name=f"Text of {name}")
@@ -93,13 +93,13 @@ class Told:
         self.page.locator(".file-editor").get_by_role("button", name=name, exact=name == "Save").click()
 
     def disk(self) -> None:
-        """What is on the disk is what has to be, byte for byte."""
+        """Check that the disk has exactly the expected content."""
         for name, text in self.kept.items():
             path = self.bench.newel.project / name
             assert (path.read_bytes().decode() if path.exists() else None) == text, name
 
     def agreed(self, before: Shown | None = None) -> Shown:
-        """What both windows show at the same place: all that the server says, and the same as before if that is given."""
+        """What both windows show at the same place: the server's state, and optionally the state before."""
         for window in (self.page, self.other):
             sidebar(window)
         self.other.evaluate("(place) => { location.hash = place; }", self.page.evaluate("location.hash"))
@@ -110,13 +110,13 @@ class Told:
         return self.page.evaluate(SHOWN)
 
     def _said(self) -> int:
-        """How many messages the session has on the server: both windows may lag behind it alike."""
+        """The number of messages of the session on the server: both windows may lag behind it."""
         sessions = ask(self.page, "GET", "sessions")["sessions"]
         latest = [each["id"] for each in sessions if each["status"] == "active"][:1]
         return sum(len(ask(self.page, "GET", f"sessions/{each}")["chat"]) for each in latest)
 
     def _differences(self, before: Shown | None) -> dict[str, list[list[str]]]:
-        """What is not as it has to be: here, there, and as it has to be."""
+        """The differences between the windows and from the expected state."""
         here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
         shown = {name: [here[name], there[name], each] for name, each in (before or here).items()}
         if found := {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}:
@@ -128,7 +128,7 @@ class Told:
             return {"server": [["killed just now"]]}
         if here["files"] != (paths := [file["file_path"] for file in pending]):
             found["files"] = [here["files"], paths]
-        undecided = sum(file["pending"] for file in pending)  # both lists may lag behind the server alike
+        undecided = sum(file["pending"] for file in pending)  # both lists may lag behind the server
         shown = "".join(here["count"]).partition("\n")[0]
         if shown not in {str(undecided or ""), "1 question"}:
             found["count"] = [here["count"], [str(undecided)]]
@@ -138,7 +138,7 @@ class Told:
 
 
 def selects(told: Told) -> None:
-    """Lines are selected, and go along with the next instruction."""
+    """Select lines, which go with the next instruction as context."""
     told.page.get_by_role("banner").get_by_role("button", name="Files").click()
     told.page.get_by_role("treeitem", name="notes.md").click()
     told.open("notes.md").get_by_text("second").click()
@@ -149,13 +149,13 @@ def selects(told: Told) -> None:
 
 
 def instructs(told: Told) -> None:
-    """It is told what to do, and asks."""
+    """Give the instruction; the agent asks a question."""
     instruct(told.page)
     expect(sidebar(told.page).get_by_role("form", name="The agent asks")).to_be_visible()
 
 
 def answers(told: Told) -> None:
-    """It is answered by keys, and proposes changes of three files."""
+    """Answer by keyboard; the agent proposes changes of three files."""
     answer(told.page)
     expect(files(told.page)).to_have_count(3)
     expect(told.page.locator(".job-state")).to_have_text("To review: 3 files")
@@ -163,7 +163,7 @@ def answers(told: Told) -> None:
 
 
 def writes(told: Told) -> None:
-    """The user writes while hunks wait."""
+    """The user types while hunks are pending."""
     text = told.open("notes.md")
     expect(text).to_contain_text("SECOND")
     text.get_by_text("third").click()
@@ -182,7 +182,7 @@ def decides(told: Told) -> None:
 
 
 def takes_back(told: Told) -> None:
-    """Undo takes the last decision back, and not what was written before it."""
+    """Undo reverts the last decision, and not the text typed before it."""
     told.open("notes.md").get_by_text("first").click()
     told.page.keyboard.press("Control+z")
     expect(told.summary).to_have_text("1 hunk to decide · 1 of yours, unsaved · 1 rejected")
@@ -195,7 +195,7 @@ def makes_again(told: Told) -> None:
 
 
 def decides_in_the_list(told: Told) -> None:
-    """The file's tab says so also where it is not shown."""
+    """Decide in the list; the file's tab shows it too."""
     for window in (told.page, told.other):
         told.open("guide/index.md", window)
         told.open("notes.md", window)
@@ -205,7 +205,7 @@ def decides_in_the_list(told: Told) -> None:
 
 
 def saves(told: Told) -> None:
-    """What was accepted and what the user wrote is written, and no more."""
+    """Save: exactly the accepted hunks and the user's text are written."""
     told.open("notes.md").get_by_text("first").click()
     told.page.keyboard.press("Control+s")
     expect(told.summary).to_have_text("1 rejected")
@@ -217,14 +217,14 @@ def saves(told: Told) -> None:
 
 
 def changes_outside(told: Told) -> None:
-    """Another program writes where a hunk was accepted: nothing of it is written over."""
+    """Another program changes a place with an accepted hunk: nothing of it is overwritten."""
     told.open("plan.md")
     told.press("Accept hunk 1")
     expect(told.summary).to_contain_text("1 accepted")
     told.kept["plan.md"] = odd(PLAN.replace("measure", "measure well"))
     told.write("plan.md")
     told.open("plan.md").get_by_text("plan", exact=True).click()
-    told.page.keyboard.press("Control+s")  # unless the change was seen by then
+    told.page.keyboard.press("Control+s")  # unless the change was noticed before
     expect(told.page.locator(".file-trouble:visible")).to_contain_text("plan.md changed on disk")
 
 
@@ -247,7 +247,7 @@ def saves_the_rest(told: Told) -> None:
 
 
 def rolls_back(told: Told) -> None:
-    """All of it since the first instruction goes, after a look at the list."""
+    """Roll back everything since the first instruction, after a look at the list."""
     told.written = dict(told.kept)
     take_back(told, told.page.locator(".timeline-head").last)
     told.kept = dict(BEFORE)
@@ -294,20 +294,20 @@ def kill(told: Told) -> None:
 
 
 def kill_and_reload(told: Told) -> None:
-    """One window comes back by itself, the other one is read anew."""
+    """One window reconnects by itself, the other one is reloaded."""
     kill(told)
     told.page.reload()
     expect(told.page.get_by_role("banner").get_by_role("button", name="Review")).to_be_visible()
 
 
 def cut_off(told: Told) -> None:
-    """The server is killed with each request that changes something: one has no answer, the next one never gets there."""
+    """The server is killed with each changing request: one gets no response, the next one never arrives."""
     known: list[str] = []
 
     def cut(route: Route) -> None:
         what = f"{route.request.url} {route.request.post_data}"
         if what in known or route.request.method == "GET":
-            route.continue_()  # it is asked again
+            route.continue_()  # the request is repeated
             return
         known.append(what)
         if len(known) % 2:
@@ -319,7 +319,7 @@ def cut_off(told: Told) -> None:
         told.page.context.route(f"**/api/agent/**/{name}", cut)
 
 
-@pytest.mark.slow  # fourteen steps in two windows, and the server's death in and after each of them
+@pytest.mark.slow  # fourteen steps in two windows, with the server killed during and after each
 @pytest.mark.timeout(180)
 def test_a_review_from_the_first_instruction_to_the_undone_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))

@@ -57,7 +57,7 @@ def test_from_an_instruction_to_saved_files_by_keyboard_with_reloads(workbench: 
     page.reload()
     expect(sidebar(page).locator(".job-state")).to_have_text("To review: 3 files")
     expect(hunks(page, "notes.md")).to_have_count(2)
-    # The first hunk of all files is that of the guide; then those of the notes, then that of the plan.
+    # The first hunk is that of the guide; then come those of the notes, then that of the plan.
     sidebar(page).locator("[data-item]").first.focus()
     keys.press("j")
     keys.press("a")
@@ -108,7 +108,7 @@ def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -
     held[0].fulfill(status=409, json={"error": {"code": "contested", "message": "It cannot be."}})
     expect(hunk).to_contain_text("It cannot be.")
     expect(hunk.locator(".hunk-where")).not_to_contain_text("accepted")
-    bench.complaints.clear()  # the browser's own, of the answer
+    bench.complaints.clear()  # the browser logs the response
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunks(second, "plan.md").locator(".hunk-where")).to_contain_text("accepted")
     file(second, "notes.md").get_by_role("button", name="Accept file notes.md").click()
@@ -244,7 +244,7 @@ def test_text_of_models_and_files_is_escaped(workbench: Make) -> None:
     assert "\u202e" not in sidebar(page).inner_text()
 
 
-@pytest.mark.slow  # five states, each in three looks
+@pytest.mark.slow  # five states in three looks each
 def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     bench, page = begun(workbench, **NARROW)
     for step in (lambda: sidebar(page), lambda: instruct(page), lambda: answer(page)):
@@ -255,7 +255,7 @@ def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     with page.expect_response("**/api/agent/decide"):  # the page shows a decision before the server has it
         first.get_by_role("button", name="Accept", exact=True).click()
     expect(first.locator(".hunk-where")).to_contain_text("accepted")
-    # One hunk has lines of the user's own and asks what of it goes, another stands on lines that changed.
+    # One hunk contains the user's lines and asks which to drop, another is in conflict.
     rev = ask(page, "GET", "file?file_path=notes.md")["rev"]
     splice = {"start_line": 5, "delete_lines": 1, "new_text": "SECOND, by me\n"}
     ask(page, "POST", "edit", {"file_path": "notes.md", "rev": rev, "splices": [splice]})

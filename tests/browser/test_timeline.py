@@ -27,13 +27,13 @@ PROPOSED = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
 
 
 def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page, dict[str, Any]]:
-    """A page, with a proposal over three files."""
+    """A page with a proposal for three files."""
     bench = workbench(proposal_scenarios((WORDS, ORDER)))
     (bench.newel.project / "notes.md").write_text(NOTES)
     (bench.newel.project / "app.py").write_text(APP)
     page = bench.page(**options)
     job = propose(page, WORDS)
-    expect(page.get_by_role("button", name="Review 4 to decide")).to_be_visible()  # the page has heard of all
+    expect(page.get_by_role("button", name="Review 4 to decide")).to_be_visible()  # the page has all of them
     return bench, page, job
 
 
@@ -47,7 +47,7 @@ def waiting(page: Page) -> Locator:
 
 
 def unfolded(page: Page) -> Locator:
-    """The checkpoints, the latest unfolded."""
+    """The checkpoints, with the latest expanded."""
     go(page, "checkpoints")
     region = page.get_by_role("region", name="Checkpoints")
     region.locator(".timeline-head").first.click()
@@ -86,14 +86,14 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     }
     region.get_by_role("button", name="Reject").click()
     expect(region).to_contain_text("No pending changes.")
-    were_refused(bench)  # if it was made before the window had heard of the save: then it was made anew
+    were_refused(bench)  # if it was made before the window knew of the save, it was made again
 
 
 def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: Make) -> None:
     bench, page, _ = begun(workbench)
     region = waiting(page)
     expect(region.get_by_role("button", name="Accept", exact=True)).to_have_count(4)
-    # Another client is faster, and this page has not heard of it yet.
+    # Another client was faster, and this page does not know yet.
     gate = Gate(page, "**/api/agent/file?*")
     file = next(each for each in ask(page, "GET", "pending")["files"] if each["file_path"] == "app.py")
     splices = [
@@ -111,7 +111,7 @@ def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: 
     expect(own).to_have_count(0)
     region.get_by_role("button", name="Accept", exact=True).first.click()
     expect(region).to_contain_text("accepted, unsaved")
-    assert ["409" in words for words in bench.complaints] == [True]  # the browser's own, of the answer
+    assert ["409" in words for words in bench.complaints] == [True]  # the browser logs the response
     bench.complaints.clear()
 
 
@@ -133,7 +133,7 @@ def test_thousands_of_hunks_can_be_browsed(workbench: Make) -> None:
     expect(region).to_contain_text("long0.txt")
     expect(region.locator(".pending-hunk").first).to_contain_text("changed 0")
     assert region.locator(".windowed-row").count() < 60
-    for _ in range(files):  # further files are read, and become longer than they were taken for
+    for _ in range(files):  # more files load and turn out taller than estimated
         region.locator(".windowed").evaluate("(element) => { element.scrollTop = element.scrollHeight }")
         page.wait_for_timeout(200)
     expect(region.locator(".pending-hunk").last).to_contain_text(f"changed {each - 1}")
@@ -191,7 +191,7 @@ def test_some_hunks_of_a_run_can_be_undone_and_newer_changes_stay(workbench: Mak
 
 
 def test_hunks_can_be_chosen_before_the_run_is_loaded(workbench: Make) -> None:
-    """Else a quick click on a slow connection leaves the dialog without its list."""
+    """Otherwise a quick click on a slow connection leaves the dialog without its list."""
     _, page, job = begun(workbench)
     region = unfolded(page)
     gate = Gate(page, f"**/api/agent/checkpoints/{job['checkpoint_id']}*")
@@ -219,7 +219,7 @@ def test_a_file_is_compared_before_proposed_and_now(workbench: Make) -> None:
     expect(view).to_contain_text("The file did not exist before the run. 1 line added, 0 removed.")
 
 
-@pytest.mark.slow  # five screens, each in three looks
+@pytest.mark.slow  # five screens in three looks each
 @pytest.mark.timeout(90)
 def test_every_screen_of_review_is_accessible_and_fits(workbench: Make) -> None:
     _, page, job = begun(workbench, **NARROW)

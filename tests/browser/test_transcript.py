@@ -21,7 +21,7 @@ AGAIN = answering("and then", {"content": "Then this."})
 
 
 def spoken(page: Page) -> list[str]:
-    """The first words of what stands in the log, in its order."""
+    """The first words of the log's entries, in order."""
     entries = page.get_by_role("log").locator("article .user-text, article .said")
     return [text.split()[0] for text in entries.all_inner_texts() if text.strip()]
 
@@ -140,7 +140,7 @@ def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(workbenc
 
 
 def test_no_queued_message_is_lost_by_a_double_click_or_by_closing_its_tab(workbench: Make) -> None:
-    """Else somebody who clicks twice withdraws two messages, or loses by closing a tab what was never sent."""
+    """Otherwise a double click withdraws two messages, or closing a tab loses unsent ones."""
     page = workbench(scenarios(ENDLESS, AGAIN)).page()
     open_chat(page)
     say(page, "tell me endlessly")
@@ -174,7 +174,7 @@ def failing(times: int) -> dict[str, Any]:
     return answering("ping", {"fault": fault, "response": {"content": "pong"}})
 
 
-@pytest.mark.slow  # the pauses between three tries
+@pytest.mark.slow  # the pauses between three attempts
 def test_a_retried_request_is_one_line_and_its_failure_is_shown_once(
     workbench: Make,
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_request_that_succeeded_after_retries_says_what_failed(workbench: Make
 
 
 def test_escape_closes_the_sheet_over_a_run_and_does_not_stop_the_run(workbench: Make) -> None:
-    """Else whoever closes the review on a telephone stops the chat below it."""
+    """Otherwise closing the review on a phone stops the chat below it."""
     page = workbench(scenarios(ENDLESS)).page(**NARROW)
     open_chat(page)
     say(page, "tell me endlessly")

@@ -24,7 +24,7 @@ WORDS = "put it in order"
 
 
 def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page]:
-    """A page with the tree open."""
+    """A page with the open tree."""
     bench = workbench(proposal_scenarios((WORDS, EDITS)))
     project = bench.newel.project
     (project / "src" / "deep").mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_the_tree_is_navigable_with_the_keyboard(workbench: Make) -> None:
     expect(item(page, "main.py")).to_be_focused()
     keys.press("ArrowLeft")
     expect(item(page, "src")).to_be_focused()
-    page.wait_for_timeout(800)  # a pause, after which letters begin anew
+    page.wait_for_timeout(800)  # a pause, after which typed letters start a new search
     keys.type("m")
     keys.press("Enter")
     expect(page.get_by_role("tab", name="main.py")).to_be_visible()
@@ -109,7 +109,7 @@ def test_expanded_folders_survive_a_reload_and_new_files_appear_without_losing_f
     expect(item(page, "main.py")).to_be_visible()
     (bench.newel.project / "src" / "new.py").write_text("new\n")
     (bench.newel.project / "src" / "main.py").unlink()
-    page.wait_for_timeout(1_000)  # it does not look more often
+    page.wait_for_timeout(1_000)  # it does not poll more often
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(item(page, "new.py")).to_be_visible()
     expect(item(page, "main.py")).to_have_count(0)

@@ -31,7 +31,7 @@ MOST = 6
 
 @pytest.fixture(scope="session")
 def origins(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A job that awaits review, and one that was applied."""
+    """A job that awaits review, and an applied one."""
     folder = tmp_path_factory.mktemp("origins").resolve()
     for name in ("waiting", "applied"):
         (folder / name).mkdir()
@@ -52,7 +52,7 @@ def assert_whole(project: Path, what: str) -> None:
 
 
 def assert_agrees(at: ReviewBench) -> None:
-    """What the ledger takes for the files' content is their content."""
+    """Check that the ledger's base of each file is its content."""
     for name, there in files(at.root).items():
         lines = lines_of(*there) if there else ()
         assert content_of(at.ledger.get(name).base) == content_of(lines), name
@@ -63,7 +63,7 @@ def assert_nothing_left(project: Path) -> None:
 
 
 async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
-    """The next process finds all in order, the request made again comes to the same end, and that can be undone."""
+    """Check that the next process recovers, that a repeated request has the same result, and that it can be undone."""
     start, end = WAYS[what]
     at = review_child.place(folder)
     async with at.open(working=False) as desk:
@@ -71,14 +71,14 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
         assert_whole(at.root, what)
         assert_agrees(at)
         assert at.ledger.intents() == []
-        if died:  # what was begun has been finished; where it failed, that was told
+        if died:  # begun work was completed, and failures were reported
             assert there in (start, end)
         if what == "apply":
             status = (await desk.jobs.get((await at.engine.find(kind="review"))[-1].id)).status
             assert status == "awaiting_review" or there == end
             assert status == "completed" or there == start or not died
     if what in {"apply", "rollback"} or there != end:
-        with contextlib.suppress(review_child.LeftAlone):  # it was taken back in the buffer already
+        with contextlib.suppress(review_child.LeftAlone):  # the buffer had already been restored
             await review_child.do(folder, what)
         there = files(at.root)
     assert there == end
@@ -93,14 +93,14 @@ async def assert_goes_on(folder: Path, what: str, *, died: bool) -> None:
 
 
 async def each_step(origins: Path, folder: Path, what: str, fault: str) -> list[Outcome]:
-    """A process with the fault at one of its steps, and at another one, and so on; each on a project of its own."""
+    """A process with the fault at one of its steps, then at another one, each in a fresh project."""
     all_steps = steps(copied(origins, folder, what), CHILD, what)
     assert files(folder / "project") == WAYS[what][1]
     every: list[Outcome] = []
     for step in sample(all_steps, MOST if fault == KILLED else MOST // 2):
         ran = run_with_fault(fault, step, copied(origins, folder, what), CHILD, what)
         if fault != KILLED and str(folder) not in ran.at:
-            continue  # another thread came first to so many of these calls, and its file is none of ours
+            continue  # another thread made these calls, for other files
         with ran.noted(f"{fault} at {step}"):
             assert_whole(folder / "project", what)
             assert ran.killed or ran.said

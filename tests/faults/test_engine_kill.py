@@ -18,7 +18,7 @@ RUNS = 8
 
 
 def jobs_in(directory: Path) -> list[tuple[Job, list[JournalEntry]]]:
-    """What the next process finds."""
+    """The jobs that the next process finds."""
 
     async def look() -> list[tuple[Job, list[JournalEntry]]]:
         async with open_engine(directory) as engine:
@@ -28,7 +28,7 @@ def jobs_in(directory: Path) -> list[tuple[Job, list[JournalEntry]]]:
 
 
 def note(line: str, promised: dict[str, int]) -> None:
-    """Take down a promise of the writer's; a line that was cut off is none."""
+    """Note an acknowledgement of the writer; a cut line is none."""
     match line.split():
         case ["append", job, seq] if line.endswith("\n"):
             promised[job] = int(seq)
@@ -39,7 +39,7 @@ def note(line: str, promised: dict[str, int]) -> None:
 
 
 def write_and_die(directory: Path, after: int, promised: dict[str, int]) -> None:
-    """Have a process write, and kill it once it has promised so much."""
+    """Run a writer, and kill it after so many acknowledgements."""
     command = [sys.executable, str(WRITER), str(directory), str(RUNS)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -51,13 +51,13 @@ def write_and_die(directory: Path, after: int, promised: dict[str, int]) -> None
 
 
 def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_continues(tmp_path: Path) -> None:
-    """Killed again and again at random moments, also while it begins, and taken up by the next process at once."""
+    """Killed at random moments, also while it starts, and continued by the next process at once, many times."""
     promised: dict[str, int] = {}
     for longest in (1, RUNS, 800, 0, 800, 800):
         write_and_die(tmp_path, random.randint(0, longest), promised)  # noqa: S311 — any moment will do
         found = jobs_in(tmp_path)
         assert promised.keys() <= {job.id for job, _ in found}
-        assert len(found) <= RUNS  # asked for under the same keys each time
+        assert len(found) <= RUNS  # submitted under the same keys each time
         for job, events in found:
             assert job.state == "queued"
             assert job.seq == len(events) >= promised.get(job.id, 0)
@@ -67,7 +67,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9_and_every_run_continues(tmp_path
 
 
 def test_a_full_disk_loses_only_what_did_not_fit_and_work_continues_with_room(tmp_path: Path) -> None:
-    """A run that ended meanwhile is known to have, and is not done again."""
+    """A run that ended meanwhile is known as ended, and is not repeated."""
     command = [sys.executable, str(FULL_DISK), str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
     assert ran.returncode == 0, ran.stderr

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a smal
 
 
 def alone(*command: str | Path, environ: dict[str, str] | None = None, cwd: Path = ROOT) -> Sequence[str]:
-    """What a command says that has mounts of its own."""
+    """The output of a command in a mount namespace of its own."""
     ended = subprocess.run(
         [*MOUNTS, *map(str, command)],
         cwd=cwd,
@@ -61,7 +61,7 @@ def test_a_full_disk_changes_nothing_and_with_room_everything_is_written(
     assert [(request, state) for request, state, _ in told[:4]] == [
         ("apply without room", "old"),
         ("apply with room", "new"),
-        # On the project's own disk what it removes first makes the room for the rest.
+        # On the project's own disk, the deletions make room for the rest.
         ("roll_back without room", "old" if full == "project" else "new"),
         ("roll_back with room", "old"),
     ]

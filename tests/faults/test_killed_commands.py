@@ -25,7 +25,7 @@ FAMILY = (
 
 
 def family(newel: Newel) -> list[int]:
-    """The numbers of its processes, as soon as all are there."""
+    """The pids of its processes, once all are known."""
     files = [newel.project / name for name in ("one", "two", "three", "four")]
     wait_until(lambda: read_pids(*files), "the command")
     pids = read_pids(*files)
@@ -35,7 +35,7 @@ def family(newel: Newel) -> list[int]:
 
 
 def kill(process: Process, pids: list[int]) -> None:
-    """Kill Newel, and see that it does not go alone."""
+    """Kill Newel, and check that its processes end."""
     assert all(map(is_alive, pids))
     process.kill()
     process.wait()
@@ -71,7 +71,7 @@ def test_an_acceptance_command_ends_with_its_agent(newel_with: Callable[..., New
 
 
 def test_the_commands_of_agents_and_chats_end_with_the_server(newel_with: Callable[..., Newel]) -> None:
-    """And the server that takes its place reports them as unknown, and runs none of them again."""
+    """The restarted server reports them as unknown and repeats none."""
     newel = newel_with(scenario("work", bash(f"echo x >> ran; {FAMILY}"), {"content": "I look first."}))
     with served(newel) as server, server.page() as page:
         page.ask("start", tab=page.ask("openAgent")["tab"], contract={"text": "work"})
@@ -86,6 +86,6 @@ def test_the_commands_of_agents_and_chats_end_with_the_server(newel_with: Callab
 
 
 def reported(newel: Newel) -> list[str]:
-    """The results that requests ended with: the agent is judged as well, which is no result."""
+    """The results at the end of requests; verdict requests have none."""
     last = [request["messages"][-1] for request in newel.requests]
     return [message["content"] for message in last if message["role"] == "tool"]

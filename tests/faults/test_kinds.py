@@ -34,7 +34,7 @@ def fresh(folder: Path) -> Tree:
 
 
 async def done(folder: Path) -> None:
-    """The work, recorded."""
+    """Run the work, recorded."""
     with anyio.fail_after(30):
         await kinds_child.main(folder, "run")
 
@@ -85,7 +85,7 @@ async def test_an_undo_killed_at_any_step_is_completed(tmp_path: Path) -> None:
         killed += ran.killed
         with ran.noted(f"killed at {step}"):
             recorders = RecorderRegistry(folder / "home")
-            recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))  # which recovers
+            recorder = await recorders.recorder_of(LocalWorkspace(str(folder / "project")))  # this recovers
             if tree(folder / "project") != before:
                 try:
                     plan = await recorder.project.undo()

@@ -35,7 +35,7 @@ def test_a_call_awaiting_approval_waits_again_after_kill_9_and_runs_once(
 
 
 def _waiting(page: Page) -> dict[str, Any]:
-    """The question that waits in the watched tab, which the first snapshot may know already."""
+    """The open question of the watched tab, which the first snapshot may contain already."""
     while True:
         message = json.loads(page.socket.recv(timeout=SECONDS))
         if questions := message.get("snapshot", message).get("questions"):

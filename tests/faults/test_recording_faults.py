@@ -50,7 +50,7 @@ async def test_an_io_error_costs_a_run_nothing_of_its_undo(tmp_path: Path, fault
     for step in sample(found, 10):
         ran = run_with_fault(fault, step, fresh(folder), CHILD)
         if str(folder / "home") not in ran.at:
-            continue  # it hit a file of the run itself, which then did something else
+            continue  # it hit a file of the run itself, which then took another path
         tried += 1
         with ran.noted(f"{fault} at {step}"):
             assert ran.said.endswith("done")

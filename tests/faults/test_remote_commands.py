@@ -80,7 +80,7 @@ def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
 
 
 class Family(NamedTuple):
-    """The processes of a command, and with what error the command has ended."""
+    """The processes of a command, and the error with which it ended."""
 
     pids: list[int]
     errors: list[ConnectionLost]
@@ -93,7 +93,7 @@ class Family(NamedTuple):
 async def started(
     connection: SshConnection, project: Path, timing: ProcessTimeouts = TIMING
 ) -> AsyncGenerator[Family]:
-    """A command whose family is up."""
+    """A command whose processes have all started."""
     errors: list[ConnectionLost] = []
 
     async def run() -> None:
@@ -116,7 +116,7 @@ async def started(
 
 
 def kill_ssh(words: str) -> None:
-    """Kill the ssh that this process has started with these words."""
+    """Kill the ssh that this process started with these arguments."""
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     (pid,) = (pid for pid in children if words.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
     os.kill(int(pid), signal.SIGKILL)
@@ -133,7 +133,7 @@ GOES: dict[str, Callable[[Sshd], None]] = {
 async def test_a_command_ends_with_its_connection_and_its_outcome_is_unknown(
     what: str, sshd: Sshd, project: Path
 ) -> None:
-    """It is not run again either."""
+    """And it is not repeated."""
     async with (
         connected(Target("host"), config=str(sshd.config)) as connection,
         started(connection, project) as family,
@@ -148,7 +148,7 @@ async def test_a_command_ends_with_its_connection_and_its_outcome_is_unknown(
 async def test_a_command_ends_when_the_network_drops_everything(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
-    """No end of the connection ever gets through."""
+    """The end of the connection never gets through."""
     with open_relay(sshd.port) as relay, ExitStack() as silence:
         config = tmp_path / "config"
         config.write_text(sshd.client_config(port=relay.port))
@@ -159,7 +159,7 @@ async def test_a_command_ends_when_the_network_drops_everything(
                 await family.ended()
             assert (
                 connection.state.name == "up"
-            )  # nobody here can know yet, and the cancelled command has ended
+            )  # it cannot be known here yet, and the cancelled command has ended
             silence.close()
 
 
@@ -178,7 +178,7 @@ def test_a_command_ends_with_newel(sshd: Sshd, project: Path) -> None:
 
 
 def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project: Path) -> None:
-    """As with Ctrl+Z and fg, however the command took its end: a good one would be believed."""
+    """As with Ctrl+Z and fg, however the command ended: a successful end would be believed."""
     command = "trap 'exit 0' TERM; echo begun; echo $$ > shell; sleep 1000 & wait"
     words = [sys.executable, "-c", SUSPENDED, str(project), str(sshd.config), command]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as newel:
@@ -197,7 +197,7 @@ def test_a_long_suspension_is_reported_as_ending_the_command(sshd: Sshd, project
 
 
 async def test_commands_beyond_the_hosts_limit_wait_for_each_other() -> None:
-    """Most servers open ten sessions on a connection, ours here three; one is the connection's own shell."""
+    """Most servers allow ten sessions per connection, this one three; one is the connection's own shell."""
     said: list[str] = []
     with served("MaxSessions 3") as server:
         async with connected(Target("own"), config=str(server.config)) as connection:

@@ -39,7 +39,7 @@ def files(project: Project) -> Files:
 
 
 async def proposed(project: Project) -> None:
-    """Four files as they were, a checkpoint, and what they shall become: accepted, and not saved."""
+    """Four files in their old state, a checkpoint, and accepted but unsaved changes."""
     points = Checkpoints(project.ledger, project.saver)
     point = await points.begin("r")
     for name, there in OLD.items():
@@ -57,7 +57,7 @@ async def proposed(project: Project) -> None:
 
 
 def killed(folder: Path, what: str, call: str, step: int) -> bool:
-    """Run the child until it is killed, at its ``step``-th such call; False if it came to its end before that."""
+    """Run the child until it is killed at its ``step``-th such call; False if it ended before."""
     expressions = [f"trace={call}", f"inject={call}:{KILLED}:when={step}"]
     ended = run_traced("tests.faults.saving_child", [str(folder), what], "/dev/null", expressions)
     assert ended.returncode in {0, -9}, ended.stderr
@@ -65,7 +65,7 @@ def killed(folder: Path, what: str, call: str, step: int) -> bool:
 
 
 def copied(origin: Path, folder: Path) -> Project:
-    """A project as it was prepared, to be killed once more."""
+    """A copy of the prepared project, to be killed again."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(origin, folder)
     return Project(folder / "project", Ledger.open(folder / "ledger"))

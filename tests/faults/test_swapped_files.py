@@ -92,7 +92,7 @@ async def test_nothing_is_applied_while_a_file_is_swapped_and_the_review_continu
         assert at.read("b.md") == TEXT
         assert (outside / "a.md").read_text() == TEXT
         assert (await at.desk.jobs.get(view.id)).status == "awaiting_review"
-        if error is Conflict:  # the model has to look at it again, or the person to decide
+        if error is Conflict:  # the model has to read it again, or the user to decide
             shown = hunks(await at.desk.jobs.get(view.id)).values()
             assert [hunk.conflict for hunk in shown] == [True, False]
             assert (at.read("a.md") == GROWN) if swap is grown else not (at.root / "a.md").exists()
@@ -114,7 +114,7 @@ files.replace(sys.argv[1], b"ours", sys.argv[2], resolved=True)
 
 @needs_strace
 def test_a_folder_swapped_for_a_link_during_a_write_is_not_followed(tmp_path: Path) -> None:
-    """The writer is stopped after it has looked at all and before it puts the file in its place."""
+    """The writer is stopped after its checks and before it replaces the file."""
     folder, outside = tmp_path.resolve() / "project" / "folder", tmp_path.resolve() / "outside"
     for each in (folder, outside):
         each.mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_a_folder_swapped_for_a_link_during_a_write_is_not_followed(tmp_path: Pa
 
 
 def stopped_child(parent: int, folder: Path) -> int:
-    """The child of a process, once it is stopped while it has a file open that is to come into a folder."""
+    """Wait for a child of the process, and stop it while it has a partial file of the folder open."""
     children = Path(f"/proc/{parent}/task/{parent}/children")
     until = time.monotonic() + 20
     while time.monotonic() < until:

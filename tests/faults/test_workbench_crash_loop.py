@@ -12,7 +12,7 @@ from tests.served import served, wait_until
 from tests.support import Newel, scenario
 
 
-@pytest.mark.slow  # the server dies and comes back a dozen times
+@pytest.mark.slow  # the server dies and restarts a dozen times
 @pytest.mark.timeout(60)
 def test_a_run_that_is_given_up_leaves_its_tab_usable(newel_with: Callable[..., Newel]) -> None:
     silent = {"response": {"content": "…"}, "fault": {"kind": "stall", "after_chunks": 0}}

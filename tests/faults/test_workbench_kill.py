@@ -46,7 +46,7 @@ def test_a_run_killed_in_a_command_continues_with_an_unknown_outcome(
 def test_a_stopped_run_stays_stopped_and_sends_no_queued_message(
     newel_with: Callable[..., Newel], now: bool
 ) -> None:
-    """Else an agent goes on, and acts on further messages, after a person was told that it was stopped."""
+    """Otherwise an agent continues, and acts on further messages, after the user was told that it was stopped."""
     newel = newel_with(scenario("work", WORK, {"content": "Went on."}))
     with served(newel) as server, server.page() as page:
         tab = page.ask("openChat")["tab"]
@@ -83,7 +83,7 @@ def test_a_stopped_contract_stays_stopped(newel_with: Callable[..., Newel]) -> N
     assert len(newel.requests) == 1
 
 
-@pytest.mark.slow  # the server dies and comes back eight times
+@pytest.mark.slow  # the server dies and restarts eight times
 @pytest.mark.timeout(60)
 def test_every_acknowledged_message_is_answered_once_however_often_the_server_dies(
     newel_with: Callable[..., Newel],

@@ -14,7 +14,7 @@ STEP = re.compile(r"^\d+\. `([^`]+)`", re.MULTILINE)
 
 
 def steps(walk: str) -> list[str]:
-    """The functions that the document lists under the heading of a walk."""
+    """The functions listed under the heading of a walk."""
     _, _, rest = DOCUMENT.read_text().partition(f"\n### Walk: {walk}\n")
     return STEP.findall(rest.partition("\n#")[0])
 

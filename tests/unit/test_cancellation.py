@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Watched(LocalWorkspace):
-    """The local workspace; calls ``look`` with the number of each look at a file, before it happens."""
+    """The local workspace; calls ``look`` with a number before each access to a file."""
 
     def __init__(self, folder: Path, look: Callable[[int], None]) -> None:
         super().__init__(str(folder))
@@ -38,7 +38,7 @@ class Watched(LocalWorkspace):
 
 
 async def stopped(folder: Path, at: int, name: str, **arguments: Any) -> int:
-    """Run a tool, stop it at a look at the file; returns how many looks there were."""
+    """Run a tool, cancel it at an access to the file; returns the number of accesses."""
     scope = anyio.CancelScope()
     workspace = Watched(folder, lambda look: scope.cancel() if look == at else None)
     tool = next(tool for tool in coding_tools(workspace) if tool.spec.name == name)
@@ -57,14 +57,14 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 async def test_reading_a_large_file_can_be_cancelled(tmp_path: Path) -> None:
-    """Else a user would wait for gigabytes to be counted after pressing Esc."""
+    """Otherwise a user waits for gigabytes to be counted after pressing Esc."""
     (tmp_path / "large").write_bytes(b"a line\n" * 2_000_000)
     assert await stopped(tmp_path, 4, "read", file_path="large") == 4
 
 
 @pytest.mark.parametrize(("more", "at"), [(0, 1), (300_000, 1), (300_000, 2), (300_000, 3)])
 async def test_an_edit_cancelled_before_its_write_changes_nothing(tmp_path: Path, more: int, at: int) -> None:
-    """A short file is looked at once, a longer one three times."""
+    """A short file is accessed once, a longer one three times."""
     before = "one\n" + "more\n" * more
     (tmp_path / "f").write_text(before)
     await stopped(tmp_path, at, "edit", file_path="f", old_string="one", new_string="two")

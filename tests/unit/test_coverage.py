@@ -48,7 +48,7 @@ def test_every_module_in_the_table_exists() -> None:
 
 
 def test_no_requirement_has_two_rows() -> None:
-    """Else one of them goes stale: joining two branches keeps both."""
+    """Otherwise one of them becomes outdated: merging two branches keeps both."""
     sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
     for section in sections[1:]:
         rows = [row.split("|") for row in section.splitlines() if row.startswith("| ")]

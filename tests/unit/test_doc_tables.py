@@ -43,7 +43,7 @@ def section(text: str, heading: str) -> str:
 
 
 def names(kind: Any, *without: str) -> set[str]:
-    """A struct's fields as they stand on the wire."""
+    """A struct's fields under their wire names."""
     return {field.encode_name for field in msgspec.structs.fields(kind)} - set(without)
 
 
@@ -93,7 +93,7 @@ def test_every_command_is_documented_and_every_documented_one_exists() -> None:
 
 
 def test_every_command_that_the_readme_shows_exists() -> None:
-    """The first word behind `newel` in its blocks of shell commands, unless it is an option or a prompt."""
+    """The first word after `newel` in its blocks of shell commands, unless it is an option or a prompt."""
     blocks = "".join(re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL))
     told = set(re.findall(r"^(?:\./run )?newel ([a-z]+)", blocks, re.MULTILINE))
     assert len(told) > 3
@@ -113,7 +113,7 @@ def test_every_environment_variable_and_key_of_the_settings_is_documented() -> N
 
 
 def test_the_default_timeout_of_a_command_is_30_seconds(tmp_path: Path) -> None:
-    """A design, the documentation, the settings and the model are all told this number."""
+    """A specification, the documentation, the settings and the model all have this number."""
     bash = next(tool for tool in coding_tools(LocalWorkspace(str(tmp_path))) if tool.spec.name == "bash")
     assert "stopped after 30 seconds" in bash.spec.description
     settings = load_settings(Flags(), cwd=tmp_path, environ={"NEWEL_HOME": str(tmp_path)})

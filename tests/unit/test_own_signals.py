@@ -29,7 +29,7 @@ def test_programs_started_by_tests_get_signals() -> None:
 @pytest.mark.timeout(120)
 def test_programs_started_by_tests_in_the_background_get_signals() -> None:
     this = f"{Path(__file__)}::{test_programs_started_by_tests_get_signals.__name__}"
-    subprocess.run(  # in one of xdist's workers, which inherit what the process before them ignores
+    subprocess.run(  # in one of xdist's workers, which inherit the ignored signals of their parent
         [sys.executable, "-c", IGNORING, "-m", "pytest", "-q", "-n", "1", this],
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST")},
         cwd=Path(__file__).resolve().parent.parent.parent,

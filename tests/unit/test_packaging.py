@@ -30,7 +30,7 @@ def test_installing_adds_newels_commands_and_shadows_no_other() -> None:
 
 
 def test_newel_depends_on_no_package_of_this_checkout() -> None:
-    """They are on no index: whoever registers such a name there would have his code run by everybody who installs Newel."""
+    """They are on no index: whoever registers such a name there could run code on every installation of Newel."""
     own = {read(path)["project"]["name"] for path in PROJECTS}
     assert own == {"mock-llm-server", "newel-go"}
     needed = {re.split(r"[^\w.-]", each)[0] for each in requires("newel") or []}
@@ -41,7 +41,7 @@ def test_newel_depends_on_no_package_of_this_checkout() -> None:
     "project", [ROOT / "pyproject.toml", ROOT / "packages/mock-llm-server/pyproject.toml"]
 )
 def test_every_dependency_has_a_tested_lower_bound(project: Path) -> None:
-    """Else an installation beside older packages seems to work, and breaks later."""
+    """Otherwise an installation beside older packages seems to work, and breaks later."""
     pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["constraint-dependencies"])
     for each in read(project)["project"]["dependencies"]:
         found = re.match(r"([\w.-]+)>=([\w.]+)(,|$)", each)
@@ -51,7 +51,9 @@ def test_every_dependency_has_a_tested_lower_bound(project: Path) -> None:
 
 @pytest.mark.parametrize("project", [ROOT / "pyproject.toml", *PROJECTS])
 def test_build_requirements_are_pinned_in_a_checkout_and_bounded_elsewhere(project: Path) -> None:
-    """Else a release of the build backend breaks every installation from a checkout or a git URL, or changes what it brings."""
+    """Otherwise a release of the build backend breaks every installation from a checkout or a git URL, or changes its
+    content.
+    """
     pins = set(read(ROOT / "pyproject.toml")["tool"]["uv"]["build-constraint-dependencies"])
     for each in read(project)["build-system"]["requires"]:
         found = re.fullmatch(r"([\w.-]+)>=([\w.]+),<\d+", each)

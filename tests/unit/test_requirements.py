@@ -25,7 +25,7 @@ def test_the_end_of_a_test_run_says_what_to_install() -> None:
 def test_a_module_with_a_missing_requirement_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Else `./run test` fails on macOS, which has no `prlimit`, before a test of that module has run."""
+    """Otherwise `./run test` fails on macOS, which has no `prlimit`, before a test of that module has run."""
     monkeypatch.delenv("NEWEL_TESTS_NEED_ALL", raising=False)
     with pytest.raises(pytest.skip.Exception) as skipped:
         skip_or_fail("needs prlimit: `apt-get install util-linux`")

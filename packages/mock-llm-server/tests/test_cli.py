@@ -25,7 +25,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def started(*arguments: str | Path) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """The running command and the address that it prints."""
+    """The running command and its printed address."""
     with subprocess.Popen(
         [*COMMAND, "--port", "0", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

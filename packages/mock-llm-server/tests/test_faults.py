@@ -33,7 +33,7 @@ def ask(*, stream: bool = True) -> dict[str, Any]:
 
 
 def parts(received: bytes) -> tuple[bytes, bytes, bool]:
-    """Head, decoded body, and whether the body came to its proper end."""
+    """Head, decoded body, and whether the body ended properly."""
     head, _, rest = received.partition(b"\r\n\r\n")
     if b"transfer-encoding: chunked" not in head.lower():
         length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
@@ -83,7 +83,7 @@ def test_a_reset_comes_after_the_chunks(send: Send, count: int) -> None:
     with running(script({"kind": "reset", "after_chunks": count})) as server:
         received, reset = send(server, ask())
     _, body, whole = parts(received)
-    # Role, three words, the call's head, two pieces of arguments: then the finish, before which 1000 ends.
+    # Role, three words, the call's head, two pieces of arguments, then the finish; 1000 ends before it.
     assert (len(events(body)), reset, whole) == (min(count, 7), True, False)
 
 
@@ -129,7 +129,7 @@ def test_a_stall_with_a_duration_ends(send: Send) -> None:
 
 
 def test_a_stall_ends_when_the_client_disconnects(send: Send, tmp_path: Path) -> None:
-    """A test of time-outs must not leave a sleeping connection behind for each attempt."""
+    """A test of timeouts must not leave a sleeping connection for each attempt."""
     recording = tmp_path / "session.jsonl"
     with running(script({"kind": "stall"}), record=recording) as server:
         send(server, ask(), patience=0.1)

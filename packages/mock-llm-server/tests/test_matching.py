@@ -45,7 +45,7 @@ def test_the_last_user_message_decides_and_the_first_match_wins() -> None:
 
 
 def test_content_may_be_text_parts_or_null() -> None:
-    """Clients send all three; a mock that chokes on one hides the others' bugs."""
+    """Clients send all three; a mock that fails on one hides other bugs."""
     rules = script({"name": "1", "trigger": "one", "steps": [text_step("1")]})
     parts: list[Any] = [
         {"type": "text", "text": "on"},
@@ -57,7 +57,7 @@ def test_content_may_be_text_parts_or_null() -> None:
 
 
 def test_only_tool_messages_after_the_last_user_message_count() -> None:
-    """In the second task of a session the scenario must start at its first step."""
+    """In the second task of a session, the scenario must start at its first step."""
     rules = script({"name": "1", "trigger": "one", "steps": [text_step("first"), text_step("second")]})
     history = [("user", "one"), ("assistant", None), ("tool", "ok")]
     assert answer_to(rules, *history) == "second"

@@ -164,7 +164,7 @@ def test_streamed_text_joins_to_the_whole_text(client: OpenAI) -> None:
 
 
 def test_the_stream_helper_sees_the_events_and_the_final_completion(client: OpenAI) -> None:
-    """``.stream()`` folds deltas itself and is the pickiest reader of their order."""
+    """``.stream()`` merges deltas itself and is the strictest reader of their order."""
     with client.chat.completions.stream(model="m", messages=ask("work"), tools=TOOLS) as stream:
         kinds = [event.type for event in stream]
         final = stream.get_final_completion()
@@ -187,7 +187,7 @@ def test_scripted_usage_reasoning_and_finish_reason_arrive(client: OpenAI) -> No
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_a_whole_tool_call_loop(client: OpenAI, *, streaming: bool) -> None:
-    """The main job of an agent: calls, results, further calls, an answer made of the last result."""
+    """The main job of an agent: calls, results, further calls, an answer with the last result."""
     messages = ask("work")
     for _ in range(5):
         if streaming:
@@ -222,7 +222,7 @@ def test_models_are_listed_and_found(client: OpenAI) -> None:
 
 
 def test_the_clients_own_retries_get_through_the_scripted_failures(client: OpenAI) -> None:
-    """A 429, a 503, then the answer: the fault counts are what makes retries testable."""
+    """A 429, a 503, then the answer: the counts of faults make retries testable."""
     completion = client.with_options(max_retries=2).chat.completions.create(
         model="m", messages=ask("limited")
     )
@@ -238,7 +238,7 @@ def test_errors_are_the_clients_typed_errors(client: OpenAI) -> None:
 
 
 def test_a_strict_server_refuses_a_history_that_real_endpoints_refuse(client: OpenAI) -> None:
-    """An agent that loses a tool result after an interrupt would fail only in front of a paying user."""
+    """An agent that loses a tool result after an interrupt would otherwise fail only in production."""
     call: Any = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     assistant: Any = {"role": "assistant", "content": None, "tool_calls": [call]}
     with pytest.raises(openai.BadRequestError, match="Missing: c1"):

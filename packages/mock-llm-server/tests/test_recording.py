@@ -94,7 +94,7 @@ SCRIPT: dict[str, Any] = {
 
 
 def conversations() -> list[dict[str, Any]]:
-    """Requests of a session, in their order."""
+    """Requests of a session, in order."""
     user = [{"role": "user", "content": "hi, work"}]
     tool = [{"role": "tool", "tool_call_id": "x", "content": "ok"}]
     again: list[dict[str, Any]] = [{"role": "user", "content": "again"}]
@@ -117,7 +117,7 @@ def conversations() -> list[dict[str, Any]]:
 
 
 def answers(server: MockServer, send: Send) -> list[tuple[Any, bool]]:
-    """What each request of the session gets, without what is new in every answer."""
+    """The response to each request of the session, without what changes in every response."""
 
     def settled(line: str) -> Any:
         if not line.removeprefix("data: ").startswith("{"):
@@ -222,7 +222,7 @@ def test_timing_is_replayed_on_request(tmp_path: Path) -> None:
 
 
 def test_an_answer_read_to_its_last_event_replays(tmp_path: Path) -> None:
-    """Many clients hang up at [DONE], before the body has its proper end."""
+    """Many clients disconnect at [DONE], before the body ends."""
     recording = tmp_path / "session.jsonl"
     with running(SCRIPT, record=recording) as server:
         httpx2.post(f"{server.url}/chat/completions", json=conversations()[0])
@@ -251,7 +251,7 @@ def test_a_damaged_recording_is_refused_by_line(tmp_path: Path, line: str) -> No
 
 @pytest.mark.anyio
 async def test_a_real_endpoint_is_recorded_through_the_proxy(tmp_path: Path) -> None:
-    """The way to a scenario file from a real model: record it once, replay it offline."""
+    """How to get a scenario file from a real model: record it once, replay it offline."""
     recording = tmp_path / "session.jsonl"
     headers = {"Authorization": "Bearer sk-mine"}
     async with (

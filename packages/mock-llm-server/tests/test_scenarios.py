@@ -119,7 +119,7 @@ def test_a_mistake_is_refused_with_its_line_and_reason(old: str, new: str, line:
 
 @given(st.integers(min_value=0, max_value=len(PLAIN.rstrip()) - 1))
 def test_a_file_cut_anywhere_is_refused_with_a_line(length: int) -> None:
-    """A half-written file must say so, not start a server that answers half of it."""
+    """A half-written file must be refused, not start a server with half of its answers."""
     error = refusal(PLAIN[:length])
     assert error.line is not None
     assert 1 <= error.line <= PLAIN.count("\n") + 1

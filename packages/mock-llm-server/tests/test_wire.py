@@ -56,7 +56,7 @@ def request(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_stream_has_exactly_the_order_of_the_wire(server: MockServer) -> None:
-    """Role, reasoning, content, each call's head and its arguments, the finish, the usage, [DONE]."""
+    """Role, reasoning, content, each call's head and arguments, the finish, the usage, [DONE]."""
     options = {"stream": True, "stream_options": {"include_usage": True}}
     text = httpx2.post(f"{server.url}/v1/chat/completions", json=request("everything", **options)).text
     assert text.endswith("data: [DONE]\n\n")
@@ -86,7 +86,7 @@ def test_a_stream_has_exactly_the_order_of_the_wire(server: MockServer) -> None:
 
 
 def test_one_connection_serves_many_requests(server: MockServer) -> None:
-    """Agents keep connections alive; a server that drops them hides what keep-alive breaks."""
+    """Agents keep connections alive; a server that drops them hides bugs with that."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.connect()
     first = connection.sock
@@ -143,7 +143,7 @@ def test_unknown_fields_are_accepted(server: MockServer) -> None:
 
 
 def test_a_body_over_the_limit_is_refused_while_it_arrives(server: MockServer) -> None:
-    """One runaway client must not take the memory of the machine that runs the tests."""
+    """One runaway client must not use up the memory of the machine that runs the tests."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         sock.sendall(b"POST /chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
         block = b" " * (1 << 20)
@@ -213,7 +213,7 @@ def test_requests_can_be_inspected_without_their_secrets() -> None:
 
 @pytest.mark.anyio
 async def test_a_server_in_the_same_loop_ends_with_its_block() -> None:
-    """A test suite that leaves listeners behind runs out of ports."""
+    """A test suite that leaves listeners open runs out of ports."""
     async with serve(SCRIPT) as server:
         async with httpx2.AsyncClient() as client:
             reply = await client.post(f"{server.url}/chat/completions", json=request("echo x"))
@@ -223,7 +223,7 @@ async def test_a_server_in_the_same_loop_ends_with_its_block() -> None:
 
 
 def test_errors_of_the_block_are_not_wrapped() -> None:
-    """A failed assertion must be shown as such, not as an exception group from a task group."""
+    """A failed assertion must be shown as such, not as an exception group of a task group."""
     with pytest.raises(ZeroDivisionError), running(SCRIPT):
         _ = 1 / 0
 

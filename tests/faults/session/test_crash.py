@@ -23,7 +23,7 @@ def start_writer(folder: Path, session_id: str, first: int) -> subprocess.Popen[
 
 
 def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
-    """One session, killed again and again at random moments and taken up by the next process at once."""
+    """One session, killed at random moments and continued by the next process at once, many times."""
     session_id, promised = "", list[str]()
     for _ in range(6):
         with start_writer(tmp_path, session_id, len(promised)) as writer:
@@ -40,13 +40,13 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
             path = session.get_file_path()
         assert path is not None
         assert [message_id for message_id in kept if message_id in set(promised)] == promised
-        # A message that was written while the acknowledgement was on its way may be there too.
+        # A message that was written without its acknowledgement may be there too.
         promised = [message_id for message_id in kept if message_id.startswith("m")]
         assert all("cut off" in report for report in read_session(path).damage)
 
 
 def test_a_session_has_one_writer_until_that_one_is_dead(tmp_path: Path) -> None:
-    """Two writers would interleave two conversations; a lock that outlives its owner would end one."""
+    """Two writers would interleave two conversations; a lock that survives its owner would end one."""
     with start_writer(tmp_path, "", 0) as writer:
         assert writer.stdout is not None
         session_id, _ = writer.stdout.readline().split()

@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_created_is_an_error_with_a_remedy(tmp_path: Pat
 
 
 def test_a_file_deleted_while_it_is_open_is_noticed(tmp_path: Path) -> None:
-    """Writing on would put the conversation into a file that no longer has a name."""
+    """Otherwise the conversation goes to a file that no longer has a name."""
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         session.append_message(UserMessage("hello"))
         path = session.get_file_path()
@@ -62,7 +62,7 @@ def test_a_file_deleted_while_it_is_open_is_noticed(tmp_path: Path) -> None:
 
 
 def test_lines_appended_after_a_foreign_truncation_are_whole(tmp_path: Path) -> None:
-    """Another program shortened the file under us; what we write after that must still be lines."""
+    """Another program truncated the file; text written afterwards must still be lines."""
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         for text in ("one", "two"):
             session.append_message(UserMessage(text, id=text))
@@ -75,7 +75,7 @@ def test_lines_appended_after_a_foreign_truncation_are_whole(tmp_path: Path) -> 
 
 
 def test_planted_links_beside_a_session_are_not_followed(tmp_path: Path) -> None:
-    """A session opened by path may lie where others can write; they must not choose what is overwritten."""
+    """A session opened by path may be in a folder of others; they must not choose the file to overwrite."""
     with SessionManager(directory=tmp_path, cwd="/src/shop") as session:
         session.append_message(UserMessage("hello"))
         path = session.get_file_path()

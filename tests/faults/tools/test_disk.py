@@ -180,7 +180,7 @@ def test_a_folder_without_write_permission_is_an_explained_error(read_only: Path
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder in which anyone may make, remove and replace files."""
+    """A folder in which any user may create, remove and replace files."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     yield folder
@@ -188,7 +188,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_a_file_without_write_permission_is_not_replaced(open_folder: Path) -> None:
-    """A file that was made read-only on purpose, or is someone else's, would be lost or change its owner."""
+    """Otherwise a file that is read-only on purpose, or another user's, is lost or changes its owner."""
     theirs, locked = open_folder / "theirs", open_folder / "locked"
     for path in (theirs, locked):
         path.write_bytes(b"old")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 
 def alive(file: Path) -> bool:
-    """Whether the process whose number stands in the file is more than a zombie."""
+    """Whether the process whose pid is in the file is more than a zombie."""
     return is_alive(int(file.read_text()))
 
 
@@ -40,7 +40,7 @@ async def test_an_error_of_the_reader_stops_the_command(workspace: LocalWorkspac
 async def test_a_command_ends_with_its_shell_even_if_a_child_keeps_the_pipe(
     workspace: LocalWorkspace,
 ) -> None:
-    """Starting a server in the background would otherwise hang every agent run until the timeout."""
+    """Otherwise a server started in the background hangs every run until the timeout."""
     began = time.monotonic()
     done = await workspace.run("sleep 1000 & echo $! > pid; echo started", timeout=20)
     try:
@@ -89,14 +89,14 @@ STUBBORN = {
     "ignores TERM where the shell has gone at the first word": f"sh -c '{IGNORES}' & {WRITTEN}; wait",
     "ignores TERM itself": f"echo begun; {IGNORES}",
 }
-if sys.platform != "darwin":  # there is no telling who started a process that left its session
+if sys.platform != "darwin":  # elsewhere the parent of a process that left its session is unknown
     STUBBORN["has left the session, as servers do"] = f"{LEAVES}; {WRITTEN}; sleep 60"
     STUBBORN["has left everything behind"] = f"{FORGETS}; {WRITTEN}; sleep 60"
 ENDS = ("timeout", "cancelled", "cancelled during the grace")
 
 
 async def test_a_process_that_ignores_term_is_killed(workspace: LocalWorkspace) -> None:
-    """However it does so, and the command is stopped. All at once, as each is given two seconds to end."""
+    """However it ignores it. All run at once, as each gets two seconds to end."""
     left = [(how, end) for how in STUBBORN for end in ENDS]
 
     async def stop(how: str, end: str, pid: Path) -> None:
@@ -122,7 +122,7 @@ async def test_a_process_that_ignores_term_is_killed(workspace: LocalWorkspace) 
 
 
 async def test_job_control_does_not_let_a_process_survive(workspace: LocalWorkspace) -> None:
-    """`set -m` gives each job a process group of its own, which a kill of the first group would miss."""
+    """`set -m` gives each job its own process group, which a kill of the first group would miss."""
     if sys.platform == "darwin":
         pytest.xfail("there is no list of a session's process groups")
     done = await workspace.run("set -m; sleep 60 & echo $! > pid; wait", timeout=0.3)
@@ -137,7 +137,7 @@ async def test_job_control_does_not_let_a_process_survive(workspace: LocalWorksp
 async def test_processes_that_a_command_leaves_running_are_listed(
     workspace: LocalWorkspace, how: str
 ) -> None:
-    """A server nobody knows of holds its port, and the next command fails for no reason that can be seen."""
+    """Otherwise a forgotten server holds its port, and the next command fails for no visible reason."""
     done = await workspace.run(f"{how} < /dev/null > out.log 2>&1 & echo $! > pid; sleep 0.1")
     pid = int((Path(workspace.root) / "pid").read_text())
     try:
@@ -156,7 +156,7 @@ async def test_processes_about_to_end_are_not_listed_as_running(workspace: Local
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
 async def test_other_newel_programs_do_not_belong_to_a_command(workspace: LocalWorkspace) -> None:
-    """What Newel starts while a command runs, git say, must not end with it."""
+    """Programs that Newel itself starts during a command, such as git, must not end with it."""
     async with anyio.create_task_group() as group:
         group.start_soon(partial(workspace.run, "sleep 60", timeout=0.5))
         await anyio.sleep(0.1)
@@ -167,7 +167,7 @@ async def test_other_newel_programs_do_not_belong_to_a_command(workspace: LocalW
 
 
 async def test_only_the_processes_of_the_stopped_command_are_stopped(workspace: LocalWorkspace) -> None:
-    """A development server started by an earlier command must outlive a test run that hangs."""
+    """A development server of an earlier command must survive a hanging test run."""
     await workspace.run("setsid sleep 1000 > out.log 2>&1 & echo $! > pid")
     try:
         assert (await workspace.run("sleep 60", timeout=0.2)).timed_out

@@ -38,20 +38,20 @@ anyio.run(main)
 
 
 class Program:
-    """A program with a workspace: it runs what it is told, line by line."""
+    """A program with a workspace, which runs the commands that it reads, line by line."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self.process = process
         self.folder = folder
 
     def run(self, command: str) -> str:
-        """Run a command to its end; what it printed."""
+        """Run a command to its end; returns its output."""
         self._tell(command)
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
     def start(self, command: str, *names: str) -> list[int]:
-        """Start a command that writes numbers of processes into files of these names."""
+        """Start a command that writes pids to files of these names."""
         self._tell(f"&{command}")
         files = [self.folder / name for name in names]
         until(lambda: read_pids(*files))
@@ -63,7 +63,7 @@ class Program:
 
     @property
     def watchdogs(self) -> list[int]:
-        """Its children that are no commands."""
+        """Its children that are not commands."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(pid) for pid in children if b"watchdog" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
@@ -99,7 +99,7 @@ def until(holds: Callable[[], object]) -> None:
 
 
 def is_up(pid: int) -> bool:
-    """Whether a watchdog has done all that it does before it waits: the last is to ignore TERM."""
+    """Whether a watchdog has completed its set-up: its last step is to ignore TERM."""
     lines = Path(f"/proc/{pid}/status").read_text().split("\n")
     ignored = next(int(line.split()[1], 16) for line in lines if line.startswith("SigIgn"))
     return bool(ignored >> (signal.SIGTERM - 1) & 1)
@@ -112,15 +112,15 @@ def test_processes_that_will_not_end_are_killed(program: Program) -> None:
 
 
 def test_processes_that_cleared_their_environment_end_too(program: Program) -> None:
-    """It carries no mark, and is known by the session alone."""
+    """They have no mark, and are known by their session only."""
     pids = program.start("exec env -i sh -c 'echo $$ > pid; exec sleep 1000'", "pid")
-    program.run("true")  # by now the number of the session is written down
+    program.run("true")  # by now the session's id is recorded
     program.kill()
     until(lambda: not any(map(is_alive, pids)))
 
 
 def test_finished_commands_keep_their_background_processes(program: Program) -> None:
-    """A development server outlives the command that started it, as it outlives an orderly end."""
+    """A development server survives the command that started it, as after a normal exit."""
     pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     program.run("sleep 1000 > /dev/null 2>&1 & echo $! > left")
     left = int((program.folder / "left").read_text())
@@ -164,7 +164,7 @@ def test_a_killed_watchdog_is_replaced_by_one_that_knows_all_commands(program: P
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_watchdog_outlives_its_newel(program: Program, number: signal.Signals) -> None:
-    """Whatever the terminal, or somebody who ends all processes, sends to it."""
+    """Whatever signal the terminal, or a user who ends all processes, sends to it."""
     pids = program.start("echo $$ > pid; exec sleep 1000", "pid")
     (watchdog,) = program.watchdogs
     until(lambda: is_up(watchdog))
@@ -174,7 +174,7 @@ def test_a_watchdog_outlives_its_newel(program: Program, number: signal.Signals)
 
 
 def test_a_watchdog_keeps_no_file_of_its_newel_open(tmp_path: Path) -> None:
-    """Neither its terminal nor its folder, nor what it was handed: who waits for these would wait for both."""
+    """Neither its terminal nor its folder nor inherited files: a reader waiting for their end would wait for both."""
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
     with (
@@ -240,7 +240,7 @@ anyio.run(main)
 
 
 def test_a_forked_process_ends_and_protects_only_its_own_commands(tmp_path: Path) -> None:
-    """As `multiprocessing` makes them: neither may its end be ours, nor its life."""
+    """As `multiprocessing` forks: its end must not be ours, nor its life keep our commands alive."""
     with subprocess.Popen(
         [sys.executable, "-c", FORK], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

@@ -21,7 +21,7 @@ WithAgent = Callable[..., Newel]
 
 
 def questions(newel: Newel) -> list[dict[str, Any]]:
-    """The requests that asked for a verdict."""
+    """The requests for a verdict."""
     return [
         body for body in newel.requests if "is the contract fulfilled?" in body["messages"][-1]["content"]
     ]
@@ -79,7 +79,9 @@ def test_under_review_changes_before_a_kill_are_pending_and_the_agent_resumes_fr
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(newel.project.iterdir()) == []
     assert newel("keep", "--all", "--yes").returncode == 0
-    assert (newel.project / "log").read_text() == "one\nthree\n"  # the half of a command went with its copy
+    assert (
+        newel.project / "log"
+    ).read_text() == "one\nthree\n"  # the process that read the command's second half is gone
 
 
 def test_a_contract_is_run_judged_and_checked(with_agent: WithAgent) -> None:

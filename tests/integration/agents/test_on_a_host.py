@@ -25,7 +25,7 @@ def host() -> Iterator[Sshd]:
 
 @pytest.fixture
 def project(host: Sshd) -> Path:
-    """A repository of the host's user, with a commit and with a file that is not in it."""
+    """A repository of the host's user, with a commit and an untracked file."""
     folder = host.home / "shop"
     folder.mkdir()
     (folder / "mine").write_text("mine\n")

@@ -21,7 +21,7 @@ LOOKS = scenario(
 
 
 def said(newel: Newel) -> list[Any]:
-    """What the user said to the model, as it was asked last."""
+    """The user messages of the last request."""
     messages = newel.requests[-1]["messages"]
     return [message["content"] for message in messages if message["role"] == "user"]
 
@@ -197,7 +197,7 @@ def test_a_mistyped_command_is_not_sent_to_the_model(with_model: Make, words: li
     "words", [["update", "the", "README"], ["/etc/hosts"], ["resume", "the work"], ["-p", "hi"]]
 )
 def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, words: list[str]) -> None:
-    """If this fails, an ordinary prompt is refused, or scripts with the option of other agents break."""
+    """If this fails, an ordinary prompt is refused, or scripts with an option of other agents break."""
     newel = with_model(scenario("", {"content": "Done."}))
     assert newel(*words).returncode == 0
     assert said(newel) == [" ".join(words).removeprefix("-p ")]
@@ -217,7 +217,7 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
 def test_an_option_of_another_tool_gets_a_hint_at_newels(
     with_model: Make, words: list[str], hint: str
 ) -> None:
-    """If this fails, a newcomer reads a page of usage and is none the wiser."""
+    """If this fails, a newcomer gets a page of usage and no hint."""
     done = with_model()(*words)
     assert done.returncode == 2
     assert hint in done.stderr
@@ -225,7 +225,7 @@ def test_an_option_of_another_tool_gets_a_hint_at_newels(
 
 
 def test_bare_words_are_one_contract(with_model: Make) -> None:
-    """If this fails, `newel agent fix the bug` is an error of usage, while `newel fix the bug` works."""
+    """If this fails, `newel agent fix the bug` is a usage error, while `newel fix the bug` works."""
     newel = with_model(scenario("", {"content": "Done."}))
     newel("agent", "--max-turns", "1", "fix", "the", "bug")
     assert said(newel)[0] == "fix the bug"

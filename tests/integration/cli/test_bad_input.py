@@ -109,7 +109,7 @@ def test_an_export_overwrites_nothing(with_model: Make) -> None:
 
 @pytest.mark.parametrize("words", [["doctor"], ["--json", "x"]])
 def test_an_unreachable_server_is_reported_at_once(with_model: Make, words: list[str]) -> None:
-    """Else who forgot to start their local server would watch retries that cannot help."""
+    """Otherwise a user who forgot to start a local server watches useless retries."""
     newel = with_model()
     done = newel(*words, LLM_BASE_URL="http://localhost:9/v1")
     assert "No connection to http://localhost:9/v1" in done.stdout

@@ -86,7 +86,7 @@ def test_other_rejections_are_final(with_model: Callable[..., Newel]) -> None:
 def test_a_server_that_requires_another_output_limit_rejects_only_one_request(
     with_model: Callable[..., Newel],
 ) -> None:
-    """If this fails, a program that asks a thousand times sends two thousand requests."""
+    """If this fails, a program that makes a thousand requests sends two thousand."""
     newel = with_model(
         refusing("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", 1)
     )

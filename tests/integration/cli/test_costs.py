@@ -109,7 +109,7 @@ def test_an_incomplete_price_is_refused_with_a_message(with_model: Make, text: s
 
 
 def test_summaries_count_towards_the_cost_limit(with_model: Make) -> None:
-    """If this fails, a long run spends more than its user allowed, on requests that nobody sees."""
+    """If this fails, a long run exceeds its limit by requests that nobody sees."""
     long = {"content": "word " * 2400, "usage": {"prompt_tokens": 4000, "completion_tokens": 3000}}
     script: dict[str, Any] = {"scenarios": []}
     for name, trigger, step in [
@@ -128,7 +128,7 @@ def test_summaries_count_towards_the_cost_limit(with_model: Make) -> None:
 
 
 def test_a_small_model_without_a_known_price_is_refused(with_model: Make) -> None:
-    """If this fails, the summaries of a run with a limit cost what nobody counts."""
+    """If this fails, the summaries of a limited run have costs that nothing counts."""
     newel = with_model(scenario("work", {"content": "Done."} | USED))
     settings(newel, '[models."mock-model"]\ninput_price = 1\noutput_price = 1\n')
     ran = newel("--max-cost", "5", "work", LLM_SMALL_FAST_MODEL="small-one")

@@ -119,7 +119,7 @@ DAMAGE: Final[Mapping[str, Break]] = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A Newel that has been used: a session, a ledger, a journal, servers, hosts."""
+    """A used Newel home: a session, a ledger, a journal, servers, hosts."""
     steps = scenario("go", bash("echo 1 >> one"), {"content": "Done."})
     with running(steps, strict=False) as server:
         newel = Newel(tmp_path_factory.mktemp("used"), server)
@@ -137,7 +137,7 @@ RAISED = re.compile(r"\w(Error|Exception): ")
 
 
 CASES: Final = [
-    # The whole is three hundred cases of up to eight processes each; the quick ones take another damage for each file.
+    # All are three hundred cases of up to eight processes; the quick tests take one kind of damage per file.
     pytest.param(name, damage, marks=() if number == at % len(DAMAGE) else pytest.mark.slow)
     for at, name in enumerate(FILES)
     for number, damage in enumerate(DAMAGE)
@@ -180,7 +180,7 @@ def _named(folder: Path) -> str:
 
 
 def _targets(base: Path, pattern: str) -> list[Path]:
-    """The files that are there, or the one that is not."""
+    """The existing files, or the missing one."""
     if "*" not in pattern:
         return [base / pattern]
     if found := sorted(base.glob(pattern)):

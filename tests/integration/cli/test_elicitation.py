@@ -29,7 +29,7 @@ def call(*tools: str) -> dict[str, Any]:
 
 @pytest.fixture
 def ready(tmp_path: Path, with_model: Ready) -> Iterator[Ready]:
-    """Makes a Newel with a server that asks, and a model that calls these tools of it when it is told to go."""
+    """Makes a Newel with a server that asks, and a model that calls these tools when told to go."""
     with relay_command(tmp_path, SERVER) as (command, *words):
 
         def make(*tools: str) -> Newel:
@@ -43,7 +43,7 @@ def ready(tmp_path: Path, with_model: Ready) -> Iterator[Ready]:
 
 
 def results(newel: Newel) -> list[str]:
-    """What the tools answered, as the model was told."""
+    """The results of the tools, as the model got them."""
     return [message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "tool"]
 
 
@@ -65,7 +65,7 @@ def opened(ready: Ready) -> Iterator[Open]:
 
 
 def say_go(terminal: Terminal, begun: str, enter: str) -> None:
-    """Say it as soon as the server's tools are there: a conversation does not wait for them."""
+    """Say it once the server's tools are there: a conversation does not wait for them."""
     asked = 0.0
 
     def listed() -> bool:
@@ -92,7 +92,7 @@ FRONT_ENDS = {
 @pytest.mark.parametrize(
     "front",
     [
-        pytest.param("rich", marks=pytest.mark.slow),  # it asks as the console does
+        pytest.param("rich", marks=pytest.mark.slow),  # it asks like the console
         "console",
         "conversation",
         "plain conversation",

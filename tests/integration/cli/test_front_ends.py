@@ -23,7 +23,7 @@ PATIENCE = 15.0
 
 
 class Terminal:
-    """A command on a terminal of its own; ``shown`` is all that it has written."""
+    """A command on a terminal; ``shown`` is all its output."""
 
     def __init__(self, newel: Newel, words: list[str], environ: dict[str, str]) -> None:
         self.shown = ""
@@ -43,7 +43,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def answer(self, text: str) -> None:
-        """``type`` to a question that interrupts: keys count only when nobody has typed for a while."""
+        """``type`` to an interrupting question: keys count only after a pause in typing."""
         wait_until_accepted(self._master, self._look)
         self.type(text)
 
@@ -72,7 +72,7 @@ class Terminal:
             if select.select([self._master], [], [], 0.05)[0]:
                 try:
                     self.shown += os.read(self._master, 65_536).decode(errors="replace")
-                except OSError:  # the command has closed its end, so it is about to be over
+                except OSError:  # the command has closed its end, so it is about to end
                     self.process.wait(PATIENCE)
                     assert enough(), f"{otherwise}; there was: {self.shown[-2000:]}"
 
@@ -261,7 +261,7 @@ def test_a_program_approves_declines_and_reads_the_state(with_model: Make) -> No
 
 
 def test_a_program_interrupts_a_command_and_continues(with_model: Make) -> None:
-    """With the three lines of the design's example: a message, an interrupt, a message."""
+    """With the three lines of the specification's example: a message, an interrupt, a message."""
     answer = scenario("Count", {"content": "There are none."})
     newel = with_model({"scenarios": answer["scenarios"] + scenario("List", bash("sleep 60"))["scenarios"]})
     driver = Driver(newel)

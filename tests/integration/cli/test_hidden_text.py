@@ -77,7 +77,7 @@ NAME: Final = "n" + "".join(raw for raw, _ in HIDDEN.values() if len(raw) == 1) 
 
 
 def unseen(shown: str, *, of: str = "") -> list[str]:
-    """What of all that is hidden a view does not write out; and ``of`` itself, if a name is given."""
+    """The hidden characters that a view does not escape; and ``of`` itself, if a name is given."""
     missing = [name for name, (_, wanted) in MARKED.items() if wanted not in shown]
     missing += [
         name for name, (raw, _) in HIDDEN.items() if len(raw) == 1 and raw in shown.replace("\r\n", "\n")
@@ -167,7 +167,7 @@ def test_a_conversation_shows_hidden_characters_of_pending_changes(
 
 
 def test_a_discovered_server_cannot_hide_characters_in_its_models() -> None:
-    """A person is asked whether it may read and run all that they could."""
+    """The user is asked whether it may read and run everything that they could."""
     for raw, wanted in HIDDEN.values():
         found = LocalServer("LM Studio", "http://127.0.0.1:1234/v1", [f"a{raw}z"])
         assert f"a{wanted}z" in describe(found)
@@ -178,7 +178,7 @@ def test_a_discovered_server_cannot_hide_characters_in_its_models() -> None:
 
 @pytest.fixture
 def done(newel_: Newel) -> str:
-    """The checkpoint of a run that has written what is hidden."""
+    """The checkpoint of a run that has written hidden characters."""
     assert newel_("go").returncode == 0
     return json.loads(newel_("checkpoints", "--json").stdout)["checkpoints"][0]["checkpoint_id"]
 
@@ -258,7 +258,7 @@ def test_line_endings_are_shown_only_where_they_differ(newel_: Newel, proposals:
 
 @pytest.mark.parametrize("lines", [45, 3_000])
 def test_omitted_lines_are_counted_and_can_be_shown(lines: int, newel_: Newel, proposals: Proposals) -> None:
-    """What is cut says how much that is, and the command that it names shows all of it."""
+    """A cut says how much is missing, and the command that it names shows everything."""
     text = "".join(f"line {number}\n" for number in range(lines))
     proposals.propose("long", {"long.txt": [insert(1, text)]})
     asked = newel_("keep", "long.txt").stdout
@@ -274,7 +274,7 @@ def test_omitted_lines_are_counted_and_can_be_shown(lines: int, newel_: Newel, p
 
 
 def test_modules_that_compose_questions_cannot_hide_characters() -> None:
-    """``safe`` and ``one_line`` are for reading; screens cannot bring back what these have dropped."""
+    """``sanitize`` and ``one_line`` are for reading: they drop characters that a question must show."""
     root = Path(newel.__file__).parent
     found: list[str] = []
     for module in (

@@ -38,7 +38,7 @@ WITHOUT_BASH = (
 
 
 def configure(newel: Newel, model: str, more: str = "") -> None:
-    """Write ``[remote.model]``, if it says something, and more settings."""
+    """Write ``[remote.model]``, unless empty, and more settings."""
     home = newel.home / ".newel"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text((f"[remote.model]\n{model}\n" if model else "") + more)
@@ -85,7 +85,7 @@ def test_the_configured_host_is_available_as_remote(with_model: Make, sshd: Sshd
 
 
 def test_the_model_learns_the_shell_of_its_commands(with_model: Make, sshd: Sshd, project: Path) -> None:
-    """Else it writes commands that sh does not understand."""
+    """Otherwise it writes commands that sh does not understand."""
     folder = sshd.folder / "bin-without-bash"
     folder.mkdir()
     for name in WITHOUT_BASH:

@@ -51,7 +51,7 @@ def project(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def remote(with_model: Make, sshd: Sshd) -> Remote:
-    """Makes a Newel whose settings name no server, only what ``[remote.model]`` says."""
+    """Makes a Newel whose settings have no server, only a ``[remote.model]``."""
 
     def make(**model: object) -> Newel:
         newel = with_model()
@@ -77,9 +77,9 @@ def ollama() -> Iterator[OllamaServer]:
 
 @pytest.fixture
 def program(sshd: Sshd) -> Iterator[OllamaProgram]:
-    """The host's ``ollama``, for as long as the test takes."""
+    """The host's ``ollama``, for the duration of the test."""
     before = set(sshd.bin.iterdir()) if sshd.bin.exists() else set[Path]()
-    (sshd.bin / "ollama.calls").unlink(missing_ok=True)  # of other tests with the same host
+    (sshd.bin / "ollama.calls").unlink(missing_ok=True)  # those of other tests with the same host
     yield OllamaProgram(sshd.bin)
     for path in set(sshd.bin.iterdir()) - before:
         path.unlink()
@@ -87,7 +87,7 @@ def program(sshd: Sshd) -> Iterator[OllamaProgram]:
 
 @pytest.fixture
 def closed() -> int:
-    """A port where nobody listens."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         return unused.getsockname()[1]
 
@@ -129,7 +129,7 @@ def test_an_agent_warns_that_a_model_without_an_api_has_no_tools(
 def test_one_shot_runs_and_programs_learn_that_the_hosts_model_answers(
     remote: Remote, project: Path, ollama: OllamaServer, program: OllamaProgram
 ) -> None:
-    """Else a small model there is taken for the one that is set here."""
+    """Otherwise a small model there is taken for the one configured here."""
     newel, ask = remote(port=ollama.port), '{"type":"get_state"}\n'
     place = f"host:{project}"
     assert (
@@ -229,7 +229,7 @@ def test_no_local_key_is_sent_to_a_model_on_a_host(with_model: Make, sshd: Sshd,
 async def test_listing_models_while_the_host_is_lost_gets_an_answer(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent waits for a host, a person does not."""
+    """An agent waits for a host, a user does not."""
     with served() as host:
         OllamaProgram(host.bin)
         newel = remote(through="run")

@@ -88,7 +88,7 @@ def test_an_agents_changes_on_a_host_are_recorded_and_undone_exactly(
 
 
 def test_on_a_host_nothing_runs_without_approval(with_model: Make, sshd: Sshd, project: Path) -> None:
-    """Nobody can be asked here, so what needs an answer is refused."""
+    """Nobody can be asked here, so calls that need approval are refused."""
     newel = with_model(scenario("change it", *STEPS))
     newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
     before = states(project)
@@ -165,7 +165,7 @@ def git_on(sshd: Sshd, folder: Path, *words: str) -> str:
 
 
 def hunks(newel: Newel, host: str) -> dict[str, list[str]]:
-    """The ids of the hunks that wait on a host, by file."""
+    """The ids of the pending hunks on a host, by file."""
     pending = json.loads(newel("review", "--host", host, "--json").stdout)["pending"]
     return {file["file_path"]: [hunk["hunk_id"] for hunk in file["hunks"]] for file in pending}
 
@@ -180,11 +180,11 @@ REVIEWED = [
 ]
 
 
-@pytest.mark.slow  # a dozen commands over SSH; the page and the ledger have their own tests of it
+@pytest.mark.slow  # a dozen commands over SSH; the page and the ledger have their own tests for this
 def test_changes_under_review_on_a_host_are_pending_hunk_by_hunk(
     with_model: Make, sshd: Sshd, project: Path
 ) -> None:
-    """Nothing of the project is written before a person keeps it, nor of its git repository; and no copy stays behind."""
+    """The project and its git repository stay unchanged before the user keeps something; and no copy stays behind."""
     (project / "app.py").write_bytes(b"one\ntwo\nthree\nfour\nfive\nsix\nseven\neight")
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"], ["branch", "other"]):
         git_on(sshd, project, *words)
@@ -220,7 +220,7 @@ def test_changes_under_review_on_a_host_are_pending_hunk_by_hunk(
 
 
 def until(holds: Callable[[], bool]) -> bool:
-    """Wait for what the host does beside everything else, which tells nobody."""
+    """Wait for background work of the host, which sends no notification."""
     deadline = time.monotonic() + 10
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -246,7 +246,7 @@ def test_review_on_a_host_without_room_for_a_copy_is_refused_with_the_reason(
 async def test_errors_during_work_on_a_host_are_reported_as_what_they_are(
     sshd: Sshd, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A group of errors would reach a user as a page of code, and no command knows what to do with one."""
+    """A user would see an exception group as a page of code, and no command could handle it."""
 
     async def tell(_: str) -> None:
         pass
@@ -263,7 +263,7 @@ async def test_errors_during_work_on_a_host_are_reported_as_what_they_are(
 async def test_a_host_that_does_not_answer_is_reported_once_and_its_return_too(
     sshd: Sshd, project: Path, tmp_path: Path
 ) -> None:
-    """In words and at the head of a page; a person's request is not given up for it."""
+    """As a message and at the head of a page; a user's request is not given up for it."""
     said: list[str] = []
 
     async def tell(words: str) -> None:

@@ -142,7 +142,7 @@ async def test_a_plain_request_passes_tools_and_runs_none(with_model: Make) -> N
 async def test_a_rejection_shows_no_password_and_a_query_follows_the_path(
     with_model: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the error that a program logs would hold the password, and a gateway with a query could not be asked."""
+    """Otherwise a logged error contains the password, and a gateway with a query does not work."""
     rig = with_model()
     inside = rig.environ["LLM_BASE_URL"].replace("http://", "http://me:hidden@")
     question = [{"role": "user", "content": "please write a hello world"}]

@@ -58,7 +58,7 @@ def test_doctor_reports_the_api_the_models_and_what_to_do(newel: Newel, model: s
 
 
 def test_doctor_warns_that_ollama_behind_chat_completions_drops_messages(newel: Newel) -> None:
-    """It is what people set before they know of another way."""
+    """The usual setting of users who do not know the other one."""
     listed = http(b'{"version": "0.33.0", "data": [{"id": "llama3.2"}], "models": [{"name": "llama3.2"}]}')
     server = RawServer([listed])
     try:
@@ -92,7 +92,7 @@ def test_an_invalid_address_is_reported(newel: Newel, url: str, words: str) -> N
 
 
 def test_a_program_can_use_ollama_through_chat_completions(newel: Newel, with_model: Make) -> None:
-    """By the chat completions that Ollama has too."""
+    """Ollama has chat completions too."""
     url = newel.server.url.replace("http://", "ollama://")
     script = "import newel; print(newel.chat([{'role': 'user', 'content': 'how are you'}])['object'])"
     done = subprocess.run(

@@ -45,7 +45,7 @@ def test_the_users_mcp_server_serves_a_prompt_on_the_command_line(
 def test_an_mcp_server_of_a_project_starts_only_when_trusted(
     with_model: Callable[..., Newel],
 ) -> None:
-    """Else cloning a repository and saying hello would run its commands."""
+    """Otherwise cloning a repository and sending a message runs its commands."""
     newel = with_model(ASK)
     marker = newel.project / "was-started"
     rogue = {"mcpServers": {"rogue": {"command": "touch", "args": [str(marker)]}}}
@@ -80,7 +80,7 @@ for line in sys.stdin:
 
 
 def late(newel: Newel, seconds: float) -> None:
-    """A server that needs so long to start."""
+    """A server that takes this long to start."""
     home = newel.home / ".newel"
     home.mkdir()
     (home / "late.py").write_text(LATE)
@@ -88,7 +88,7 @@ def late(newel: Newel, seconds: float) -> None:
     (home / "mcp_config.json").write_text(json.dumps({"mcpServers": {"late": server}}))
 
 
-@pytest.mark.slow  # it is waited for as long as for any server
+@pytest.mark.slow  # it is awaited as long as any server
 def test_a_hanging_server_is_named_and_not_awaited_for_long(with_model: Callable[..., Newel]) -> None:
     newel = with_model(scenario("hi", {"content": "Hello."}))
     late(newel, 600)
@@ -101,7 +101,7 @@ def test_a_hanging_server_is_named_and_not_awaited_for_long(with_model: Callable
     assert "Hello." in done.stdout
 
 
-@pytest.mark.slow  # a server is late for as long as is waited for one
+@pytest.mark.slow  # a server counts as late after the usual wait
 def test_the_tools_of_a_late_server_join_the_current_run(with_model: Callable[..., Newel]) -> None:
     newel = with_model(
         scenario("work", bash("sleep 8"), call("late__act"), {"content": "It {{ tool_result }}."})

@@ -42,13 +42,13 @@ def test_newel_runs_as_a_module(module: str) -> None:
 def test_the_first_request_does_not_wait_for_unneeded_modules(
     with_model: Callable[..., Newel],
 ) -> None:
-    """Each module costs every start a fraction of a millisecond; these were found to cost the most."""
+    """Each module costs every start a fraction of a millisecond; these cost the most."""
     done = with_model()("Say hello.", PYTHONPROFILEIMPORTTIME="1")
     imports = [
         line.rpartition("|")[2].strip()
         for line in done.stderr.splitlines()
         if line.startswith("import time:")
     ]
-    before = set(imports[: imports.index("httpcore2")])  # loaded last before the request
+    before = set(imports[: imports.index("httpcore2")])  # the last import before the request
     assert "newel.agent.loop" in before
     assert not before & LOADED_WHEN_USED

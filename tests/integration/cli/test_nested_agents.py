@@ -41,7 +41,7 @@ DECIDING = [
 
 
 def heard(newel: Newel) -> str:
-    """What the command of the agent has said."""
+    """The output of the agent's command."""
     return newel.requests[-1]["messages"][-1]["content"]
 
 
@@ -59,12 +59,12 @@ def test_an_agent_under_review_cannot_keep_its_own_changes(
     assert ran.returncode == 0, ran.stderr
     assert "`newel keep` is a decision of the user" in heard(newel)
     assert (newel.project / "a.txt").read_text() == "one\n"
-    assert newel("keep", "--all", "--yes").returncode == 0  # a person still can
+    assert newel("keep", "--all", "--yes").returncode == 0  # the user still can
     assert (newel.project / "a.txt").read_text() == "two\n"
 
 
 def test_no_deciding_command_works_for_an_agent(with_model: Make) -> None:
-    """Not even where it may do everything: what waits may be another agent's."""
+    """Not even under `auto`: the pending changes may be another agent's."""
     tried = "; ".join(f"{NEWEL} {each}; echo code $?" for each in DECIDING)
     newel = with_model(scenario("work", bash(tried), {"content": "Done."}))
     assert newel("work").returncode == 0
@@ -112,7 +112,7 @@ def test_an_agent_cannot_start_one_with_more_rights(
 
 
 def test_an_agent_under_review_cannot_start_a_conversation_that_could_decide(with_model: Make) -> None:
-    """JSON mode is answered by whoever started it, the workbench by whoever has its address."""
+    """JSON mode is answered by its parent process, the workbench by any client with its address."""
     tried = "; ".join(f"{NEWEL} {each} < /dev/null; echo code $?" for each in ("--json", "web --port 0"))
     newel = with_model(
         scenario("work", bash(f"export LLM_BASE_URL=http://127.0.0.1:1; {tried}"), {"content": "Done."})
@@ -122,7 +122,7 @@ def test_an_agent_under_review_cannot_start_a_conversation_that_could_decide(wit
 
 
 def test_background_processes_of_an_agent_cannot_decide_later(with_model: Make, tmp_path: Path) -> None:
-    """It waits until the agent has ended, and has another environment, session and parent by then."""
+    """It waits until the agent has ended, and then has another environment, session and parent."""
     if sys.platform != "linux":
         pytest.skip("only the kernel's number lasts so long")
     keep = f"{NEWEL} keep --all --yes --cwd {tmp_path / 'project'}"
@@ -139,7 +139,7 @@ def test_background_processes_of_an_agent_cannot_decide_later(with_model: Make, 
 def test_approval_of_a_command_does_not_cover_the_agent_that_it_starts(
     with_model: Make, tmp_path: Path
 ) -> None:
-    """Under `ask` a person has agreed to one command, and would not see what the agent behind it does."""
+    """Under `ask` the user has approved one command, and would not see the actions of the agent behind it."""
     inner = f"{NEWEL} --approve auto --cwd {tmp_path / 'project'} 'go inside'"
     newel = with_model(scenario("go outside", bash(inner), {"content": "Done."}))
     with newel.start("--json", "--approve", "ask", stdin=subprocess.PIPE) as process:

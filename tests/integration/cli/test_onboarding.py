@@ -14,7 +14,7 @@ UNSET = dict.fromkeys(("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"), "
 
 
 def remedy(newel: Newel) -> str:
-    """The lines that Newel tells a newcomer to type, with what a person puts in the place of the capitals."""
+    """The lines that Newel tells a newcomer to type, with values in place of the capitals."""
     refused = newel("hi", **UNSET)
     assert refused.returncode == 1
     assert max(map(len, refused.stderr.split("\n"))) <= 80

@@ -106,7 +106,7 @@ def test_a_rejected_request_is_exit_code_1_without_a_traceback_or_the_key(with_m
     assert "sk-test" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow  # it is tried five times, with pauses between
+@pytest.mark.slow  # five attempts with pauses
 def test_keys_are_not_in_the_environment_of_commands(with_model: Make) -> None:
     newel = with_model(scenario("env", bash("env"), {"content": "Done."}))
     newel("env", AWS_SECRET_ACCESS_KEY="aws-secret", GH_TOKEN="gh-secret", HARMLESS="yes")
@@ -231,7 +231,7 @@ def test_doctor_reports_no_problem_if_there_is_none(with_model: Make) -> None:
 
 
 def test_doctor_reports_a_rejected_key_although_the_server_lists_its_models(with_model: Make) -> None:
-    """Else somebody with a wrong key is told that nothing is wrong, and their first prompt fails."""
+    """Otherwise a user with a wrong key is told that all is well, and the first prompt fails."""
     refused = {"kind": "status", "status": 401}
     newel = with_model(scenario("Hi", {"fault": refused, "response": {"content": "Never."}}))
     done = newel("doctor")
@@ -279,7 +279,7 @@ def test_version_is_printed(with_model: Make) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that another user cannot end")
 def test_processes_that_survive_a_timeout_are_reported_as_running(with_model: Callable[..., Newel]) -> None:
-    """A process that has become another user's cannot be ended: who is told otherwise starts the next on the same port."""
+    """A process of another user cannot be ended: a user told otherwise starts the next one on the same port."""
     command = "./as-root --reuid 0 --clear-groups sleep 5 < /dev/null > /dev/null 2>&1 & wait"
     call = {"function": {"name": "bash", "arguments": {"command": command, "timeout": 0.3}}}
     newel = with_model(scenario("work", {"tool_calls": [call]}, {"content": "Done."}))
@@ -316,7 +316,7 @@ def test_processes_that_survive_a_timeout_are_reported_as_running(with_model: Ca
 def test_a_task_that_was_not_done_is_not_a_success(
     with_model: Make, steps: list[dict[str, object]], words: list[str], says: str
 ) -> None:
-    """A script goes on after exit code 0 as though all were well."""
+    """After exit code 0 a script continues as if all were well."""
     newel = with_model(scenario("work", *steps))
     ran = newel(*words, "work")
     assert ran.returncode == 1

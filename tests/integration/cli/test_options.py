@@ -94,7 +94,7 @@ def test_a_session_is_resumed_by_an_id_prefix(with_model: Make) -> None:
 
 
 def test_the_other_command_name_starts_the_same_agent(with_model: Make) -> None:
-    """There the names of newel's own commands are plain prompts."""
+    """Under that name, the names of newel's commands are plain prompts."""
     newel = with_model()
     assert newel("please write a hello world", command="coding-agent").returncode == 0
     assert (newel.project / "hello.py").exists()

@@ -33,7 +33,7 @@ UV_RUN = {"UV": "/usr/bin/uv", "UV_RUN_RECURSION_DEPTH": "1"}
 
 
 def seen(newel: Newel, holder: Path, cwd: Path, **environ: str) -> tuple[str, str]:
-    """What a command finds, and what a tool server does, if Newel runs in ``holder/.venv``."""
+    """What a command and an MCP server find, if Newel runs in ``holder/.venv``."""
     own = holder / ".venv"
     venv.create(own, symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(own)}))
@@ -79,11 +79,11 @@ def test_under_uv_run_commands_use_the_users_python(newel: Newel, tmp_path: Path
     assert server == "None"
 
 
-@pytest.mark.slow  # as by `uv run`, from another place
+@pytest.mark.slow  # as `uv run` does, from another folder
 def test_under_uv_run_with_a_separate_environment_commands_use_the_users_python(
     newel: Newel, tmp_path: Path
 ) -> None:
-    """Else `UV_PROJECT_ENVIRONMENT=… ./run newel` runs the project's tests with Newel's packages."""
+    """Otherwise `UV_PROJECT_ENVIRONMENT=… ./run newel` runs the project's tests with Newel's packages."""
     holder = tmp_path / "environments"
     own = str(holder / ".venv")
     command, server = seen(
@@ -97,7 +97,7 @@ def test_under_uv_run_with_a_separate_environment_commands_use_the_users_python(
 def test_as_an_installed_tool_commands_use_the_users_python(newel: Newel, tmp_path: Path) -> None:
     command, _ = seen(newel, tmp_path / "tools", newel.project, VIRTUAL_ENV="/somewhere/else")
     assert "found=\n" in command
-    assert "env=/somewhere/else" in command  # what the user has activated is theirs
+    assert "env=/somewhere/else" in command  # an environment that the user activated is theirs
 
 
 def test_in_newels_own_checkout_commands_use_its_environment(newel: Newel, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_in_newels_own_checkout_commands_use_its_environment(newel: Newel, tmp_p
 
 
 def test_an_environment_that_the_user_activated_stays(newel: Newel, tmp_path: Path) -> None:
-    """As `poetry run` and virtualenvwrapper have it: the project's environment lies elsewhere, with Newel installed in it."""
+    """As with `poetry run` and virtualenvwrapper: the project's environment is elsewhere, with Newel installed in it."""
     holder = tmp_path / "environments"
     command, _ = seen(newel, holder, newel.project, VIRTUAL_ENV=str(holder / ".venv"))
     assert "found=yes" in command

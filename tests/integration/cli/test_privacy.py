@@ -32,7 +32,7 @@ SAID = "\n".join([*list(SECRETS.values())[:7], f"https://{SECRETS['address']}@ho
 
 @pytest.fixture
 def newel(with_model: Make) -> Newel:
-    """A talk in which secrets were said, called and answered."""
+    """A conversation with secrets in messages, calls and results."""
     steps = scenario("go", bash(f"cat <<'END'\n{SAID}\nEND"), {"content": f"It says {SAID}"})
     newel = with_model(steps)
     home = newel.home / ".newel"
@@ -82,7 +82,7 @@ def test_an_export_from_a_conversation_masks_secrets(newel: Newel) -> None:
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """What others may look into, with its permission bits."""
+    """The files that others may read, with their permission bits."""
     found = [folder, *folder.rglob("*")]
     modes = [(path, path.lstat()) for path in found if not path.is_symlink()]
     return [

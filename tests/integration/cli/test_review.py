@@ -52,7 +52,7 @@ STEPS = [
 
 @pytest.fixture(params=["plain", "git"])
 def newel(request: pytest.FixtureRequest, with_model: Make) -> Newel:
-    """A project, in a git repository and outside of one."""
+    """A project, with and without a git repository."""
     newel = with_model(scenario("do all of it", *STEPS))
     project = newel.project
     (project / "app.py").write_text("one\ntwo\nthree\nfour\nfive\nsix\nseven")
@@ -227,7 +227,7 @@ def test_a_run_killed_with_its_command_can_be_reviewed_and_undone(with_model: Ma
     (newel.project / "g.txt").write_text("g\n")
     before = files(newel.project)
     while time.time() - (newel.project / "g.txt").stat().st_ctime < 0.2:
-        time.sleep(0.02)  # what changed a moment before it was read is not taken for known
+        time.sleep(0.02)  # a file changed just before it was read does not count as known
     process = newel.start("go")
     deadline = time.monotonic() + 10
     while not (newel.project / "began").exists():
@@ -403,13 +403,13 @@ def test_an_undo_after_a_run_without_changes_names_the_run_before_it(with_model:
 
 
 def hint(words: str) -> list[str]:
-    """The command that an error names for the run before."""
+    """The command that an error suggests for the run before."""
     return words.split("To undo the run before it")[1].split("`newel ")[1].split("`", maxsplit=1)[0].split()
 
 
 @pytest.fixture
 def two_runs(with_model: Make) -> Newel:
-    """A repository in which a run has made a.txt; others change what is not recorded."""
+    """A repository in which a run created a.txt; other changes are not recorded."""
     write = call("write", file_path="../outside.txt", content="out\n")
     steps = [
         scenario("first", call("write", file_path="a.txt", content="good\n"), {"content": "Done."}),

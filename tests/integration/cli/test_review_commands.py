@@ -44,7 +44,7 @@ EDITS = {
 
 @pytest.fixture
 def newel(with_model: Make) -> Newel:
-    """A project, and a model that changes two files when told to go, and says Oh to thanks."""
+    """A project, and a model that changes two files when told to go, and answers thanks with Oh."""
     steps = scenario("go", WRITES, EDITS, {"content": "I did."})
     steps["scenarios"] += scenario("thanks", {"content": "Oh."})["scenarios"]
     newel = with_model(steps)
@@ -60,7 +60,7 @@ def proposals(newel: Newel) -> Proposals:
 
 @pytest.fixture
 def three(proposals: Proposals) -> list[str]:
-    """Hunks that wait: two in app.py, one that makes new.txt."""
+    """Pending hunks: two in app.py, one that creates new.txt."""
     files = {"app.py": [replace(2, 2, "TWO\n"), replace(8, 8, "EIGHT\n")], "new.txt": [insert(1, "new\n")]}
     return proposals.propose("shout", files)
 
@@ -81,8 +81,8 @@ def decide(newel: Newel) -> Iterator[Callable[..., Terminal]]:
 
 
 def answer(terminal: Terminal, *steps: tuple[str, str]) -> None:
-    """Wait for each text and the question behind it, and type what belongs to it. A text that is asked about again is waited
-    for as often as it stands in the steps.
+    """Wait for each text and its question, and type the answer. A text that is asked about again must occur as often as
+    in the steps.
     """
     for number, (about, keys) in enumerate(steps, 1):
         times = [step[0] for step in steps[:number]].count(about)
@@ -571,7 +571,7 @@ def listed(newel: Newel) -> list[str]:
 def test_a_decision_applies_to_the_shown_hunk_or_fails(
     verdict: str, change: str, length: int | None, newel: Newel, proposals: Proposals
 ) -> None:
-    """Between the look and the verdict the hunk becomes another one: its id is no word for that."""
+    """Between the look and the decision the hunk changes, and its id with it."""
     proposals.propose("shout", {"app.py": [replace(2, 2, "TWO\n"), replace(8, 8, "EIGHT\n")]}, run="r")
     with Ledger.open(ledger_folder(newel.home / ".newel", str(newel.project))) as ledger:
         ledger.change("app.py", "propose", partial(renamed, names=[new_hunk_id(), new_hunk_id()]))
@@ -591,7 +591,7 @@ def test_a_decision_applies_to_the_shown_hunk_or_fails(
     assert app(newel) == before
     now, same = listed(newel)
     assert now != seen
-    assert same == other  # what did not change keeps its id, wherever its lines are
+    assert same == other  # unchanged hunks keep their ids, wherever their lines are
     assert (
         newel(verdict, now[:length], *(["--mine", "base"] if verdict == "reject" else []), "--yes").returncode
         == 0
@@ -600,7 +600,7 @@ def test_a_decision_applies_to_the_shown_hunk_or_fails(
 
 
 def renamed(review: FileReview, names: list[str]) -> FileReview:
-    """With ids as hunks get them outside of tests."""
+    """With ids like those outside of tests."""
     hunks = tuple(
         msgspec.structs.replace(hunk, id=name) for hunk, name in zip(review.hunks, names, strict=True)
     )

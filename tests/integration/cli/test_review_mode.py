@@ -61,7 +61,7 @@ def ledger(newel: Newel) -> Ledger:
 
 
 def proposed(newel: Newel) -> dict[str, bytes | None]:
-    """The files as they would be if all that is proposed were kept."""
+    """The files after keeping all proposals."""
     found: dict[str, bytes | None] = {}
     with ledger(newel) as opened:
         for path in opened.paths():
@@ -196,7 +196,7 @@ def test_changes_that_cannot_be_proposed_are_reported(with_model: Make) -> None:
 
 
 def test_links_are_proposed_and_are_in_the_next_runs_copy(with_model: Make) -> None:
-    """Also one that takes the place of a file, and one that leads elsewhere than before."""
+    """Also a link that replaces a file, and one with a changed target."""
     does = "ln -s nowhere new; rm file; ln -s other file; ln -sfn two link"
     make = scenario("make links", bash(does), {"content": "Done."})
     look = scenario("look at them", bash("readlink new file link"), {"content": "Done."})
@@ -211,7 +211,7 @@ def test_links_are_proposed_and_are_in_the_next_runs_copy(with_model: Make) -> N
     assert kept.returncode == 0, kept.stdout + kept.stderr
     links = {name: str((newel.project / name).readlink()) for name in ("new", "file", "link")}
     assert links == {"new": "nowhere", "file": "other", "link": "two"}
-    refused = newel("undo", "--yes")  # the last run only looked
+    refused = newel("undo", "--yes")  # the last run changed nothing
     assert refused.returncode == 1
     checkpoint = refused.stderr.rpartition("`newel undo ")[2].partition("`")[0]
     assert newel("undo", checkpoint, "--yes").returncode == 0
@@ -221,7 +221,7 @@ def test_links_are_proposed_and_are_in_the_next_runs_copy(with_model: Make) -> N
 
 
 def test_a_change_of_kind_is_proposed_written_and_undone_exactly(with_model: Make) -> None:
-    """Else a user who keeps a folder that was a file loses the file: no undo brings it back."""
+    """Otherwise keeping a folder that was a file loses the file: no undo restores it."""
     begin = (
         "mkdir -p full/s bare later; echo f > full/f; echo g > full/s/g; cp -R full into_link; "
         "echo old > file; ln -s keep link; echo k > keep; echo b > bare_file"
@@ -249,7 +249,7 @@ def test_a_change_of_kind_is_proposed_written_and_undone_exactly(with_model: Mak
 
 
 def test_an_undo_is_complete_although_something_was_not_proposed(with_model: Make) -> None:
-    """Else it leaves a rest for ever, and what was undone cannot be brought back."""
+    """Otherwise something stays forever, and the undone change cannot be restored."""
     does = "rm -r d; mkfifo d; echo new > f"
     newel = with_model(scenario("make a pipe", bash(does), {"content": "Done."}))
     (newel.project / "d").mkdir()
@@ -321,7 +321,7 @@ def copies(newel: Newel) -> list[str]:
 
 @pytest.mark.parametrize("moment", ["while the model thinks", "while a command runs"])
 def test_a_killed_process_leaves_no_copy(moment: str, with_model: Make) -> None:
-    """It holds ignored files and keys, and nobody may use Newel here for months."""
+    """It contains ignored files and keys, and nobody may start Newel here for months."""
     command = "echo key > secret; chmod 500 locked; while :; do date >> log; sleep 0.01; done"
     steps = [bash(command), {"content": "Done."}]
     if moment == "while the model thinks":

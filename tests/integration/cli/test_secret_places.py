@@ -24,7 +24,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 def sent(newel: Newel) -> str:
-    """All that the model's server has been sent."""
+    """Everything that the model server has received."""
     return str(newel.requests)
 
 

@@ -43,7 +43,7 @@ for pid in sorted(int(each) for each in os.listdir("/proc") if each.isdigit()):
 
 @pytest.mark.parametrize("words", [[], ["--api-key", KEY], [f"--api-key={KEY}"], ["--api-k", KEY]])
 def test_commands_cannot_find_a_key(with_model: Callable[..., Newel], words: list[str]) -> None:
-    """Neither in the process that runs it nor in any that this one has started; and the key still works."""
+    """Neither in its own process nor in any that Newel started; and the key still works."""
     command = 'python3 look.py; echo "parent $PPID"; cat /proc/$PPID/environ /proc/$PPID/cmdline; env'
     newel = with_model(scenario("look", bash(command), {"content": "Nothing."}))
     (newel.project / "look.py").write_text(LOOK)
@@ -52,20 +52,22 @@ def test_commands_cannot_find_a_key(with_model: Callable[..., Newel], words: lis
     assert ran.returncode == 0, ran.stderr
     heard = newel.requests[-1]["messages"][-1]["content"]
     assert "parent " in heard
-    assert "newel.cli.main" in heard  # it has looked at Newel itself
-    assert "watchdog_main" in heard  # and at the process beside it
+    assert "newel.cli.main" in heard  # it has searched Newel itself
+    assert "watchdog_main" in heard  # and the process beside it
     assert KEY not in heard
     assert OTHER not in heard
     assert "memory was opened" not in heard.partition("newel.cli.main")[2].partition("process")[0]
-    assert newel.server.requests[-1]["headers"]["authorization"] == "***"  # a key was sent, and it keeps none
+    assert (
+        newel.server.requests[-1]["headers"]["authorization"] == "***"
+    )  # a key was sent, and Newel keeps none
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="looks with the rights of root")
 def test_not_even_commands_of_root_find_a_key_in_newels_environment(with_model: Callable[..., Newel]) -> None:
-    """In a container the user is root mostly, whom the kernel lets read everything: so the key is not there."""
+    """In a container the user is mostly root, who may read every process: so the key must not be there."""
     look = "tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline"
     newel = with_model(scenario("look", bash(look), {"content": "Nothing."}))
-    # Not forked from another process, as other tests are: the environment at the start is what counts.
+    # Not forked from another process, unlike other tests: the initial environment counts.
     ran = newel("--api-key", KEY, "look", LLM_AUTH_TOKEN=OTHER, PYTHONDONTWRITEBYTECODE="1")
     assert ran.returncode == 0, ran.stderr
     heard = newel.requests[-1]["messages"][-1]["content"]

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not may_unshare(), reason="nobody may have a net
 
 
 class Machine:
-    """A machine on which a model server listens that nobody configured."""
+    """A machine with a model server that nobody configured."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,7 +71,7 @@ class Machine:
 
     @property
     def asked(self) -> list[str]:
-        """The paths that the server was asked for."""
+        """The paths of the requests to the server."""
         return [each["path"] for each in json.loads(self._requests.read_text())]
 
     @property
@@ -100,7 +100,7 @@ def test_a_discovered_server_is_used_once_trusted_and_always_named(machine: Mach
 
 
 def test_a_server_of_another_user_is_not_even_asked_for_its_models(machine: Machine) -> None:
-    """Not after its port was trusted, either: that was about another program."""
+    """Not even after its port was trusted: that was about another program."""
     machine.run("newel", "trust", ADDRESS)
     done = machine.run("newel", "how are you", owner=STRANGER)
     assert done.returncode == 1
@@ -173,7 +173,7 @@ def test_a_refusal_is_remembered(machine: Machine) -> None:
 
 
 def test_if_the_listener_is_unknown_enter_means_no(machine: Machine) -> None:
-    """As on macOS. Else a stranger's program is used because somebody pressed Enter."""
+    """As on macOS. Otherwise a stranger's program is used because the user pressed Enter."""
     inside = shlex.join(machine.command("newel"))
     command = [require_program("unshare"), "--mount", "sh", "-c", f"umount -l /proc; exec {inside}"]
     with machine.on_screen(command) as screen:

@@ -25,13 +25,13 @@ def read(path: str) -> dict[str, Any]:
 
 @pytest.fixture
 def evil() -> Iterator[Callable[[dict[str, Any]], MockServer]]:
-    """Starts the server of whoever wrote the project."""
+    """Starts the server of the project's author."""
     with ExitStack() as stack:
         yield lambda scenarios: stack.enter_context(running(scenarios))
 
 
 class Cloned:
-    """A project whose ``.env`` names a stranger's server, and a user who has one of their own."""
+    """A project whose ``.env`` names a stranger's server, and a user who has configured another."""
 
     def __init__(self, newel: Newel, evil: MockServer) -> None:
         self.newel = newel
@@ -88,7 +88,7 @@ def test_without_a_configured_server_none_is_used(cloned: Cloned) -> None:
 
 
 def test_a_url_that_would_be_a_command_is_quoted(cloned: Cloned) -> None:
-    """What is shown is there to be copied into a shell."""
+    """The shown line is there to be copied into a shell."""
     cloned.dotenv.write_text("LLM_BASE_URL=http://127.0.0.1:9/$(touch${IFS}here);'\\\n")
     done = cloned.newel("hello")
     assert "newel trust 'http://127.0.0.1:9/$(touch$" in done.stderr
@@ -133,7 +133,7 @@ def test_a_trusted_remote_server_still_needs_approval_for_calls(cloned: Cloned) 
 
 
 def test_a_script_can_decline(cloned: Cloned) -> None:
-    """A key of OpenAI that is the application's would otherwise be mentioned by every run."""
+    """Otherwise every run would mention an OpenAI key of the application."""
     cloned.dotenv.write_text("OPENAI_API_KEY=sk-of-the-application\n")
     assert "(by OPENAI_API_KEY) https://api.openai.com/v1; it is ignored" in cloned.newel("hello").stderr
     assert cloned.newel("trust", "--decline", "https://api.openai.com/v1").returncode == 0
@@ -149,7 +149,7 @@ def test_only_servers_that_the_folder_names_can_be_trusted(cloned: Cloned) -> No
 
 
 def test_an_agents_command_cannot_trust_a_server(cloned: Cloned) -> None:
-    """Else a model that was talked into it trusts the server for the next run."""
+    """Otherwise a manipulated model trusts the server for the next run."""
     done = cloned.newel("trust", cloned.address, NEWEL_RUN="0123")
     assert done.returncode == 2
     assert not (cloned.newel.home / ".newel" / "trust.json").exists()
@@ -240,7 +240,7 @@ def test_ctrl_c_at_the_question_ends_newel_and_decides_nothing(
 def test_an_answer_that_cannot_be_saved_is_reported(
     cloned: Cloned, on_terminal: Callable[..., Tmux], answer: str
 ) -> None:
-    """Who declines can work all the same; who agrees learns why that does not hold."""
+    """A user who declines can still work; one who agrees learns why the answer is not remembered."""
     (cloned.newel.home / ".newel" / "trust.json").mkdir()
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)
@@ -252,7 +252,7 @@ def test_an_answer_that_cannot_be_saved_is_reported(
 
 
 def test_the_question_shows_hidden_characters(cloned: Cloned, on_terminal: Callable[..., Tmux]) -> None:
-    """An address that looks like a known one is shown as DNS sees it, and one with hidden characters not at all."""
+    """A URL that looks like a known one is shown as DNS sees it, and one with hidden characters not at all."""
     cloned.dotenv.write_text("LLM_BASE_URL=https://\N{CYRILLIC SMALL LETTER A}pi.openai.com/v1\n")
     screen = on_terminal("hello")
     screen.wait_for(QUESTION)

@@ -38,7 +38,7 @@ def ran(newel: Newel, *words: str) -> str:
 
 
 def said(newel: Newel) -> list[str]:
-    """What the user's side of the last request says."""
+    """The user messages of the last request."""
     return [str(each["content"]) for each in newel.requests[-1]["messages"] if each["role"] == "user"]
 
 

@@ -81,7 +81,7 @@ def test_every_slash_command_works_on_a_host(
         screen.type("/run gr", "Tab", "Enter")
         screen.wait_for(f"│ hello from {sshd.user}")
         screen.type("/shell", "Enter")
-        screen.wait_for("/shell\n$")  # the prompt of the shell there
+        screen.wait_for("/shell\n$")  # the prompt of the remote shell
         screen.type("tty && echo ended | tr a-z A-Z; exit 5", "Enter")
         screen.wait_for("/dev/pts/")
         screen.wait_for("ENDED")
@@ -186,7 +186,7 @@ def test_the_terminal_works_after_the_ssh_of_a_shell_was_killed(
     os.kill(int(found.stdout), signal.SIGKILL)
     terminal.wait_for("ended with exit code 137.")
 
-    def is_typed() -> bool:  # ssh's master reads the terminal too, until it hears that its client is gone
+    def is_typed() -> bool:  # ssh's master reads the terminal too, until it learns that its client has ended
         terminal.send("\x15/cmd echo sane")
         return "/cmd echo sane" in terminal.screen.text
 
@@ -224,4 +224,4 @@ def test_a_conversation_is_resumed(sshd: Sshd, program: OllamaProgram, tmp_path:
     assert "[AGENT RESPONSE]\nHello." in talk("My name is Ada.\n/cmd echo $((6 * 7))\n")
     assert "Resumed a conversation of 2 messages." in talk("Who am I?\n", "--continue")
     assert "My name is Ada." in program.prompts[-1]
-    assert "42" not in program.prompts[-1]  # the user's own commands are the user's own
+    assert "42" not in program.prompts[-1]  # the user's own commands belong to the user

@@ -33,7 +33,7 @@ def folder(sshd: Sshd, request: pytest.FixtureRequest) -> Path:
 
 
 def filled(host: Sshd, name: str) -> Path:
-    """A folder of the host's user with two files; its model changes it when asked to."""
+    """A folder of the host's user with two files; its model changes it on request."""
     OllamaProgram(host.bin, models={"phi3:latest": {}}, script=SCRIPT, default=DONE)
     folder = host.project(name)
     for each in ("a.txt", "gone.txt"):
@@ -43,7 +43,7 @@ def filled(host: Sshd, name: str) -> Path:
 
 
 def newel(host: Sshd, home: Path, folder: Path, *words: str) -> str:
-    """What a command of ``newel`` says about the folder."""
+    """The output of a `newel` command about the folder."""
     done = subprocess.run(
         [str(BIN / "newel"), *words, "--host", f"host:{folder}"],
         env=environ(home, NEWEL_SSH_CONFIG=str(host.config)),
@@ -121,7 +121,7 @@ def test_a_conversation_started_without_its_host_is_found_by_its_folder(tmp_path
 
 @pytest.fixture
 def is_looked_at(tmp_path: Path) -> Iterator[tuple[Sshd, Path, Path]]:
-    """A host on which a look at the files of a folder lasts until there is a third thing, a file."""
+    """A host on which a scan of a folder lasts until a third entry, a file, exists."""
     with served() as host:
         folder, go = filled(host, "project"), host.home / "go"
         find = host.bin / "find"

@@ -31,7 +31,7 @@ def gone(pid: int) -> bool:
 
 
 def panels(text: str) -> list[tuple[str, list[str], str]]:
-    """The whole panels on a screen: title, lines, and what stands in the bottom border."""
+    """The complete panels on a screen: title, lines, and the text in the bottom border."""
     found: list[tuple[str, list[str], str]] = []
     for line in text.split("\n"):
         if top := re.fullmatch(r"╭─ ([A-Z ]+) ─+╮", line):

@@ -18,7 +18,7 @@ JEXIDA = str(BIN / "jexida")
 
 @pytest.fixture
 def ssh(tmp_path: Path) -> Callable[[], str]:
-    """What ssh was told, in a program that stands before it."""
+    """The arguments of ssh, from a wrapper program."""
     told = tmp_path / "told"
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "ssh"

@@ -18,7 +18,7 @@ from tests.support import BIN
 
 
 class Mcp:
-    """``newel mcp`` in a project of its own."""
+    """``newel mcp`` in a temporary project."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"
@@ -180,7 +180,7 @@ def test_a_broken_server_shows_its_last_output_without_control_sequences(mcp: Mc
 
 @pytest.mark.parametrize("module", ["newel.mcp.server_config", "newel.mcp.manager", "newel.cli.mcp"])
 def test_importing_does_not_load_the_sdk(module: str) -> None:
-    """Each start would pay half a second for it."""
+    """Each start would take half a second longer."""
     code = f"import {module}, sys; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -30,10 +30,10 @@ def suite(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-@pytest.mark.slow  # thirty runs of the suite, each with processes of its own
+@pytest.mark.slow  # thirty runs of the suite, each with its own processes
 @pytest.mark.timeout(120)  # it may have to wait for npm
 def test_every_client_scenario_of_the_official_suite_passes(tmp_path: Path) -> None:
-    """All at once; but how long a client waits before it tries again is measured where nothing else runs."""
+    """All run at once, except the measurement of a client's retry delay, which runs alone."""
     done = suite(tmp_path, "--suite=all")
     ended = {name: mark for mark, name in re.findall(r"([✓✗]) (\S+):", done.stdout)}
     assert len(ended) >= 26, done.stdout

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(90)]
 
 
 def peak() -> int:
-    """The most memory that this process has had, in MiB."""
+    """The peak memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

@@ -22,7 +22,7 @@ TOOL = {"name": "act", "inputSchema": {"type": "object"}}
 
 
 class Rogue(BaseHTTPRequestHandler):
-    """Answers the handshake, and a call in the server's ``way``."""
+    """Answers the handshake, and a call according to the server's ``way``."""
 
     protocol_version = "HTTP/1.1"
 
@@ -108,7 +108,7 @@ class Way(ThreadingHTTPServer):
         self.seen: list[Any] = []
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is what these tests are about."""
+        """These tests are about clients that disconnect."""
 
     def config(self, **fields: Any) -> ServerConfig:
         url = f"http://127.0.0.1:{self.server_address[1]}/mcp"

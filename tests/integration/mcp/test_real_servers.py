@@ -155,7 +155,7 @@ async def test_the_same_works_over_http(
 
 @pytest.fixture
 def http(unused_port: int) -> Any:
-    """Starts the server that has everything as one over HTTP; its address."""
+    """Starts the server with everything over HTTP; returns its address."""
     processes: list[subprocess.Popen[str]] = []
 
     def start(everything: ServerConfig) -> str:

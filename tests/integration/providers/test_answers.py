@@ -114,7 +114,7 @@ def byte_by_byte(answer: bytes) -> Handler:
     ],
 )
 async def test_the_same_answer_in_every_form(answer: bytes | Handler, serve: Serve, connect: Connect) -> None:
-    """Else some servers, gateways or networks would give no answer, or another one."""
+    """Otherwise some servers, gateways or networks would give no answer, or another one."""
     message, seen = await ask(connect(serve(answer).url))
     assert message.text == "Hello, wörld"
     assert message.text == "".join(delta.delta for delta in seen if isinstance(delta, TextDelta))
@@ -126,7 +126,7 @@ async def test_the_same_answer_in_every_form(answer: bytes | Handler, serve: Ser
 async def test_a_long_compressed_answer_is_complete(
     pack: Callable[[bytes], bytes], size: int, serve: Serve, connect: Connect
 ) -> None:
-    """A few kilobytes unpack to megabytes, more than are unpacked at once. Else the rest would be lost."""
+    """A few kilobytes decompress to more than is decompressed at once. Otherwise the rest is lost."""
     answer = {"choices": [{"message": {"content": "x" * size}, "finish_reason": "stop"}]}
     encoding = "gzip" if pack is gzip.compress else "deflate"
     message, _ = await ask(
@@ -136,7 +136,7 @@ async def test_a_long_compressed_answer_is_complete(
 
 
 async def test_a_call_and_the_model_that_made_it(serve: Serve, connect: Connect) -> None:
-    """Else no tool would run, and a session would not know which model spoke."""
+    """Otherwise no tool runs, and a session does not know its model."""
     provider = connect(serve(sse(chunk(None, **CALL), chunk("stop"), DONE)).url, name="box")
     message, _ = await ask(provider)
     assert [(call.id, call.name, call.arguments) for call in message.tool_calls] == [
@@ -168,7 +168,7 @@ async def test_a_call_and_the_model_that_made_it(serve: Serve, connect: Connect)
 async def test_a_broken_answer_can_be_retried(
     answer: bytes | Handler, serve: Serve, connect: Connect
 ) -> None:
-    """Else half an answer would count as one, or a dropped connection end the run."""
+    """Otherwise half an answer counts as a whole one, or a dropped connection ends the run."""
     with pytest.raises(ConnectionFailed) as caught:
         await ask(connect(serve(answer).url))
     assert caught.value.retryable
@@ -196,7 +196,7 @@ async def test_a_broken_answer_can_be_retried(
 async def test_a_body_that_is_not_an_answer_is_quoted(
     answer: bytes, words: str, serve: Serve, connect: Connect
 ) -> None:
-    """Else a wrong base URL would look like a model that has nothing to say."""
+    """Otherwise a wrong base URL looks like a model without an answer."""
     with pytest.raises(NewelError) as caught:
         await ask(connect(serve(answer).url))
     assert words in str(caught.value)
@@ -214,7 +214,7 @@ async def test_a_body_that_is_not_an_answer_is_quoted(
 async def test_an_error_inside_an_answer_is_raised(
     error: dict[str, Any], kind: type[NewelError], serve: Serve, connect: Connect
 ) -> None:
-    """Else an answer would seem to end where the server gave up."""
+    """Otherwise an answer seems complete where the server gave up."""
     for answer in (sse(chunk(content="Half"), event(error), DONE), http(json.dumps(error).encode())):
         with pytest.raises(kind):
             await ask(connect(serve(answer).url))
@@ -238,6 +238,6 @@ def bomb(connection: socket.socket) -> None:
     ],
 )
 async def test_an_endless_answer_is_refused(answer: bytes | Handler, serve: Serve, connect: Connect) -> None:
-    """Else one bad server would fill the memory. What ``test_memory`` sends is without end, too."""
+    """Otherwise one broken server fills the memory. ``test_memory`` also sends endless bodies."""
     with pytest.raises(BadResponse, match="refused"):
         await ask(connect(serve(answer).url))

@@ -51,7 +51,7 @@ MEGABYTE = 2**20
     ],
 )
 def test_a_hundred_megabytes_of_junk_cost_little_memory(answer: Handler, serve: Serve) -> None:
-    """Else a server, or whoever answers in its place, could bring the machine down: it would send it for ever."""
+    """Otherwise a server, or an impostor, can exhaust the machine's memory."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, serve(answer).url], capture_output=True, text=True, check=True
     )

@@ -28,7 +28,7 @@ CALLS = [
 
 
 async def test_calls_results_and_an_answer() -> None:
-    """Else the main job would not work against a server that does everything right."""
+    """Otherwise the main job does not even work against a correct server."""
     steps = script(
         {"response": {"reasoning_content": "Look first.", "content": "I look.", "tool_calls": CALLS}},
         {"response": {"content": "Found {{ tool_result }}."}},
@@ -62,7 +62,7 @@ async def test_calls_results_and_an_answer() -> None:
     ids=lambda fault: f"{fault['kind']} {fault.get('status', '')}",
 )
 async def test_temporary_faults_are_overcome(fault: dict[str, Any]) -> None:
-    """Else what every server does now and then would end the run."""
+    """Otherwise common temporary faults end the run."""
     step = {"response": {"content": "At last, an answer."}, "fault": fault | {"times": 2}}
     async with serve(script(step)) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k", timeout=0.5)
@@ -76,7 +76,7 @@ async def test_temporary_faults_are_overcome(fault: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["missing_done", "wrong_content_type"])
 async def test_harmless_deviations_are_tolerated(kind: str) -> None:
-    """Else a good answer would be thrown away."""
+    """Otherwise a good answer would be thrown away."""
     async with serve(script({"response": {"content": "Fine."}, "fault": {"kind": kind}})) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k")
         message, _ = await ask(provider)
@@ -85,7 +85,7 @@ async def test_harmless_deviations_are_tolerated(kind: str) -> None:
 
 
 async def test_malformed_arguments_are_sent_back_to_the_model() -> None:
-    """Else a half command would run."""
+    """Otherwise a half command would run."""
     step = {"response": {"tool_calls": CALLS[:1]}, "fault": {"kind": "malformed_arguments"}}
     async with serve(script(step)) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k")
@@ -95,7 +95,7 @@ async def test_malformed_arguments_are_sent_back_to_the_model() -> None:
 
 
 async def test_a_persistent_rate_limit_is_reported() -> None:
-    """Else the agent would knock for ever."""
+    """Otherwise the agent retries forever."""
     fault = {"kind": "status", "status": 429, "headers": {"Retry-After": "0"}}
     async with serve(script({"response": {"content": "x"}, "fault": fault})) as server:
         provider = OpenAIChat(base_url=server.url, api_key="k")

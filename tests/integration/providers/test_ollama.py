@@ -35,7 +35,7 @@ Start = Callable[..., tuple[OllamaServer, Ollama]]
 
 @pytest.fixture
 async def start() -> AsyncGenerator[Start]:
-    """``start(script, …)`` makes a server and a client of it; ``socket`` and such go to the client."""
+    """``start(script, …)`` makes a server and its client; ``socket`` and other options go to the client."""
     servers: list[OllamaServer] = []
     clients: list[Ollama] = []
 
@@ -311,7 +311,7 @@ async def test_models_are_listed_and_connections_reused(start: Start) -> None:
 
 
 async def test_a_server_behind_a_unix_socket_works_like_one_on_loopback() -> None:
-    """Nobody else on this machine can use a tunnel that ends in a folder of one's own."""
+    """A tunnel that ends in a private folder is closed to other users of this machine."""
     with TemporaryDirectory(prefix="newel-") as folder:
         server = OllamaServer(MODELS, SCRIPT, path=f"{folder}/s")
         client = Ollama(socket=f"{folder}/s", place="ollama on user@box")

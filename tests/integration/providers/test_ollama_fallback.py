@@ -84,7 +84,7 @@ async def test_without_the_api_the_program_answers_and_status_says_why(host: Hos
 
 
 async def test_a_port_without_a_listener_is_reported(host: Host) -> None:
-    """As ssh has it: what is forwarded there can be connected to, and is closed at once."""
+    """As with ssh: a connection to a forwarded port succeeds, and is closed at once."""
 
     async def close(stream: anyio.abc.SocketStream) -> None:
         await stream.aclose()
@@ -100,7 +100,7 @@ async def test_a_port_without_a_listener_is_reported(host: Host) -> None:
 
 
 async def test_a_host_that_does_not_return_is_reported_at_once_and_not_awaited_again(host: Host) -> None:
-    """Each try waits for as long as the connection does."""
+    """Each attempt takes as long as the connection's timeout."""
     tried = 0
 
     async def tunnel(_: int) -> str:

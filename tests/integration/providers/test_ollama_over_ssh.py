@@ -26,7 +26,7 @@ PHI3 = Model("phi3")
 
 
 class Programs:
-    """Those of a host that have ``ollama`` on their PATH."""
+    """The hosts with ``ollama`` on their PATH."""
 
     place = "user@box"
 
@@ -59,7 +59,7 @@ async def model_on(host: Sshd, port: int) -> AsyncGenerator[RemoteOllama]:
 
 
 def rights_of_others(path: str) -> list[int]:
-    """What others may do with a socket and its folder; nothing if it is not there."""
+    """The permissions of others on a socket and its folder; nothing if it does not exist."""
     socket = Path(path)
     return [each.stat().st_mode & 0o077 for each in (socket, socket.parent)] if socket.is_socket() else []
 
@@ -71,7 +71,7 @@ async def test_the_api_is_reached_over_the_connection_and_again_after_a_loss(
         assert (await ask(there, model=PHI3, tools=[]))[0].text == "API"
         assert there.way == "forwarded /api/chat"
         sshd.drop()
-        patient = Retrying(there, base_delay=0.01)  # the first may still meet the lost one
+        patient = Retrying(there, base_delay=0.01)  # the first request may still use the lost connection
         assert (await ask(patient, model=PHI3, tools=[]))[0].text == "API"
         assert there.way == "forwarded /api/chat"
 
@@ -90,7 +90,7 @@ async def test_a_long_prompt_reaches_the_program_on_a_host_without_a_server(sshd
     prompt = "Hi, " + "ä 'quoted' \"$HOME\" `id`\n" * 20_000
     async with model_on(sshd, closed.port) as there:
         message, _ = await ask(there, model=Model("phi3"), tools=[], messages=[UserMessage(prompt)])
-        assert message.text == "I have nothing to say to that."  # its context is smaller than that
+        assert message.text == "I have nothing to say to that."  # its context is smaller
         assert there.way == "ollama run"
         assert "Ollama on user@box" in there.reason
     assert prompt.endswith(OllamaProgram(sshd.folder / "ollama").prompts[-1][-4_000:])

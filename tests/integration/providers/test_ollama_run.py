@@ -68,7 +68,7 @@ async def test_an_answer_is_the_models_text_in_every_version(
     assert (await ask(provider, model=model, tools=[]))[0].text == LONG
     runs = [call["argv"] for call in program.calls if call["argv"][0] == "run"]
     assert runs[-1][1] == "--nowordwrap"
-    assert runs[-1] == runs[-2]  # what the host does not know is not tried again
+    assert runs[-1] == runs[-2]  # an option that the host does not know is not used again
 
 
 async def test_thoughts_are_shown_as_thoughts(start: Start) -> None:
@@ -142,7 +142,7 @@ async def test_a_missing_model_is_named_with_a_remedy_and_not_downloaded(start: 
     program.set(models=MODELS, registry=["phi3"])
     await ask(provider, model=PHI3, tools=[])
     program.set(models={}, registry=["phi3"])
-    with pytest.raises(ModelMissing):  # it was there before
+    with pytest.raises(ModelMissing):  # it was installed before
         await ask(provider, model=PHI3, tools=[])
     assert len(program.prompts) == 1
 

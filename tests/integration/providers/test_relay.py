@@ -41,7 +41,7 @@ def relay(server: RawServer) -> ModelProxy:
 
 
 async def test_deltas_retries_and_the_message_arrive_unchanged(serve: Serve) -> None:
-    """Else a run through the server would differ from one beside it."""
+    """Otherwise a run through the server differs from a direct one."""
     retry = Retry(attempt=2, max_attempts=5, delay=1.5, reason="busy")
     deltas = [TextDelta("H"), retry, TextDelta("Hi"), ToolCallDelta(0, "bash")]
     events = [event("retry" if isinstance(delta, Retry) else "delta", delta) for delta in deltas]
@@ -53,7 +53,7 @@ async def test_deltas_retries_and_the_message_arrive_unchanged(serve: Serve) -> 
 
 
 async def test_a_prompt_is_answered_through_the_server(serve: Serve) -> None:
-    """Else an agent without a key of its own could not run at all."""
+    """Otherwise an agent without a key cannot run at all."""
     answer = AssistantMessage([TextContent("Hi")], model="m")
     server = serve(sse(event("delta", TextDelta("Hi")), event("message", answer)))
     transport = AppTransport(server.url.removesuffix("/v1"), "a-token")
@@ -72,7 +72,7 @@ async def test_a_prompt_is_answered_through_the_server(serve: Serve) -> None:
 
 
 async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
-    """Else the server could not ask in our name, or would ask something else."""
+    """Otherwise the server cannot ask on our behalf, or asks something else."""
     server = serve(sse(event("message", MESSAGE)))
     provider = relay(server)
     said = UserMessage("Hi \ud800")
@@ -101,7 +101,7 @@ async def test_the_whole_request_is_sent_with_the_token(serve: Serve) -> None:
 async def test_errors_keep_their_class(
     answer: bytes, kind: type[NewelError], words: str, serve: Serve
 ) -> None:
-    """Else the agent would try again in vain, or give up where another try helps."""
+    """Otherwise the agent retries in vain, or gives up although a retry helps."""
     provider = relay(serve(answer))
     with pytest.raises(kind, match=words) as caught:
         await ask(provider)

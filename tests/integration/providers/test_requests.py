@@ -41,7 +41,7 @@ def refusal(words: str, status: str = "400 Bad Request") -> bytes:
 
 
 async def test_one_connection_serves_all_requests(serve: Serve, connect: Connect) -> None:
-    """Else every step would pay for a new connection, and over TLS dearly."""
+    """Otherwise every step pays for a new connection, which is expensive over TLS."""
     server = serve(ANSWER, http(b"{}", "500 Broken"), ANSWER, sse(HELLO), ANSWER)
     provider = connect(server.url)
     await ask(provider)
@@ -53,7 +53,7 @@ async def test_one_connection_serves_all_requests(serve: Serve, connect: Connect
 
 
 async def test_a_connection_closed_by_the_server_is_replaced(serve: Serve, connect: Connect) -> None:
-    """Else the first request after a pause would fail with many gateways."""
+    """Otherwise the first request after a pause would fail with many gateways."""
     server = serve(sends(ANSWER), ANSWER)
     provider = connect(server.url)
     await ask(provider)
@@ -63,7 +63,7 @@ async def test_a_connection_closed_by_the_server_is_replaced(serve: Serve, conne
 
 
 async def test_the_request_has_the_expected_headers_and_body(serve: Serve, connect: Connect) -> None:
-    """Else a server would not know who asks, for which model, or with which headers."""
+    """Otherwise a server does not know the caller, the model, or the headers."""
     server = serve(ANSWER)
     url = server.url + "/chat/completions/"
     await ask(connect(url, headers={"X-Team": "blue"}), model=Model("org/model"))
@@ -76,7 +76,7 @@ async def test_the_request_has_the_expected_headers_and_body(serve: Serve, conne
 
 
 async def test_a_request_is_sent_in_one_write(serve: Serve, connect: Connect) -> None:
-    """Else each would cost two packets, and over TLS two records, where one does."""
+    """Otherwise each request costs two packets, and over TLS two records, instead of one."""
     server = serve(ANSWER)
     provider = connect(server.url)
     for _ in range(2):
@@ -85,7 +85,7 @@ async def test_a_request_is_sent_in_one_write(serve: Serve, connect: Connect) ->
 
 
 async def test_a_long_request_arrives_completely(serve: Serve, connect: Connect) -> None:
-    """Else a long conversation would break off."""
+    """Otherwise a long conversation would break off."""
     server = serve(ANSWER)
     said = "word " * 40_000
     await ask(connect(server.url), messages=[UserMessage(said)])
@@ -93,7 +93,7 @@ async def test_a_long_request_arrives_completely(serve: Serve, connect: Connect)
 
 
 async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, connect: Connect) -> None:
-    """Else a server behind a gateway could not be used, or its password would stand in every error."""
+    """Otherwise a server behind a gateway is unusable, or its password is in every error."""
     server = serve(refusal("no"))
     url = server.url.replace("http://", "http://me:hidden@") + "/?api-version=1&key=hidden"
     with pytest.raises(RequestRejected) as caught:
@@ -106,7 +106,7 @@ async def test_credentials_in_the_url_are_used_and_not_shown(serve: Serve, conne
 
 
 async def test_without_a_key_there_is_no_header(serve: Serve, connect: Connect) -> None:
-    """Else local servers without keys would see one they do not know."""
+    """Otherwise local servers without keys get an unknown one."""
     server = serve(ANSWER)
     await ask(connect(server.url, api_key=None))
     assert b"authorization" not in server.requests[0][0].lower()
@@ -128,7 +128,7 @@ async def test_without_a_key_there_is_no_header(serve: Serve, connect: Connect) 
 async def test_a_rejected_field_is_omitted_from_then_on(
     words: str, field: str, left: str, serve: Serve, connect: Connect
 ) -> None:
-    """Else a server that does not know one field could not be used, or would refuse every second request."""
+    """Otherwise a server that does not know one field could not be used, or would refuse every second request."""
     server = serve(refusal(words), ANSWER)
     provider = connect(server.url)
     options = {"model": Model("m", max_output=50), "thinking": "low"}
@@ -148,7 +148,7 @@ async def test_a_rejected_field_is_omitted_from_then_on(
 
 
 async def test_reasoning_is_sent_back_when_the_server_requires_it(serve: Serve, connect: Connect) -> None:
-    """Else the second request to a reasoning model of that kind would always fail."""
+    """Otherwise the second request to a reasoning model of that kind would always fail."""
     server = serve(refusal("thinking is enabled but reasoning_content is missing in message 1"), ANSWER)
     said = AssistantMessage([ThinkingContent("hm", field="reasoning_content"), TextContent("Hi")])
     await ask(connect(server.url), messages=[UserMessage("a"), said, UserMessage("b")])
@@ -157,7 +157,7 @@ async def test_reasoning_is_sent_back_when_the_server_requires_it(serve: Serve, 
 
 
 async def test_a_rejected_request_is_reported(serve: Serve, connect: Connect) -> None:
-    """Else the one sentence that explains the failure would be lost."""
+    """Otherwise the one sentence that explains the failure would be lost."""
     server = serve(refusal("messages must alternate"))
     with pytest.raises(RequestRejected, match=r"rejected the request \(400\): messages must alternate"):
         await ask(connect(server.url))
@@ -165,7 +165,7 @@ async def test_a_rejected_request_is_reported(serve: Serve, connect: Connect) ->
 
 
 async def test_a_redirect_is_not_followed(serve: Serve, connect: Connect) -> None:
-    """Else the key and the conversation would go to whoever the server names."""
+    """Otherwise the key and the conversation go to any server that the first one names."""
     other = serve(ANSWER)
     server = serve(http(b"", "307 Temporary Redirect", location=other.url + "/chat/completions"))
     with pytest.raises(RequestRejected, match="redirect"):
@@ -174,7 +174,7 @@ async def test_a_redirect_is_not_followed(serve: Serve, connect: Connect) -> Non
 
 
 async def test_an_endless_error_body_is_cut(serve: Serve, connect: Connect) -> None:
-    """Else an error page could fill the memory or hang the agent."""
+    """Otherwise an error page could fill the memory or hang the agent."""
     server = serve(floods(b"HTTP/1.1 400 Bad Request\r\n\r\n", b"no " * 20_000))
     with pytest.raises(RequestRejected) as caught:
         await ask(connect(server.url))
@@ -183,14 +183,14 @@ async def test_an_endless_error_body_is_cut(serve: Serve, connect: Connect) -> N
 
 @pytest.mark.parametrize("sent", [b"", STREAM_HEAD, STREAM_HEAD + chunk(content="Half")])
 async def test_a_server_that_falls_silent_times_out(sent: bytes, serve: Serve, connect: Connect) -> None:
-    """Else the agent would wait for ever on a dead connection."""
+    """Otherwise the agent waits forever on a dead connection."""
     server = serve(sends(sent, then=stalls))
     with pytest.raises(ConnectionFailed, match=r"sent nothing for 0\.4 s"):
         await ask(connect(server.url, timeout=0.4))
 
 
 async def test_a_server_that_sends_only_comments_times_out(serve: Serve, connect: Connect) -> None:
-    """Else a gateway whose model is gone would hold the agent for ever."""
+    """Otherwise a gateway whose model is gone blocks the agent forever."""
 
     async def given_up(sent: bytes, filler: bytes) -> None:
         server = serve(sends(STREAM_HEAD + sent, *[filler] * 200, pause=0.02))
@@ -204,14 +204,14 @@ async def test_a_server_that_sends_only_comments_times_out(serve: Serve, connect
 
 
 async def test_comments_keep_a_thinking_model_alive(serve: Serve, connect: Connect) -> None:
-    """Else a slow model behind a gateway, which says that it is still there, could not be used."""
+    """Otherwise a slow model behind a gateway with keep-alive comments is unusable."""
     server = serve(sends(STREAM_HEAD, *[b": ping\n\n"] * 20, HELLO, DONE, pause=0.04))
     message, _ = await ask(connect(server.url, timeout=0.5))
     assert message.text == "Hello, wörld"
 
 
 async def test_a_refused_connection_is_reported(connect: Connect) -> None:
-    """Else a server that is not running would end in a traceback."""
+    """Otherwise a server that is not running would end in a traceback."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with pytest.raises(ConnectionFailed, match=f"No connection to http://127.0.0.1:{port}/chat/completions"):
@@ -219,7 +219,7 @@ async def test_a_refused_connection_is_reported(connect: Connect) -> None:
 
 
 async def test_stop_closes_the_connection(serve: Serve, connect: Connect) -> None:
-    """Else the server would go on computing, and charging, for an answer that nobody reads."""
+    """Otherwise the server goes on computing, and charging, for an answer that nobody reads."""
     server = serve(sends(STREAM_HEAD + chunk(content="Half"), then=stalls), ANSWER)
     provider = connect(server.url)
     with anyio.CancelScope() as scope:
@@ -254,7 +254,7 @@ async def test_stop_closes_the_connection(serve: Serve, connect: Connect) -> Non
     ],
 )
 def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
-    """Else a slip in the settings would show only in the middle of a run."""
+    """Otherwise a mistake in the settings shows only in the middle of a run."""
     with pytest.raises(ConfigError, match="is not a valid base URL") as caught:
         OpenAIChat(base_url=url, api_key=None)
     assert "hidden" not in str(caught.value)
@@ -262,13 +262,13 @@ def test_an_invalid_base_url_is_refused_at_once(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://x/v1#a", "http://x/#/v1", "http://x/v1?a=1#b"])
 def test_a_base_url_with_a_fragment_is_refused(url: str) -> None:
-    """Else the path behind it would never be sent, and the wrong address would answer."""
+    """Otherwise the path behind it is never sent, and the wrong URL answers."""
     with pytest.raises(ConfigError, match="contains a '#'"):
         OpenAIChat(base_url=url, api_key=None)
 
 
 async def test_the_scheme_is_case_insensitive(serve: Serve, connect: Connect) -> None:
-    """Else an address copied from somewhere would be refused though every browser takes it."""
+    """Otherwise a copied URL is refused although every browser accepts it."""
     server = serve(ANSWER)
     message, _ = await ask(connect(server.url.replace("http://", "HTTP://")))
     assert message.text == "Hello, wörld"
@@ -289,7 +289,7 @@ async def test_the_scheme_is_case_insensitive(serve: Serve, connect: Connect) ->
 async def test_an_invalid_proxy_is_refused_and_not_shown(
     proxy: str, words: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a slip in a variable that other programs set would end in a traceback, with the password in it."""
+    """Otherwise a mistake in a variable of other programs ends in a traceback with the password in it."""
     monkeypatch.setitem(os.environ, "http_proxy", proxy)
     with pytest.raises(ConfigError, match=words) as caught:
         await ask(connect("http://model.example/v1"))
@@ -298,7 +298,7 @@ async def test_an_invalid_proxy_is_refused_and_not_shown(
 
 @pytest.mark.parametrize("key", ["sk-\u200bsecret", "sk-secret\nX-Evil: 1", "sk-sécret"])
 def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
-    """Else a key with a pasted line break would end in a traceback that shows it."""
+    """Otherwise a key with a pasted line break would end in a traceback that shows it."""
     with pytest.raises(ConfigError) as caught:
         OpenAIChat(base_url="http://x", api_key=key)
     assert "secret" not in str(caught.value)
@@ -308,7 +308,7 @@ def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
 async def test_loopback_requests_bypass_the_proxy(
     serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else local models could not be reached from company networks; other servers go through the proxy."""
+    """Otherwise local models are unreachable in company networks; other servers go through the proxy."""
     proxy, server = serve(ANSWER), serve(ANSWER)
     monkeypatch.setitem(os.environ, "http_proxy", f"http://127.0.0.1:{proxy.port}")
     await ask(connect(server.url))
@@ -318,7 +318,7 @@ async def test_loopback_requests_bypass_the_proxy(
 
 
 async def test_the_message_has_its_cost(serve: Serve, connect: Connect) -> None:
-    """Else a cost limit would never hold."""
+    """Otherwise a cost limit never takes effect."""
 
     def price(message: AssistantMessage) -> float:
         return float(len(message.text))
@@ -338,7 +338,7 @@ async def test_the_message_has_its_cost(serve: Serve, connect: Connect) -> None:
 async def test_a_servers_models_are_listed(
     body: bytes, models: list[str], serve: Serve, connect: Connect
 ) -> None:
-    """Else a user could not choose one."""
+    """Otherwise a user cannot choose one."""
     server = serve(http(body))
     assert await connect(server.url).models() == models
     assert server.requests[0][0].startswith(b"GET /v1/models ")
@@ -346,7 +346,7 @@ async def test_a_servers_models_are_listed(
 
 @pytest.mark.parametrize("answer", [http(b"<html>", "200 OK"), http(b"{}"), http(b"[]"), http(b"", "401 No")])
 async def test_an_invalid_list_of_models_is_reported(answer: bytes, serve: Serve, connect: Connect) -> None:
-    """Else a web server would pass for a model server without models."""
+    """Otherwise a web server passes for a model server without models."""
     with pytest.raises(ProviderError):
         await connect(serve(answer).url).models()
 
@@ -361,7 +361,7 @@ async def test_an_invalid_list_of_models_is_reported(answer: bytes, serve: Serve
 async def test_the_list_of_models_has_a_shorter_timeout(
     answer: Handler, words: str, serve: Serve, connect: Connect
 ) -> None:
-    """Else the start of the program, which asks for it, would hang for minutes."""
+    """Otherwise the start of the program, which asks for it, hangs for minutes."""
     server = serve(answer)
     provider = connect(server.url, timeout=60, list_timeout=0.3)
     with pytest.raises(ConnectionFailed, match=words):
@@ -371,7 +371,7 @@ async def test_the_list_of_models_has_a_shorter_timeout(
 
 
 async def test_local_servers_are_found_beside_silent_and_foreign_ones(serve: Serve) -> None:
-    """Else a first user with a local model would be told that there is none, or wait long to hear it."""
+    """Otherwise a new user with a local model is told that there is none, or waits long."""
     ours, page, silent = serve(http(b'{"data": [{"id": "a"}]}')), serve(http(b"<html>")), serve(stalls)
     with socket.create_server(("127.0.0.1", 0)) as unused:
         nobody = unused.getsockname()[1]

@@ -26,7 +26,7 @@ def authority() -> trustme.CA:
 
 @pytest.fixture
 def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine knows the authority."""
+    """Make this machine trust the authority."""
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
     monkeypatch.setitem(os.environ, "SSL_CERT_FILE", str(tmp_path / "authority.pem"))
 
@@ -45,7 +45,7 @@ def server(authority: trustme.CA, serve: Serve) -> RawServer:
 async def test_a_certificate_of_a_trusted_authority_is_accepted(
     said: str, server: RawServer, connect: Connect
 ) -> None:
-    """Else no server out there could be used, or each request would pay for a connection of its own."""
+    """Otherwise no remote server is usable, or each request pays for a connection."""
     provider = connect(server.url)
     for _ in range(3):
         message, _ = await ask(provider, messages=[UserMessage(said)])
@@ -57,7 +57,7 @@ async def test_a_certificate_of_a_trusted_authority_is_accepted(
 async def test_a_server_with_an_untrusted_certificate_gets_nothing(
     server: RawServer, connect: Connect
 ) -> None:
-    """Else whoever sits between would get the key; and the user must learn what to do."""
+    """Otherwise a man in the middle gets the key; and the user must learn what to do."""
     with pytest.raises(RequestRejected, match=r"is not trusted.*Install its authority on this machine"):
         await ask(connect(server.url))
     assert server.requests == []
@@ -67,7 +67,7 @@ async def test_a_server_with_an_untrusted_certificate_gets_nothing(
 async def test_a_server_with_another_hosts_certificate_gets_nothing(
     server: RawServer, connect: Connect
 ) -> None:
-    """Else any server with any certificate would get the key."""
+    """Otherwise any server with any certificate would get the key."""
     with pytest.raises(RequestRejected, match=r"is not trusted.*localhost"):
         await ask(connect(server.url.replace("127.0.0.1", "localhost")))
     assert server.requests == []
@@ -77,7 +77,7 @@ async def test_a_server_with_another_hosts_certificate_gets_nothing(
 async def test_https_works_through_a_proxy(
     server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody behind one could use a server out there; and the proxy must not see the key."""
+    """Otherwise users behind one cannot reach remote servers; and the proxy must not see the key."""
     proxy = serve(tunnels(server.port))
     monkeypatch.setitem(os.environ, "https_proxy", f"http://me:word@127.0.0.1:{proxy.port}")
     message, _ = await ask(connect(f"https://{NAME}/v1"))
@@ -92,7 +92,7 @@ async def test_https_works_through_a_proxy(
 async def test_nobody_is_advised_to_disable_tls_for_a_remote_server(
     server: RawServer, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a user whom somebody intercepts would hand over the key and the conversation on Newel's own advice."""
+    """Otherwise a user under attack hands over the key and the conversation on Newel's own advice."""
     proxy = serve(tunnels(server.port))
     monkeypatch.setitem(os.environ, "https_proxy", f"http://127.0.0.1:{proxy.port}")
     with pytest.raises(

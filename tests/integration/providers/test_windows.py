@@ -17,7 +17,7 @@ from newel.providers.pricing import PriceList
 
 @asynccontextmanager
 async def listing(*models: dict[str, Any], status: str = "200 OK") -> AsyncGenerator[OpenAIChat]:
-    """A client of a server that has these models."""
+    """A client of a server with these models."""
     body = json.dumps({"object": "list", "data": models}).encode()
 
     async def serve(stream: anyio.abc.SocketStream) -> None:

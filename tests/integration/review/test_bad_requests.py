@@ -13,7 +13,7 @@ from tests.integration.review.served_review import Review, disk, hunk_ids, revie
 
 
 class Case(NamedTuple):
-    """A server, and a job in it that awaits review of ``a.md`` and ``b.md``."""
+    """A server with a job that awaits review of ``a.md`` and ``b.md``."""
 
     at: Review
     job: dict[str, Any]
@@ -21,7 +21,7 @@ class Case(NamedTuple):
     """The revision of ``a.md``."""
 
     def refused(self, method: str, path: str, body: Any, **query: Any) -> tuple[int, str]:
-        """The status and code of a refusal, after which all is as it was before."""
+        """The status and code of a refusal, after checking that nothing has changed."""
         before = self.state()
         status, answer = self.at.ask(method, path, body, params=query)
         assert self.state() == before
@@ -31,12 +31,12 @@ class Case(NamedTuple):
     def state(self) -> Any:
         sessions = self.at.get("/sessions")
         for session in sessions["sessions"]:
-            del session["updated_at"]  # changes once more when the engine suspends the job
+            del session["updated_at"]  # it changes once more when the engine suspends the job
         shown = [sessions, self.at.get("/pending"), self.at.get(f"/jobs/{self.job['id']}")]
         return shown, disk(self.at.newel.project.parent / "outside"), disk(self.at.newel.project)
 
     def filled(self, value: Any) -> Any:
-        """The value with the ids of this case in it."""
+        """The value with the ids of this case."""
         match value:
             case "<rev>":
                 return self.rev
@@ -268,7 +268,7 @@ BODIES: dict[str, tuple[bytes, tuple[int, str]]] = {
 def test_an_invalid_body_is_refused_before_any_work(case: Case, path: str, body: str) -> None:
     data, refusal = BODIES[body]
     found = case.refused("POST", case.filled(path), data)
-    # A struct may refuse a field by its name before it comes to what is wrong behind it.
+    # A struct may refuse a field by its name before it reaches the error behind it.
     assert found in {refusal, (422, "unprocessable")} if refusal[0] == 400 else found == refusal
 
 
@@ -287,7 +287,7 @@ def test_an_applied_review_cannot_be_applied_differently(tmp_path: Path) -> None
 
 
 def test_an_unwritable_file_is_reported_and_stays_unchanged(tmp_path: Path) -> None:
-    """Its folder is a file, which only the save can find out."""
+    """Its parent is a file, which only the save can detect."""
     with review(tmp_path) as at:
         edit = {"file_path": "a.md/b", "rev": 0, "splices": [SPLICE]}
         assert at.post("/edit", **edit)["content"] == "x\n"

@@ -17,7 +17,7 @@ def entries(at: Review, folder: str = "", **query: Any) -> dict[str, dict[str, A
 
 
 def typed(at: Review, path: str, text: str) -> dict[str, Any]:
-    """What a person writes before the first line."""
+    """A user's text before the first line."""
     rev = at.get("/file", file_path=path)["rev"]
     splice = {"start_line": 1, "delete_lines": 0, "new_text": text}
     return at.post("/edit", file_path=path, rev=rev, splices=[splice])

@@ -40,7 +40,7 @@ NAME = "known.txt"
 
 @asynccontextmanager
 async def agent_in(workspace: TrackedWorkspace, home: Path) -> AsyncGenerator[CodingAgent]:
-    """It edits the same file in each of two runs."""
+    """An agent that edits the same file in each of two runs."""
     script = [
         calls("edit", file_path=NAME, old_string="1", new_string="2"),
         says("done"),
@@ -79,7 +79,7 @@ async def agent_in(workspace: TrackedWorkspace, home: Path) -> AsyncGenerator[Co
 
 
 def count_transactions(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Those of the ledger, by whether they wait for the disk."""
+    """The ledger's transactions, by whether they wait for the disk."""
     counts = Counter[str]()
 
     def counting(*arguments: Any, **options: Any) -> sqlite3.Connection:
@@ -113,7 +113,7 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, counts: Counter[str], where: ob
 async def test_a_later_edit_reads_hashes_and_flushes_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And announces itself in a transaction that does not wait for the disk."""
+    """And it stores its intent in a transaction that does not wait for the disk."""
     project = tmp_path / "project"
     project.mkdir()
     (project / NAME).write_text("1\nother\n")
@@ -122,8 +122,8 @@ async def test_a_later_edit_reads_hashes_and_flushes_once(
         await agent.prompt("first")
         transactions.clear()
         count_calls(monkeypatch, counts, files, "resolved")
-        count_calls(monkeypatch, counts, files, "open_regular")  # to read
-        count_calls(monkeypatch, counts, hashlib, "file_digest")  # what is there when it is written
+        count_calls(monkeypatch, counts, files, "open_regular")  # for the read
+        count_calls(monkeypatch, counts, hashlib, "file_digest")  # to compare the content at the write
         real_open = os.open
 
         def counting_open(path: Any, flags: int, *arguments: Any, **options: Any) -> int:

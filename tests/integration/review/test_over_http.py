@@ -32,7 +32,7 @@ CANCELLED = "Cancelled by the user."
 
 
 def streamed(at: Review, job: str, **headers: str) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    """A job's events as a stream has them, to its end: name, id and data of each."""
+    """The name, id and data of each event of a job's stream, to its end."""
     headers |= {"Accept": "text/event-stream"}
     with at.server.client.stream("GET", f"/api/agent/jobs/{job}/events", headers=headers) as answer:
         assert answer.status_code == 200
@@ -83,11 +83,9 @@ def test_every_endpoint_requires_the_token_and_is_described(tmp_path: Path) -> N
                 assert answer.status_code == status, (method, path, headers)
 
 
-@pytest.mark.slow  # invented requests to each address
+@pytest.mark.slow  # generated requests to each URL
 def test_the_api_matches_its_description(tmp_path: Path) -> None:
-    """Whatever is sent, to the workbench as to a review, no answer is a failure of the server or of a kind that is not
-    described.
-    """
+    """Whatever is sent, no response of the workbench or a review is a server error or undocumented."""
     with review(tmp_path) as at:
         job = at.settled(at.start("Translate"))
         at.server.chat("Hi")
@@ -194,7 +192,7 @@ def test_a_job_waits_behind_a_question_of_its_session_also_after_a_kill(tmp_path
         asking = at.settled(at.start("Ask me"))
         session, question = asking["session_id"], asking["question"]["question_id"]
         later = at.start("Translate", session)
-        elsewhere = at.start("Slowly")  # another session waits for nothing
+        elsewhere = at.start("Slowly")  # another session does not wait
         wait_until(
             lambda: at.get(f"/jobs/{elsewhere}")["status"] == "running", "the job of the other session"
         )
@@ -327,7 +325,7 @@ def test_an_unreadable_ledger_is_reported_and_the_server_ends(tmp_path: Path) ->
             wait_until(lambda: [*(newel.home / ".newel" / "review").glob("*/ledger.db")], "the ledger")
         (ledger,) = (newel.home / ".newel" / "review").glob("*/ledger.db")
         for log in ledger.parent.glob("ledger.db-*"):
-            log.unlink()  # of a server that was stopped at once; the database could be made again from it
+            log.unlink()  # of a server that was stopped at once; the database could be rebuilt from it
         ledger.write_bytes(b"no database at all" * 100)
         with begin(newel, "go", "--port", "0") as process:
             words = process.communicate(timeout=20)[1]

@@ -34,12 +34,12 @@ TOOLS = {
 
 
 def in_one(files: Sequence[dict[str, Any]]) -> str:
-    """All that is accepted, as the server says it."""
+    """The server's patch of everything accepted."""
     return "".join(file["accepted_patch"] for file in files)
 
 
 def in_pieces(files: Sequence[dict[str, Any]]) -> str:
-    """The same, from the patches of the hunks: two lines for each file, and the hunks as they are."""
+    """The same from the patches of the hunks: two lines per file, and the hunks unchanged."""
     parts: list[str] = []
     for file in files:
         hunks = [hunk["patch"] for hunk in file["hunks"] if hunk["accepted"]]

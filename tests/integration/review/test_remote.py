@@ -45,7 +45,7 @@ async def agent_on(
     *,
     slow: float = SLOW_AFTER,
 ) -> AsyncGenerator[CodingAgent]:
-    """An agent that works in a folder of the host, and what it does is recorded."""
+    """An agent that works in a folder of the host, recorded."""
     recorders = RecorderRegistry(home)
 
     def open_session(session: str | None) -> SessionManager:
@@ -81,7 +81,7 @@ async def agent_on(
 
 @asynccontextmanager
 async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[ChangeRecorder]:
-    """Another process, so to speak: it knows what the ledger and the host know."""
+    """As in another process: it knows only the ledger and the host."""
     recorders = RecorderRegistry(home)
     async with open_host(Target("own", path=str(root)), config=str(sshd.config)) as host:
         try:

@@ -69,7 +69,7 @@ class Story:
         )
 
     async def propose(self) -> JobView:
-        """From the context row to a proposal over three files."""
+        """From the context row to a proposal for three files."""
         session = await self.step(self.desk.sessions.create())
         row = ContextRow(id="ctx_1", file_path="notes.md", start_line=4, end_line=4, content="second\n")
         started = await self.step(
@@ -100,7 +100,7 @@ class Story:
 
 
 async def tell(at: ReviewBench, between: Callable[[], Awaitable[None]]) -> dict[str, Any]:
-    """The story; returns what is left of it."""
+    """Run the story; returns its final state."""
     story = Story(at, between)
     job = await story.propose()
     assert job.status == "awaiting_review"

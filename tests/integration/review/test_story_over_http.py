@@ -34,13 +34,13 @@ def test_the_documented_story_works_over_http(newel: Newel, options: tuple[str, 
     assert kept == {"notes.md", "plan.md", "guide/index.md"}
 
 
-@pytest.mark.slow  # the server dies and comes back after each of its twenty changes
+@pytest.mark.slow  # the server is killed and restarted after each of its twenty changes
 @pytest.mark.timeout(180)
 def test_the_story_ends_the_same_if_the_server_is_killed_after_each_request(newel: Newel) -> None:
     kills = 0
 
     class Killed(story.Api):
-        """An API whose server is killed whenever it has answered a request that changes something."""
+        """An API whose server is killed after each response to a changing request."""
 
         def __init__(self, start: Callable[[], Served]) -> None:
             self.start = start

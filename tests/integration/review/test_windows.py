@@ -15,7 +15,7 @@ from tests.support import Newel, bash, scenario
 
 
 def told(page: Page, path: str) -> int:
-    """Wait until a page has been told of a file; returns its revision."""
+    """Wait until a page is notified of a file; returns its revision."""
     while path not in (revs := page.next("review")["revs"]):
         pass
     return revs[path]

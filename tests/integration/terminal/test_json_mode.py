@@ -116,7 +116,7 @@ PNG = "iVBORw0KGgo="
 def test_an_unreadable_attachment_is_refused_before_it_is_stored(
     run_program: Run, wrong: dict[str, Any], words: str
 ) -> None:
-    """Once it is in the conversation, every later request would fail on it."""
+    """Once in the conversation, it would fail every later request."""
     image = {"type": "image", "fileName": "a.png", "mimeType": "image/png", "size": 8, "content": PNG}
     message = {"type": "message", "content": "look"}
     events = talk(
@@ -159,7 +159,7 @@ def test_state_model_thinking_and_new_session_requests(run_program: Run) -> None
 
 
 class Driver:
-    """Another program that talks with the agent, line by line."""
+    """A program that talks with the agent, line by line."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

@@ -35,7 +35,7 @@ def test_a_failed_run_exits_with_1_and_the_next_prompt_does_not_run(run_program:
 def test_a_template_that_links_out_of_the_project_is_reported_and_not_sent(
     run_program: Run, tmp_path: Path
 ) -> None:
-    """Neither the file behind it nor the word that was typed."""
+    """Neither the file behind it nor the typed word."""
     prompts = tmp_path / "project" / ".newel" / "prompts"
     prompts.mkdir(parents=True)
     (tmp_path / "id_rsa").write_text("write key.txt")

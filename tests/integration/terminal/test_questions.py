@@ -61,7 +61,7 @@ def test_a_yes_typed_within_milliseconds_runs_nothing_and_the_draft_stays(
 
 
 def test_a_question_waits_for_a_pause_in_typing(at_terminal: Callable[..., Tmux], tmp_path: Path) -> None:
-    """For three times as long as a pause would have to be, each key comes a third of a pause after the one before."""
+    """For three times the length of a pause, a key arrives every third of a pause."""
     terminal = at_terminal("rich", "run touch it", PROGRAM_APPROVE="ask")
     terminal.wait_for("Run this?")
     for key in "yyyyyyyyy":

@@ -31,7 +31,7 @@ def gone(pid: int) -> bool:
 
 
 def test_an_answer_is_in_the_scroll_back_once_and_complete(open_terminal: Open) -> None:
-    terminal = open_terminal("rich", rows=12)  # less than the answer is long
+    terminal = open_terminal("rich", rows=12)  # shorter than the answer
     terminal.wait_for(f"{MARK}\n")
     terminal.send("essay\r")
     terminal.wait_for("34 out")
@@ -171,7 +171,7 @@ def test_the_users_shell_command_streams_can_be_stopped_and_is_hidden_from_the_m
 
 
 def test_long_copyable_lines_are_not_wrapped_at_words(open_terminal: Open) -> None:
-    """Else what a command wrote is not what is seen, and a path that is copied has a line break in it."""
+    """Otherwise the shown output differs from the real one, and a copied path has a line break in it."""
     terminal = open_terminal("rich", columns=40)
     terminal.wait_for(f"{MARK}\n")
     terminal.send("!printf '%s  %s\\n' aaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbb\r")
@@ -318,7 +318,7 @@ def test_a_dumb_terminal_ignores_input_from_before_the_question(open_terminal: O
 
 
 def test_text_typed_before_a_question_does_not_answer_it(open_terminal: Open, tmp_path: Path) -> None:
-    """Sent, it is a prompt of its own; unsent, it waits until the question is answered."""
+    """If sent, it is a prompt of its own; if not, it waits until the question is answered."""
     terminal = open_terminal("rich", PROGRAM_APPROVE="ask")
     terminal.wait_for(f"{MARK}\n")
     terminal.send("run touch unseen\ry\ry")

@@ -80,7 +80,7 @@ def test_the_user_at_the_terminal_approves_what_is_shown(
 
 
 def test_with_a_pipe_nothing_is_asked(run_program: Run, tmp_path: Path) -> None:
-    """A line of a script that happens to be a yes would else approve what no person has seen."""
+    """Otherwise a line of a script that happens to be a yes approves an unseen command."""
     done = run_program("simple", given="run touch unseen\ny\n", PROGRAM_APPROVE="ask")
     assert "Run this?" not in done.stdout
     assert "Agent: You said: y\n" in done.stdout

@@ -72,7 +72,7 @@ async def test_a_failed_run_sends_the_reason_before_done(tmp_path: Path) -> None
 
 
 async def test_two_concurrent_requests_are_both_answered(tmp_path: Path) -> None:
-    """Else one of them would wait for ever, or read the other's answer as if nothing had been asked."""
+    """Otherwise one of them waits forever, or reads the other's answer as its own."""
     async with serve_workbench(tmp_path, Echo()) as server:
         heard: list[list[Event]] = []
 

@@ -48,12 +48,12 @@ def static(tmp_path: Path) -> Path:
 
 
 def browser(server: ServedWorkbench, **options: Any) -> httpx2.AsyncClient:
-    """One that knows no token yet."""
+    """A client without a token."""
     return httpx2.AsyncClient(base_url=server.url, headers={"Origin": server.url}, trust_env=False, **options)
 
 
 async def test_only_the_page_its_files_and_the_login_are_public(tmp_path: Path, static: Path) -> None:
-    """A new route is behind the gate, unless somebody opens it here and there on purpose."""
+    """A new route is behind the token, unless it is made public here and in the server."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server, browser(server) as stranger:
         routes = [*iter_route_contexts(server.app.routes)]
         found = {
@@ -101,7 +101,7 @@ async def test_the_page_exchanges_its_token_for_a_cookie(tmp_path: Path) -> None
 
 
 async def test_two_workbenches_in_one_browser_do_not_log_each_other_out(tmp_path: Path) -> None:
-    """Browsers share the cookies of all ports of a machine, and of all other programs that serve pages there."""
+    """Browsers share the cookies of all ports of a machine with all other programs that serve pages there."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     async with (
@@ -149,7 +149,7 @@ async def test_only_the_static_files_are_served(tmp_path: Path, static: Path) ->
 
 
 async def test_path_traversal_is_refused(tmp_path: Path, static: Path) -> None:
-    """A client that does not tidy up its paths gets no more than others."""
+    """A client that does not normalise its paths gets no more than others."""
     async with serve_workbench(tmp_path, Echo(), static=static) as server:
         for path in (b"/static/../secret.txt", b"/static/../../../../etc/passwd", b"/static//etc/passwd"):
             async with await anyio.connect_tcp("127.0.0.1", server.door.port) as raw:

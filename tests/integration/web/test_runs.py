@@ -23,7 +23,7 @@ SSE = {"Accept": "text/event-stream"}
 
 
 class Halting:
-    """A model that stops in the middle of a word until it is told to go on."""
+    """A model that stops in the middle of a word until it is told to continue."""
 
     def __init__(self) -> None:
         self.halfway, self.go_on = anyio.Event(), anyio.Event()
@@ -42,7 +42,7 @@ async def begin(server: ServedWorkbench, text: str = "Go") -> str:
 
 
 async def pages(server: ServedWorkbench, run: str, **options: Any) -> list[dict[str, Any]]:
-    """All events of a run, page by page, as somebody reads who asks again and again."""
+    """All events of a run, read page by page like a polling client."""
     events: list[dict[str, Any]] = []
     after = 0
     while True:
@@ -55,7 +55,7 @@ async def pages(server: ServedWorkbench, run: str, **options: Any) -> list[dict[
 
 
 async def stream(server: ServedWorkbench, path: str, **headers: str) -> AsyncGenerator[dict[str, Any]]:
-    """The events of a stream as they come: name, data, and id where there is one."""
+    """The events of a stream as they arrive: name, data, and id if there is one."""
     async with server.client.stream("GET", path, headers=SSE | headers) as answer:
         assert answer.status_code == 200
         fields: dict[str, Any] = {}

@@ -25,7 +25,7 @@ REQUEST = {"model": {"id": "m"}, "systemPrompt": "", "messages": [{"role": "user
 
 
 class Server:
-    """A server in a process of its own; ``output`` is what it said on both ways, once it has ended."""
+    """A server in a process of its own; ``output`` is what it printed on both streams, once it has ended."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -37,7 +37,7 @@ class Server:
         self.headers = {"Authorization": f"Bearer {self.token}"}
 
     def end(self) -> tuple[int, str, float]:
-        """Its exit code, what it said since the URL, and how many seconds it took to end."""
+        """Its exit code, its output since the URL, and the seconds that it took to end."""
         began = time.monotonic()
         output, _ = self.process.communicate(timeout=10)
         return self.process.returncode, output, time.monotonic() - began
@@ -64,7 +64,7 @@ async def running(folder: Path) -> AsyncGenerator[Server]:
 
 
 async def messages(socket: websockets.ClientConnection) -> AsyncGenerator[str | bytes]:
-    """All that still comes, until the socket is closed."""
+    """Read everything until the socket closes."""
     with contextlib.suppress(websockets.ConnectionClosed):
         while True:
             yield await socket.recv()
@@ -72,7 +72,7 @@ async def messages(socket: websockets.ClientConnection) -> AsyncGenerator[str | 
 
 @pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
 async def test_it_stops_at_once_with_pages_and_streams_open(which: signal.Signals, tmp_path: Path) -> None:
-    """Else Ctrl+C would hang on every open tab, or the journal would be left as after a crash."""
+    """Otherwise Ctrl+C hangs on every open tab, or leaves the journal as after a crash."""
     async with (
         running(tmp_path) as server,
         httpx2.AsyncClient(
@@ -95,7 +95,7 @@ async def test_it_stops_at_once_with_pages_and_streams_open(which: signal.Signal
             server.process.send_signal(which)
             code, output, seconds = await anyio.to_thread.run_sync(server.end)
             assert (code, output) == (0, "closed\n")
-            assert seconds < 4  # half of it is for the machine
+            assert seconds < 4  # half of it is reserved for the machine
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)

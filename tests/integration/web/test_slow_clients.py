@@ -32,7 +32,7 @@ def request(server: ServedWorkbench, line: str, *headers: str) -> bytes:
 
 
 def body_begun(server: ServedWorkbench) -> bytes:
-    """A request that everybody may make, without its body."""
+    """A public request, without its body."""
     json = "Content-Type: application/json"
     return request(server, "POST /api/login", json, f"Origin: {server.url}", "Content-Length: 1000", "")
 
@@ -45,7 +45,7 @@ async def connected(server: ServedWorkbench, said: bytes) -> AsyncGenerator[Sock
 
 
 async def until_closed(raw: SocketStream, drop: bytes) -> bytes:
-    """Go on sending, a drop at a time, until the server closes the connection; what it said."""
+    """Keep sending slowly until the server closes the connection; returns its output."""
     heard = bytearray()
 
     async def drip() -> None:
@@ -110,7 +110,7 @@ async def test_a_refused_body_is_not_read_forever(tmp_path: Path) -> None:
     ids=["long", "many headers", "no GET"],
 )
 async def test_an_invalid_handshake_is_refused_at_once(line: str, headers: list[str], tmp_path: Path) -> None:
-    """Else its connection would be held as a socket that nobody serves."""
+    """Otherwise its connection is held as a socket that nothing serves."""
     upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
     async with (
         serve_workbench(tmp_path, Echo()) as server,
@@ -156,7 +156,7 @@ async def test_a_thousand_unfinished_requests_lock_no_client_out(tmp_path: Path)
 
 
 async def test_a_client_that_waits_for_events_may_wait_indefinitely(tmp_path: Path) -> None:
-    """An idle page, a stream and a long poll are no slow requests."""
+    """An idle page, a stream and a long poll are not slow requests."""
     model = Halting()
     async with (
         serve_workbench(tmp_path, model, request_timeout=PATIENCE) as server,
@@ -186,14 +186,14 @@ async def test_a_client_that_waits_for_events_may_wait_indefinitely(tmp_path: Pa
 
 
 async def test_a_page_that_answers_no_ping_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
-    """A laptop that fell asleep while something was on its way to it is no failure of the server."""
+    """A laptop that went to sleep during a transfer is not a failure of the server."""
     is_told = anyio.Event()
 
     async def app(_: Scope, receive: Receive, send: Send) -> None:
         socket: SocketConnection = receive.__self__  # pyright: ignore[reportFunctionMemberAccess] — to see it end
         socket.transport.set_write_buffer_limits(high=2**26)
         await send({"type": "websocket.accept"})
-        await send({"type": "websocket.send", "text": "x" * 2**24})  # more than is under way at once
+        await send({"type": "websocket.send", "text": "x" * 2**24})  # more than fits into the buffers
         while not socket.close_sent:  # noqa: ASYNC110 — of that nobody is told
             await anyio.sleep(0.01)
         is_told.set()

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Long:
-    """A model that always has a great deal to say."""
+    """A model with a very long answer."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         message = says("x" * 2_000_000)
@@ -40,7 +40,7 @@ class Long:
 
 
 def waiting(answer: Any) -> tuple[anyio.Event, Callable[[object], Any]]:
-    """An answer that the model gives when the event is set."""
+    """An answer that the model gives once the event is set."""
     go_on = anyio.Event()
 
     async def slowly(_: object) -> Any:
@@ -306,7 +306,7 @@ async def test_numbers_beyond_the_last_event_are_harmless(tmp_path: Path) -> Non
 @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_mixture_of_requests_closes_the_socket(tmp_path: Path, data: st.DataObject) -> None:
-    """Whatever a page sends, each request gets exactly one answer and the socket goes on."""
+    """Whatever a page sends, each request gets exactly one reply and the socket stays open."""
     kinds = st.sampled_from(
         ["watch", "unwatch", "closeTab", "retry", "stop", "openAgent", "ping", "getModels"]
     )
@@ -338,7 +338,7 @@ def test_no_mixture_of_requests_closes_the_socket(tmp_path: Path, data: st.DataO
 
 async def test_an_oversized_message_closes_only_its_own_socket(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
-        with contextlib.suppress(websockets.ConnectionClosed):  # it may be closed before all of it is sent
+        with contextlib.suppress(websockets.ConnectionClosed):  # it may close before all of it is sent
             await one.socket.send("x" * (8 * 2**20 + 1))
         with pytest.raises(websockets.ConnectionClosed) as closed:
             await one.next()
@@ -378,7 +378,7 @@ async def test_a_page_that_vanishes_ends_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_does_not_read_is_dropped_and_the_others_continue(tmp_path: Path) -> None:
-    """Else one page in a sleeping laptop would hold the memory of all that happens meanwhile."""
+    """Otherwise one page in a sleeping laptop keeps all later events in memory."""
     async with serve_workbench(tmp_path, Long(), send_timeout=0.5) as server, page(server) as good:
         tab = await good.open_chat()
         async with server.socket() as stuck:

@@ -20,7 +20,7 @@ def token_file(newel: Newel) -> Path:
 
 
 def url_of(newel: Newel, *words: str, **environ: str) -> str:
-    """The address that a start prints."""
+    """The URL that a start prints."""
     with served(newel, "go", *words, **environ) as server:
         assert server.client.get("/api/state").status_code == 200
         return server.token

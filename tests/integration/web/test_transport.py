@@ -80,11 +80,11 @@ async def test_errors_keep_their_class_over_the_relay(error: ProviderError, tmp_
 
 
 async def nothing(_: object) -> None:
-    """For who needs no pieces."""
+    """Ignores the deltas."""
 
 
 async def test_a_client_that_disconnects_cancels_the_request_to_the_model(tmp_path: Path) -> None:
-    """Else every client that gives up would leave a request behind that goes on costing money."""
+    """Otherwise every client that gives up leaves a request behind that keeps costing money."""
     asked, given_up = anyio.Event(), anyio.Event()
 
     class Endless:

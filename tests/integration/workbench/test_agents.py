@@ -26,7 +26,7 @@ def verdict(satisfied: bool, why: str, missing: str = "") -> dict[str, Any]:
 
 
 def contract_scenarios(work: str, *, judged: bool = True) -> dict[str, Any]:
-    """An agent that runs one command, and a judge who likes it or not."""
+    """An agent that runs one command, and a judge that is satisfied or not."""
     judge = {
         "name": "judge",
         "trigger_regex": r"After \d+ tool calls?",

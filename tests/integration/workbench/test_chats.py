@@ -87,7 +87,7 @@ async def test_tabs_names_and_models_survive_a_restart(
 
 
 async def test_a_message_sent_twice_counts_once(bench_with: Callable[..., Bench]) -> None:
-    """A page that lost the reply asks again; the model must not."""
+    """A page that lost the reply asks again; the model must not be asked twice."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -222,7 +222,7 @@ async def test_a_reader_that_joins_midway_gets_the_text_so_far_and_then_the_rest
 
 
 class Reader:
-    """Shows an assistant's message as it is written, from frames."""
+    """Shows an assistant's message while it streams, from frames."""
 
     def __init__(self) -> None:
         self.writing = self.began_with = ""

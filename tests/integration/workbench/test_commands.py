@@ -30,7 +30,7 @@ def with_model(bench_with: Callable[..., Bench]) -> WithModel:
 def test_each_command_uses_its_specified_port(
     with_model: WithModel, command: str, words: tuple[str, ...], port: int
 ) -> None:
-    """Another program may have the port; which one it would have been is said then, too."""
+    """Another program may have the port; the message then names the port, too."""
     newel = with_model(scenario("ping", {"content": "pong"}))
     with begin(newel, command, *words) as process:
         assert process.stdout is not None
@@ -43,7 +43,7 @@ def test_each_command_uses_its_specified_port(
 def test_plain_http_answers_with_texts_and_calls_until_the_chat_is_cleared(
     with_model: WithModel,
 ) -> None:
-    """What somebody with curl has of it."""
+    """As with curl."""
     newel = with_model(
         scenario("look", {"content": "Here's what I do.", **bash("cat notes")}, {"content": "It says hi."})
     )
@@ -109,7 +109,7 @@ def test_it_opens_the_users_browser_on_request(with_model: WithModel, tmp_path: 
 
 
 def test_a_browser_process_that_stays_does_not_block_the_start(with_model: WithModel, tmp_path: Path) -> None:
-    """Those of a terminal end when their user leaves them; until then nothing else was answered."""
+    """Browsers in a terminal end when their user leaves them; the server must answer before."""
     newel = with_model(scenario("ping", {"content": "pong"}))
     browser = tmp_path / "browser"
     browser.write_text(f"#!/bin/sh\ntouch {tmp_path}/opened\nexec sleep 30\n")
@@ -150,7 +150,7 @@ def test_other_machines_need_a_chosen_token(with_model: WithModel) -> None:
 
 
 def _refused(newel: Newel, command: str, *words: str) -> tuple[int, str]:
-    """Exit code and words of a command that does not begin."""
+    """Exit code and message of a command that does not start."""
     done: subprocess.CompletedProcess[str] = newel(*words, command=command)
     assert done.stdout == ""
     return done.returncode, done.stderr

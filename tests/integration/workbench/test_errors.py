@@ -33,12 +33,12 @@ def call(name: str, arguments: Any) -> dict[str, Any]:
 
 
 async def told(workbench: Workbench, run: str, kind: type[Kind]) -> list[Kind]:
-    """The events of a kind in a run's journal."""
+    """The events of a type in a run's journal."""
     return [event for event in await read_events(workbench.engine, run) if isinstance(event, kind)]
 
 
 async def fails(workbench: Workbench, tab: str) -> str:
-    """Say something that fails; returns what the tab is told."""
+    """Send a message that fails; returns the events of the tab."""
     run = await workbench.tab(tab).send(UserMessage(content="ping"))
     assert await wait_for_end(workbench, run) == "failed"
     assert workbench.tab(tab).state.status == "idle"

@@ -32,7 +32,7 @@ def scripted() -> dict[str, Any]:
 
 @asynccontextmanager
 async def busy(bench: Bench, *words: str) -> AsyncGenerator[tuple[Workbench, str, str, list[str]]]:
-    """A chat whose run waits for the file ``go``, and messages that wait for the run: board, tab, run, their ids."""
+    """A chat whose run waits for the file ``go``, and queued messages: tabs, tab, run, and their ids."""
     async with bench.open() as board:
         tab = ((await board.open_chat()).state).id
         run = await board.tab(tab).send(UserMessage(content="work"))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_chat_whose_session_is_in_use_says_so_and_answers_later(
     bench_with: Callable[..., Bench],
 ) -> None:
-    """Else a message is acknowledged and then nobody speaks of it again."""
+    """Otherwise a message is acknowledged and then lost."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -115,7 +115,7 @@ async def test_retry_pressed_in_two_windows_at_once_is_one_run(bench_with: Calla
 async def test_an_edit_of_a_message_that_another_window_withdrew_is_refused(
     bench_with: Callable[..., Bench],
 ) -> None:
-    """To append it instead would say something that nobody meant there."""
+    """Appending it instead would send text in the wrong place."""
     bench = bench_with(scenario("ping", {"content": "pong"}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -132,7 +132,7 @@ async def test_an_edit_of_a_message_that_another_window_withdrew_is_refused(
 
 
 class LateFinds:
-    """The engine, on a disk that is slow to say which jobs there are."""
+    """The engine, on a disk that is slow to list its jobs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -147,7 +147,7 @@ class LateFinds:
 
 
 async def test_a_message_that_arrives_as_a_run_ends_is_sent_once(bench_with: Callable[..., Bench]) -> None:
-    """Its own run begins while it is being given to the one before: else both say it, and commands run twice."""
+    """Its own run starts while the message is passed to the one before: otherwise both send it, and commands run twice."""
     bench = bench_with(scenario("ping", {"response": {"content": "pong"}, "delay_ms": 150}))
     async with bench.open() as workbench:
         tab = ((await workbench.open_chat()).state).id

@@ -46,7 +46,7 @@ async def test_reasoning_is_never_part_of_the_answer(
 
 
 async def read(frames: AsyncGenerator[Frame]) -> tuple[str, str, AssistantMessage]:
-    """The pieces of thought and text up to an assistant's message, and that."""
+    """The deltas of reasoning and text up to an assistant's message, and that message."""
     thought = said = ""
     async with aclosing(frames):
         async for frame in frames:

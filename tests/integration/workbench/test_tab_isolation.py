@@ -48,7 +48,7 @@ async def test_chats_are_answered_at_once_each_in_its_own_conversation(
 async def test_tabs_can_be_opened_read_and_closed_while_another_ones_tool_is_busy(
     bench_with: Callable[..., Bench],
 ) -> None:
-    """Else the page would stand still as long as a command prints."""
+    """Otherwise the page stands still as long as a command prints."""
     bench = bench_with(scenario("flood", bash("yes | head -c 300M; touch done"), {"content": "Over."}))
     async with bench.open() as workbench:
         tab = (await workbench.open_chat()).state
@@ -65,7 +65,7 @@ async def test_tabs_can_be_opened_read_and_closed_while_another_ones_tool_is_bus
 
 
 def agents_at_work() -> dict[str, Any]:
-    """An agent that takes three steps, and a judge who counts them."""
+    """An agent that takes three steps, and a judge that counts them."""
     verdicts = [
         scenario(
             f"After {calls} tool call",

@@ -56,7 +56,7 @@ E = TypeVar("E")
 
 
 class Say:
-    """A tool that says what it is told; ``work`` runs first."""
+    """A tool that returns its text; ``work`` runs first."""
 
     label = "Say"
 
@@ -111,7 +111,7 @@ def says(text: str) -> AssistantMessage:
 
 
 class Watched:
-    """An agent on a script, with what it was asked and what it told."""
+    """An agent with a scripted model, its requests and its events."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ async def test_calls_overlap_but_results_keep_the_order_of_the_calls() -> None:
 
     async def work(text: str, _: OnOutput) -> None:
         if text == "first":
-            await second_ran.wait()  # would wait for ever if the calls did not overlap
+            await second_ran.wait()  # would wait forever if the calls did not overlap
         else:
             second_ran.set()
 
@@ -254,7 +254,7 @@ async def test_a_failing_tool_is_told_to_the_model_and_the_run_continues(error: 
 async def test_an_error_in_serial_key_is_told_to_the_model_and_the_run_continues(
     error: Exception,
 ) -> None:
-    """Else a lost host ends the whole prompt at the first `read`, where `bash` is only told to the model."""
+    """Otherwise a lost host ends the whole prompt at the first `read`, whereas `bash` only tells the model."""
 
     class Lost(Say):
         async def serial_key(self, arguments: str, /) -> str | None:
@@ -419,7 +419,7 @@ async def test_abort_during_an_answer_keeps_its_text() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("when", ["before it failed", "while it waits"])
 async def test_stop_during_a_retry_pause_ends_the_run(when: str) -> None:
-    """Else a run on a server that is down goes on asking after it was told to stop."""
+    """Otherwise a run on a server that is down keeps asking after Stop."""
 
     class Failing:
         async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -442,7 +442,7 @@ async def test_stop_during_a_retry_pause_ends_the_run(when: str) -> None:
 
 @pytest.mark.anyio
 async def test_a_notice_during_a_retry_pause_does_not_prevent_a_stop() -> None:
-    """Else the notice of a lost connection, which comes just then, makes Stop wait and ask the server once more."""
+    """Otherwise the notice of a lost connection, which arrives just then, makes Stop wait for one more request."""
 
     class Failing:
         async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -461,7 +461,7 @@ async def test_a_notice_during_a_retry_pause_does_not_prevent_a_stop() -> None:
 
 @pytest.mark.anyio
 async def test_cancellation_from_outside_passes_through() -> None:
-    """A caller's own time limit must not be swallowed by the agent."""
+    """The agent must not swallow a caller's own timeout."""
 
     async def work(_: str, __: OnOutput) -> None:
         await anyio.sleep(60)
@@ -498,7 +498,7 @@ async def test_an_open_call_after_a_crash_is_answered_unknown_and_never_run() ->
 
 @pytest.mark.anyio
 async def test_an_open_read_only_call_after_a_crash_runs_again() -> None:
-    """Nothing is lost by reading twice, and the run goes on without anybody having to say so."""
+    """Reading twice loses nothing, and the run continues without help."""
     history = [UserMessage(content="Go"), calls("a")]
     watched = Watched([says("I have read it.")], [Say()], messages=history)
     end = await watched.agent.answer([])
@@ -512,7 +512,7 @@ async def test_an_open_read_only_call_after_a_crash_runs_again() -> None:
 
 @pytest.mark.anyio
 async def test_an_open_call_that_never_began_runs_after_a_crash() -> None:
-    """What waited for an approval is asked about again, and not reported as something that may have happened."""
+    """A call that awaited approval is asked about again, and not reported as possibly done."""
     waiting = calls("a", "b")
     watched = Watched([says("Done.")], [Say(read_only=False)])
     watched.agent.replace_messages(
@@ -596,7 +596,7 @@ def _assert(condition: object) -> None:
 
 
 def _assert_valid(messages: Sequence[AppMessage]) -> None:
-    """Each call has exactly one result, after it and before the next message of anybody else."""
+    """Check that each call has exactly one result, after it and before the next other message."""
     waiting: list[str] = []
     for message in messages:
         match message:
@@ -615,7 +615,7 @@ def _assert_valid(messages: Sequence[AppMessage]) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("key", [None, "*"])
 async def test_an_error_of_a_subscriber_in_a_batch_leaves_a_result_for_each_call(key: str | None) -> None:
-    """Else the next prompt would take work that was done for work whose outcome is unknown."""
+    """Otherwise the next prompt takes finished work for work with an unknown outcome."""
     recorded: list[ToolResultMessage] = []
 
     async def record(event: AgentEvent) -> None:

@@ -32,7 +32,7 @@ def test_a_name_stands_for_its_host_until_it_is_removed(tmp_path: Path) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @example("box:/a\x7f\x80\u2028\ufeff\x00\U0001f600")
 def test_any_saved_host_is_read_back(place: str) -> None:
-    """Else one strange character in a path would make every name unusable."""
+    """Otherwise one unusual character in a path makes every name unusable."""
     with tempfile.TemporaryDirectory() as folder:
         save_host(Path(folder), "shop", place)
         save_host(Path(folder), "box", "box")
@@ -129,7 +129,7 @@ def test_the_configured_host_is_available_as_remote(tmp_path: Path, connection: 
 
 
 def test_without_a_configured_host_remote_is_a_hosts_name(tmp_path: Path) -> None:
-    """A default address would be a stranger's in most networks."""
+    """In most networks, a default address would be a stranger's."""
     for toml in ('[remote.model]\nname = "phi3"\n', '[remote.connection]\nuser = "ada"\n'):
         assert load(tmp_path, toml, Flags(host="remote")).host == "remote"
 

@@ -27,7 +27,7 @@ def load(tmp_path: Path, toml: str = "", dotenv: str = "", **environ: str) -> Se
 
 
 def in_force(settings: Settings, name: str) -> float:
-    """A limit by the name that it has in settings."""
+    """A limit by its name in the settings."""
     limits, copied = review_limits(settings), copy_limits(settings)
     fields = {setting: field for field, setting in {**HUNKS, **COPY}.items()}
     for part in (limits, limits.tools, limits.hunks, copied):

@@ -159,7 +159,7 @@ THEIRS = "https://stranger.example/v1"
 def test_a_trusted_server_of_a_projects_dotenv_still_needs_approval_for_calls(
     tmp_path: Path, dotenv: str, trusted: str
 ) -> None:
-    """Who lets a server see the project has not let it run whatever it likes, or read outside of the project."""
+    """Letting a server see the project does not let it run anything, or read outside of the project."""
     settings = load(tmp_path, dotenv=dotenv, toml='approve = "auto"', trusted=trusted)
     assert (settings.approve, settings.origins["approve"]) == ("ask", ONLY_DOTENV)
     assert load(tmp_path, dotenv=dotenv, flags=Flags(approve="auto")).approve == "auto"

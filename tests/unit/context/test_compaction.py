@@ -37,7 +37,7 @@ SMALL = Model("small", context_window=8_000)
 
 
 class Writer:
-    """A model that gives the same summary each time, or none at all, and remembers the questions."""
+    """A model that gives the same summary each time, or none, and records the requests."""
 
     def __init__(self, words: str | None = "## Goal\nAll is well.") -> None:
         self.words = words
@@ -82,7 +82,7 @@ async def asked(
 
 
 def answered_calls(messages: Sequence[AppMessage]) -> bool:
-    """Whether each result the model would see follows its call, and each call has its result."""
+    """Whether each result that the model sees follows its call, and each call has its result."""
     open_calls: set[str] = set()
     for message in Transformer()(messages):
         if isinstance(message, AssistantMessage):
@@ -253,7 +253,7 @@ async def test_one_message_larger_than_the_window_does_not_end_the_run(last: lis
 
 
 class SmallServer(Writer):
-    """A server that refuses what is longer than its window of 50,000 characters, which nobody has told us."""
+    """A server that refuses more than its undeclared window of 50,000 characters."""
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         if len(msgspec.json.encode(request.messages)) > 50_000:
@@ -362,7 +362,7 @@ async def test_a_call_is_never_separated_from_its_result(
 
 @pytest.mark.anyio
 async def test_an_unknown_window_is_looked_up_once_and_only_when_needed() -> None:
-    """Without it a long run on a server that cuts silently would lose its beginning."""
+    """Otherwise a long run on a server that cuts silently loses its beginning."""
     asked: list[str] = []
 
     async def find_window(name: str) -> int | None:

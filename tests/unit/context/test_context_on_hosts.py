@@ -29,14 +29,14 @@ Look at @src/app.py, @"two words.txt", @src/ and @../README.md.
 
 
 def told(expanded: Expansion) -> tuple[object, ...]:
-    """All but the ids of the attachments."""
+    """Everything but the ids of the attachments."""
     attachments = [msgspec.structs.replace(attachment, id="") for attachment in expanded.attachments]
     return expanded.text, attachments, expanded.notes
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder of a repository, with whatever a project may hold."""
+    """A folder of a repository with all that a project may contain."""
     whole = tmp_path / "shop"
     here = whole / "api" / "v1"
     (here / "src").mkdir(parents=True)

@@ -30,7 +30,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def find(folder: Path, home: Path | None = None, max_bytes: int = MAX_BYTES) -> list[Instructions]:
-    """What an agent that works in ``folder`` is told."""
+    """The instructions of an agent that works in ``folder``."""
     own = WorkspaceFolder(LocalWorkspace("/"), str(home)) if home else None
     return anyio.run(partial(find_instructions, LocalWorkspace(str(folder)), home=own, max_bytes=max_bytes))
 

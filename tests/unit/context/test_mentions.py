@@ -206,12 +206,12 @@ def test_a_prompt_attaches_a_limited_number_of_files(tmp_path: Path) -> None:
 def test_any_prompt_is_handled(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         result = expanded(text, Path(folder))
-    assert result.text.replace("@", "") == text.replace("@", "")  # nothing is lost but the marks
+    assert result.text.replace("@", "") == text.replace("@", "")  # only the marks are removed
     assert len(text) - len(result.text) >= len(result.attachments)
 
 
 def test_a_forbidden_link_is_a_note(tmp_path: Path) -> None:
-    """As of another user's process in /proc."""
+    """Such as another user's process in /proc."""
     closed = tmp_path / "closed"
     closed.mkdir()
     (closed / "link").symlink_to(tmp_path)

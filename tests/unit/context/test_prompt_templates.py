@@ -73,7 +73,7 @@ def test_invalid_templates_are_skipped(tmp_path: Path) -> None:
 
 
 def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Path) -> None:
-    """Also where all of its folder is one. Within a repository links may lead anywhere."""
+    """Also if its whole folder is a link. Within a repository, links may lead anywhere."""
     key, shop = tmp_path / "id_rsa", tmp_path / "shop"
     key.write_text("PRIVATE KEY")
     (tmp_path / "notes").mkdir()
@@ -101,7 +101,7 @@ def test_a_cloned_project_cannot_send_a_file_of_the_user_by_a_link(tmp_path: Pat
 
 
 def test_the_users_own_templates_may_be_links(tmp_path: Path) -> None:
-    """As they are for whoever keeps them with other settings."""
+    """Users keep them with other settings."""
     (tmp_path / "settings").mkdir()
     (tmp_path / "settings" / "mine.md").write_text("Mine.")
     (tmp_path / "prompts").symlink_to("settings")

@@ -115,7 +115,7 @@ def test_a_flood_of_output_is_shortened(path: Path) -> None:
 
 @contextmanager
 def room_for(size: int) -> Generator[None]:
-    """Files can grow to so many bytes."""
+    """Limit the size of files."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

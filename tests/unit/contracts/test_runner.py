@@ -28,7 +28,7 @@ NO = verdict(satisfied=False, missing="the file is empty")
 
 
 def told(work: Work) -> list[str]:
-    """What the model was told by Newel."""
+    """The messages of Newel to the model."""
     messages = [event.message for event in work.told(MessageEnd)]
     return [message.text for message in messages if isinstance(message, UserMessage)]
 
@@ -172,7 +172,7 @@ async def test_a_check_that_keeps_failing_in_the_same_way_ends_the_run(work: Wor
 
 
 async def test_the_verdict_uses_the_servers_prompt_cache(work: Work) -> None:
-    """Other tools, or another prompt, and a long conversation is paid for twice at every turn."""
+    """With other tools or another prompt, a long conversation is paid twice at every turn."""
     provider = ScriptedProvider([calls("touch a"), says('{"satisfied": true, "why": "seen", "missing": ""}')])
     assert (await work(TODO, provider)).state == "completed"
     at_work, judging = provider.requests
@@ -216,7 +216,7 @@ async def test_a_conversation_too_long_for_any_judge_is_compacted(work: Work) ->
 
 
 def stopped_during(work: Work, answer: AssistantMessage) -> Callable[[ModelRequest], AssistantMessage]:
-    """A request during which somebody says stop, and which is answered all the same."""
+    """A request during which Stop arrives, and which is answered nevertheless."""
 
     def make(_: ModelRequest) -> AssistantMessage:
         work.agent.stop()
@@ -278,7 +278,7 @@ async def test_abort_ends_a_run_at_once_at_any_point(work: Work, place: str) -> 
 
 
 class Diligent:
-    """Does two things, answers by what the conversation says alone, and counts what it was asked."""
+    """A model that makes two calls, answers by the conversation alone, and counts its requests."""
 
     def __init__(self) -> None:
         self.questions: list[int] = []
@@ -291,7 +291,7 @@ class Diligent:
         assert not isinstance(request.messages[-1], AssistantMessage), "it had spoken last"
         last = request.messages[-1]
         if isinstance(last, UserMessage) and "command" in last.text and results:
-            return calls("echo mended >> done")  # a call was interrupted, and had not happened
+            return calls("echo mended >> done")  # an interrupted call that had no effect
         if results >= 2:
             return says("Done.")
         return calls(f"echo {results} >> done")
@@ -311,7 +311,7 @@ async def test_a_run_resumes_from_any_event_of_its_journal_and_repeats_nothing(
         (tmp_path / str(length)).mkdir()
         again, model = Work(tmp_path / str(length)), Diligent()
         earlier: list[RunEvent] = whole[:length]
-        # What the dead process did to the disk: a call whose start it told may have happened.
+        # The effects of the dead process on the disk: a call whose start it recorded may have run.
         ran = [event for event in earlier if isinstance(event, ToolExecutionStart)]
         (again.folder / "done").write_text("".join(f"{n}\n" for n in range(len(ran))))
         state = await again(CHECKED, model, earlier=earlier)

@@ -31,12 +31,12 @@ def applied(spans: Sequence[LineSpan], a: Sequence[str], b: Sequence[str]) -> li
 
 
 def cost(spans: Sequence[LineSpan]) -> int:
-    """Lines that are taken away or put in."""
+    """The number of deleted and inserted lines."""
     return sum(span.a1 - span.a0 + span.b1 - span.b0 for span in spans)
 
 
 def least(a: Sequence[str], b: Sequence[str]) -> int:
-    """What the shortest script costs, by the table of the longest common subsequence."""
+    """The size of the shortest script, by the table of the longest common subsequence."""
     row = [0] * (len(b) + 1)
     for line in a:
         above = row
@@ -55,7 +55,7 @@ def without_common_ends(a: list[str], b: list[str]) -> tuple[list[str], list[str
 
 
 def test_python_and_javascript_find_the_same_hunks() -> None:
-    """The script cuts each text anew; ``web/tests/patience.test.js`` reads the file that has to come out."""
+    """The script compares each text again; ``web/tests/patience.test.js`` reads the file with the expected result."""
     script = str(ROOT / "scripts/line_diff_fixtures.py")
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -72,7 +72,7 @@ def test_python_and_javascript_find_the_same_hunks() -> None:
         ("abcd", "bcde", [(0, 1, 0, 0), (4, 4, 3, 4)]),
         ("xxx", "xx", [(2, 3, 2, 2)]),
         ("f{1}g{2}", "f{1}h{3}g{2}", [(4, 4, 4, 8)]),
-        # What stands once holds its place, although to move it would cost less.
+        # A unique line keeps its place, although moving it would be cheaper.
         ("uxxx", "xxxu", [(0, 0, 0, 3), (1, 4, 4, 4)]),
     ],
 )
@@ -111,7 +111,7 @@ def test_each_span_changes_something_and_spans_do_not_touch(a: list[str], b: lis
     spans = diff(a, b)
     assert all(a[span.a0 : span.a1] != b[span.b0 : span.b1] for span in spans)
     for one, other in pairwise(spans):
-        # What lies between two of them is kept, and is at least a line.
+        # The part between two spans is unchanged and at least one line long.
         assert one.a1 < other.a0
         assert one.b1 < other.b0
         assert a[one.a1 : other.a0] == b[one.b1 : other.b0]
@@ -134,7 +134,7 @@ def test_common_beginnings_and_ends_are_not_changed(a: list[str], b: list[str]) 
 @settings(max_examples=examples(120), deadline=None)
 @given(TEXT, TEXT)
 def test_the_changes_are_minimal(a: list[str], b: list[str]) -> None:
-    """The shortest script, unless a line that stands once on both sides was to hold its place; then something is kept."""
+    """The shortest script, unless a line that is unique on both sides had to keep its place; then something is kept."""
     old, new = without_common_ends(a, b)
     count, count_new = Counter(old), Counter(new)
     anchors = [line for line in old if count[line] == 1 == count_new[line]]
@@ -156,7 +156,7 @@ def test_unique_lines_give_minimal_changes(
 
 @pytest.mark.parametrize("words", [2, 6, 40])
 def test_a_text_compared_in_pieces_is_not_replaced_by_half(words: int) -> None:
-    """Far more edits than one piece has, and few lines that stand once: at most twice what the shortest script costs."""
+    """Many more edits than one piece has, and few unique lines: at most twice the cost of the shortest script."""
     for seed in range(12):
         rng = Random(seed)  # noqa: S311 - these are texts, not secrets
         a = drawn(rng, words, 400)
@@ -175,7 +175,7 @@ def drawn(rng: Random, words: int, count: int) -> list[str]:
 
 
 class Watched:
-    """A line that counts how often one is compared with another."""
+    """A line that counts its comparisons."""
 
     compared = 0
 
@@ -191,7 +191,7 @@ class Watched:
 
 
 def nested(odd: str) -> list[Watched]:
-    """Lines that each become an anchor only when the ones before them have."""
+    """Lines that each become an anchor only after the ones before them."""
     pairs = ((f"u{level}", f"u{level - 1}", odd) for level in range(2000))
     return [Watched(line) for three in pairs for line in three]
 

@@ -44,7 +44,7 @@ def test_joined_lines_are_the_text(data: bytes) -> None:
 
 @given(old=TEXTS, new=TEXTS)
 def test_it_has_the_format_of_unified_diffs(old: bytes, new: bytes) -> None:
-    """Compared with the standard library's, which makes the hunks and their numbers on its own."""
+    """Compared with the standard library, which computes the hunks and their numbers independently."""
     a, b = split_lines(old), split_lines(new)
     matcher = difflib.SequenceMatcher(None, a, b)
     blocks = [DiffBlock(a1, a2, b[b1:b2]) for tag, a1, a2, b1, b2 in matcher.get_opcodes() if tag != "equal"]
@@ -68,7 +68,7 @@ def end_with_newline(line: bytes) -> bytes:
     ],
 )
 def test_patch_accepts_it(tmp_path: Path, old: bytes, new: bytes) -> None:
-    """A person may carry a shown diff to another checkout; git is what reads it there."""
+    """A user may carry a shown diff to another checkout, where git reads it."""
     (tmp_path / "f").write_bytes(old)
     text = unified_diff("f", split_lines(old), compare(split_lines(old), split_lines(new)))
     subprocess.run(

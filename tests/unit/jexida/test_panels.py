@@ -22,7 +22,7 @@ def plain(lines: list[str]) -> list[str]:
 
 
 def inside(lines: list[str], width: int) -> str:
-    """The text of a panel, after its borders were looked at."""
+    """The text of a panel, after a check of its borders."""
     for line in lines:
         assert cell_len(line) == min(width, MAX_WIDTH)
         assert line[0] + line[-1] == "││"

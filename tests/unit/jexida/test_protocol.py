@@ -197,8 +197,8 @@ BITS = st.lists(
     st.booleans(),
 )
 def test_a_truncated_reply_proposes_nothing(reply: dict[str, Any], indent: int | None, ascii_: bool) -> None:
-    """The end of a command decides what it does: `rm -rf /tmp/x` may be the beginning of `rm -rf /tmp/x.old`, or what
-    stands behind it may be the reason not to run it.
+    """The end of a command decides its effect: `rm -rf /tmp/x` may be the beginning of `rm -rf /tmp/x.old`, or the
+    missing text may be the reason not to run it.
     """
     whole = json.dumps(reply, indent=indent, ensure_ascii=ascii_)
     assert isinstance(read(whole), ShellReply)

@@ -45,7 +45,7 @@ def test_error_output_is_separated_only_where_it_could_be_overlooked() -> None:
 
 
 class Person:
-    """Answers as scripted, and remembers what stood in the line to begin with."""
+    """Answers from a script, and records the text offered for editing."""
 
     def __init__(self, *answers: str | None) -> None:
         self.answers = list(answers)

@@ -47,7 +47,7 @@ async def test_a_job_is_known_from_its_submission_to_its_end(engine: SqliteEngin
 
 
 async def test_submitting_twice_under_one_key_is_one_job(engine: SqliteEngine) -> None:
-    """A page that lost the answer sends its message again: it must not be answered twice."""
+    """A page that lost the reply sends its message again: it must not be answered twice."""
     first = await engine.submit("turn", b"1", queue="tab", key="tab/m1")
     assert await engine.submit("turn", b"2", queue="tab", key="tab/m1") == first
     (lease,) = await engine.claim(5, "w")
@@ -120,7 +120,7 @@ async def test_a_refused_change_does_not_affect_others_in_its_transaction(engine
 
 
 async def test_a_change_that_cannot_be_written_fails_alone(engine: SqliteEngine) -> None:
-    """What no database can hold must not end the others that wait for the same flush, or the writer."""
+    """A value that no database can store must not end the others of the same transaction, or the writer."""
     lease = await running(engine)
     failures: list[Exception] = []
 
@@ -295,7 +295,7 @@ async def test_a_waiting_worker_gets_a_job_at_once(engine: SqliteEngine) -> None
 
 
 async def test_a_page_is_limited_by_count_and_size(engine: SqliteEngine) -> None:
-    """A reader of a run with large pictures must not fill the memory."""
+    """A reader of a run with large images must not fill the memory."""
     lease = await running(engine)
     big = b"x" * (MAX_READ_BYTES // 2)
     await engine.append(lease, [big] * 5, expect_seq=0)
@@ -326,7 +326,7 @@ async def test_a_cancelled_caller_leaves_the_journal_consistent(engine: SqliteEn
     for n in range(1, 30):
         with anyio.move_on_after(0) as scope:
             await engine.append(lease, [b"%d" % n], expect_seq=n - 1)
-        if scope.cancelled_caught:  # nothing was begun
+        if scope.cancelled_caught:  # nothing was started
             await engine.append(lease, [b"%d" % n], expect_seq=n - 1)
     assert await data(engine, lease.job) == [b"%d" % n for n in range(1, 30)]
 

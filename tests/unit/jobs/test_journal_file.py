@@ -65,7 +65,7 @@ async def test_running_jobs_are_claimed_again_after_a_restart_with_their_progres
 async def test_an_attempt_counts_after_a_crash_and_not_after_a_normal_exit(
     tmp_path: Path,
 ) -> None:
-    """Else a user who ends the server every evening loses a long run on the sixth day."""
+    """Otherwise a user who ends the server every evening loses a long run on the sixth day."""
     for _ in range(7):
         async with open_engine(tmp_path / "ended") as engine:
             await engine.submit("turn", b"{}", queue="q", key="one")
@@ -77,7 +77,7 @@ async def test_an_attempt_counts_after_a_crash_and_not_after_a_normal_exit(
             await engine.submit("turn", b"{}", queue="q", key="one")
             (lease,) = await engine.claim(1, "w")
             assert lease.attempt == attempt
-            # What a server that is killed leaves behind.
+            # What a killed server leaves behind.
             shutil.copytree(tmp_path / "died", tmp_path / "copy")
         shutil.rmtree(tmp_path / "died")
         (tmp_path / "copy").rename(tmp_path / "died")
@@ -208,7 +208,7 @@ async def test_the_database_of_another_program_is_refused_and_not_changed(tmp_pa
 
 
 def test_a_migration_is_atomic() -> None:
-    """A journal half way between two formats could be read by neither Newel."""
+    """No Newel could read a journal between two formats."""
     steps = [["CREATE TABLE a (x)"], ["ALTER TABLE a ADD COLUMN y", "INSERT INTO a VALUES (1, 2)"]]
     with database(Path(":memory:")) as connection:
         _format(steps[:1]).migrate(connection, "journal")
@@ -229,7 +229,7 @@ def _format(migrations: list[list[str]]) -> Format:
 
 
 async def test_a_torn_tail_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """The power went while a flush was under way: the log ends in the midst of a change."""
+    """The power failed during a flush: the log ends in the middle of a change."""
     live, torn = tmp_path / "live", tmp_path / "torn"
     async with open_engine(live) as engine:
         lease = await begin(engine, *(b"%d" % n for n in range(50)))

@@ -32,7 +32,7 @@ async def working(
 
 
 async def ended(engine: SqliteEngine, job: str) -> tuple[str, str]:
-    """How a job ends, once it has."""
+    """The final state of a job."""
     while not (await engine.read(job, 10_000, wait=20)):
         found = await engine.get(job)
         assert found is not None
@@ -108,7 +108,7 @@ async def test_a_failing_handler_ends_its_own_job_with_the_reason(engine: Sqlite
 
 @pytest.mark.parametrize("renew_every", [0.05, 3600])
 async def test_a_cancelled_job_is_stopped_during_its_work(engine: SqliteEngine, renew_every: float) -> None:
-    """And at once, not when the worker renews its leases for the next time: the user waits for it."""
+    """And at once, not at the worker's next renewal of its leases: the user waits for it."""
     begun = anyio.Event()
     stopped: list[str] = []
 
@@ -165,13 +165,13 @@ async def test_a_job_that_finished_as_its_worker_was_cancelled_is_not_repeated(
 
 
 async def test_a_job_that_kills_its_server_each_time_is_given_up(tmp_path: Path) -> None:
-    """Else the server could never be started again."""
+    """Otherwise the server cannot be started again."""
     live, killed = tmp_path / "live", tmp_path / "killed"
     handled: list[int] = []
 
     async def handle(lease: Lease) -> JobOutcome:
         handled.append(lease.attempt)
-        shutil.copytree(live, killed)  # what kill -9 would leave behind now
+        shutil.copytree(live, killed)  # what kill -9 would leave now
         begun.set()
         await anyio.sleep(60)
         return DONE

@@ -14,14 +14,14 @@ SERVER = ServerConfig(name="s", origin=Path("/p/.mcp.json"), level="user", comma
 
 
 def tools(number: int, says: str) -> list[ToolInfo]:
-    """As much as a server may say of so many tools, one of which says something else."""
+    """As much text as a server may have for so many tools, one of which differs."""
     schema = {"type": "object", "description": "x" * 7_000}
     found = [ToolInfo(name=f"t{at}", description="x" * 8_000, parameters=schema) for at in range(number)]
     return [msgspec.structs.replace(found[0], description=says), *found[1:]]
 
 
 def test_a_verbose_server_cannot_displace_accepted_pins(tmp_path: Path) -> None:
-    """A file that is too long to be read again would make each start the first one, for all servers."""
+    """A file too long to be read again would make each start the first one, for all servers."""
     pins = Pins(tmp_path)
     assert len(pins.accepted(SERVER, tools(500, "One."))) == 500
     other = msgspec.structs.replace(SERVER, name="other")

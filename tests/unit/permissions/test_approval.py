@@ -43,7 +43,7 @@ class Look:
 
 
 class Change(Look):
-    """A tool that changes something; without ``what`` it cannot say what it would do."""
+    """A tool that changes something; without ``what`` it has no preview."""
 
     spec = ToolSpec("change", "Changes.", {"type": "object"})
     label = "Change it"
@@ -56,13 +56,13 @@ class Change(Look):
 
 
 class Other(Change):
-    """Changes what nobody reviews."""
+    """A tool whose change cannot be reviewed."""
 
     spec = ToolSpec("other", "Changes elsewhere.", {"type": "object"})
 
 
 class Person:
-    """Answers with the given answers in turn and remembers the questions."""
+    """Gives the answers in order and records the questions."""
 
     def __init__(self, *answers: Approval) -> None:
         self.answers = list(answers)
@@ -118,7 +118,7 @@ async def test_once_is_once_and_always_is_exactly_this_call() -> None:
 
 
 class Shifting(Change):
-    """A tool whose change is another one for the first ``times`` that it is asked for it."""
+    """A tool whose change differs the first ``times`` times that it is previewed."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -156,7 +156,7 @@ async def test_without_a_user_the_call_is_denied_with_a_remedy() -> None:
 
 
 async def test_a_call_without_a_preview_does_not_run() -> None:
-    """It could succeed a moment later, once an earlier call of the same message has run."""
+    """It could succeed a moment later, after an earlier call of the same message."""
     person = Person()
     verdict = await decide(policy("ask", ask=person), Change())
     assert (verdict.allow, verdict.reason) == (False, "Not run: nothing there to change")
@@ -186,7 +186,7 @@ async def test_only_review_lets_reviewable_calls_run() -> None:
 
 
 class Opens(Look):
-    """Reads the file that it is told."""
+    """Reads the given file."""
 
     async def plan(self, arguments: Any, /) -> Planned:
         touch = Touch(arguments["path"], arguments["named"])

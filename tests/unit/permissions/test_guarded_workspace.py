@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(params=["local", "ssh"])
 def inner(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
-    """The same folder on this machine and as one of a host."""
+    """The same folder, local and on a host."""
     project = tmp_path / "project"
     (project / "sub").mkdir(parents=True)
     (project / "sub" / "a.txt").write_text("of the project")

@@ -28,7 +28,7 @@ def level(path: str, *rules: str, writes: bool = False) -> str:
 
 
 def paths_of(pattern: str) -> list[str]:
-    """Places that a row of the table is about."""
+    """Examples of a row's places."""
     name = pattern.replace("*", "1")
     if pattern.startswith("~"):
         return [
@@ -50,7 +50,7 @@ def test_every_row_of_the_table_closes_its_places(row: Row, writes: bool) -> Non
 
 
 def test_the_table_is_consistent() -> None:
-    """Small letters, each row once and with a reason."""
+    """Lower case, each row once and with a reason."""
     patterns = [row.pattern for row in SECRET]
     assert len(set(patterns)) == len(patterns)
     assert all(row.pattern == row.pattern.lower() and row.reason for row in SECRET)

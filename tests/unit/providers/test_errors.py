@@ -60,7 +60,7 @@ def openai(message: str, code: str | None = None, kind: str | None = None) -> by
     ],
 )
 def test_rejections_have_the_right_class(status: int, body: bytes, kind: type[ProviderError]) -> None:
-    """Else the agent would try again in vain, give up too early, or not compact when it must."""
+    """Otherwise the agent would try again in vain, give up too early, or not compact when it must."""
     error = error_from_response(status, {}, body, WHERE)
     assert type(error) is kind
     assert error.status == status
@@ -94,14 +94,14 @@ def test_rejections_have_the_right_class(status: int, body: bytes, kind: type[Pr
     ],
 )
 def test_the_servers_message_is_quoted(body: bytes, words: str | None) -> None:
-    """Else the one sentence that explains the failure would be lost in a page, or harm the screen."""
+    """Otherwise the one sentence that explains the failure would be lost in a page, or harm the screen."""
     said, _ = parse_error_body(body, "")
     assert words is None or said == words
     assert len(said) <= 401
 
 
 def test_the_key_is_never_shown() -> None:
-    """Else a key would stand in terminals, logs and session files: servers quote it."""
+    """Otherwise a key would stand in terminals, logs and session files: servers quote it."""
     error = error_from_response(401, {}, openai(f"Incorrect API key provided: {KEY}."), WHERE)
     assert str(error) == (
         "https://api.example/v1/chat/completions rejected the API key (401): Incorrect API key provided: ***. "
@@ -110,7 +110,7 @@ def test_the_key_is_never_shown() -> None:
 
 
 def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
-    """Else a first user would not know what to do."""
+    """Otherwise a first user would not know what to do."""
     missing = error_from_response(401, {}, b"", msgspec.structs.replace(WHERE, secret=""))
     assert "requires an API key (401). Set LLM_AUTH_TOKEN" in str(missing)
     wrong = error_from_response(404, {}, openai("not found"), WHERE)
@@ -132,12 +132,12 @@ def test_a_missing_key_and_a_wrong_name_have_a_remedy() -> None:
     ],
 )
 def test_retry_after_in_seconds_is_used(headers: dict[str, str], seconds: float | None) -> None:
-    """Else the agent would knock too early and be shut out for longer."""
+    """Otherwise the agent retries too early and is locked out for longer."""
     assert retry_after(headers) == seconds
 
 
 def test_retry_after_as_a_date_is_used() -> None:
-    """Else half of the gateways would be asked again at once."""
+    """Otherwise half of the gateways would be asked again at once."""
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
     pause = retry_after({"retry-after": date})
     assert pause is not None
@@ -159,7 +159,7 @@ def test_retry_after_as_a_date_is_used() -> None:
     ],
 )
 def test_errors_inside_an_answer_have_the_right_class(error: object, kind: type[ProviderError]) -> None:
-    """Else an error in mid-stream would end a run that another try would save."""
+    """Otherwise an error in mid-stream would end a run that another try would save."""
     assert type(error_from_event(error, WHERE)) is kind
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @contextmanager
 def listening_elsewhere() -> Generator[int]:
-    """A port on which a socket listens that connections to 127.0.0.1 do not reach, and no other one listens."""
+    """A port with a listener that connections to 127.0.0.1 do not reach, and with no other one."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -51,7 +51,7 @@ def test_the_listeners_user_is_known_however_loopback_is_reached(
 
 
 def test_the_listening_program_is_named() -> None:
-    """Else who is asked whether to use it has to guess what runs on the port."""
+    """Otherwise a user who is asked about it has to guess which program uses the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         mine = Path("/proc/self/comm").read_text().strip()
         assert program_on(server.getsockname()[1]) == mine

@@ -28,7 +28,7 @@ def used(model: str, usage: Usage | None = None) -> AssistantMessage:
     ],
 )
 def test_a_model_is_found_under_the_names_of_gateways(model: str, base_url: str, same_as: str) -> None:
-    """Else the cost limit would not hold behind a gateway."""
+    """Otherwise the cost limit would not hold behind a gateway."""
     cost = PriceList(base_url)(used(model))
     assert cost is not None
     assert cost > 0
@@ -36,7 +36,7 @@ def test_a_model_is_found_under_the_names_of_gateways(model: str, base_url: str,
 
 
 def test_cached_input_is_cheaper_and_counts_once() -> None:
-    """Else a long session would seem to cost many times what it does."""
+    """Otherwise a long session would seem to cost many times what it does."""
     price = PriceList("https://api.openai.com/v1")
     plain = price(used("gpt-4o", Usage(input=1_000_000)))
     cached = price(used("gpt-4o", Usage(input=1_000_000, cache_read=1_000_000)))
@@ -47,14 +47,14 @@ def test_cached_input_is_cheaper_and_counts_once() -> None:
 
 @pytest.mark.parametrize("model", ["my-own-finetune", "", "a/b/c", "qwen2.5-coder:1.5b"])
 def test_an_unknown_model_has_no_cost(model: str) -> None:
-    """Else an invented price would end runs or hide what they cost."""
+    """Otherwise an invented price would end runs or hide what they cost."""
     price = PriceList("https://llm.example/v1")
     assert price(used(model)) is None
     assert price(used(model)) is None
 
 
 def test_without_usage_there_is_no_cost() -> None:
-    """Else a server that counts no tokens would look free."""
+    """Otherwise a server that counts no tokens would look free."""
     assert PriceList("https://api.openai.com/v1")(used("gpt-4o", Usage())) is None
 
 
@@ -70,13 +70,13 @@ def test_without_usage_there_is_no_cost() -> None:
     ],
 )
 def test_a_private_server_is_never_priced(url: str) -> None:
-    """Else the first answer of a local model would wait for a price list that cannot know it."""
+    """Otherwise the first answer of a local model would wait for a price list that cannot know it."""
     assert price_list_for(base_url=url) is None
     assert price_list_for(base_url="https://api.openai.com/v1") is not None
 
 
 def test_importing_the_providers_loads_nothing_heavy() -> None:
-    """Else every start of the program would pay for what a run may never need."""
+    """Otherwise every start of the program would pay for what a run may never need."""
     code = (
         "import sys, newel.providers.openai.chat, newel.providers.retry, newel.providers.pricing,"
         "newel.providers.proxy, tests.scripted_provider, newel.providers.discovery;"

@@ -46,7 +46,7 @@ A, B = ("read", {"file_path": "a"}), ("read", {"file_path": "b"})
 
 
 def test_text_reasoning_and_usage() -> None:
-    """Else an answer would lack its words, its thoughts or its cost."""
+    """Otherwise an answer would lack its words, its thoughts or its cost."""
     message, deltas = fold(
         chunk(role="assistant", content=""),
         chunk(reasoning_content="hm", reasoning="hm"),
@@ -72,7 +72,7 @@ def test_text_reasoning_and_usage() -> None:
 
 
 def test_calls_in_the_standard_format() -> None:
-    """Else no tool would run with the servers that do everything right."""
+    """Otherwise no tool would run with the servers that do everything right."""
     message, deltas = fold(
         chunk(**call("", index=0, id="c1", type="function", name="read")),
         chunk(**call("", index=1, id="c2", type="function", name="bash")),
@@ -148,7 +148,7 @@ def test_calls_in_the_standard_format() -> None:
     ],
 )
 def test_one_call_in_every_variant(deltas: list[dict[str, Any]]) -> None:
-    """Else tools would fail with one server or another."""
+    """Otherwise tools would fail with one server or another."""
     assert calls(*deltas) == [A]
     assert calls(*deltas, finish="stop") == [A], "some servers end with 'stop' all the same"
 
@@ -201,12 +201,12 @@ def test_one_call_in_every_variant(deltas: list[dict[str, Any]]) -> None:
     ],
 )
 def test_two_calls_in_every_variant(deltas: list[dict[str, Any]]) -> None:
-    """Else two calls would become one broken one."""
+    """Otherwise two calls would become one broken one."""
     assert calls(*deltas) == [A, B]
 
 
 def test_calls_in_the_last_chunk() -> None:
-    """Else the calls of servers that send them with the finish reason would be lost."""
+    """Otherwise the calls of servers that send them with the finish reason would be lost."""
     message, _ = fold(
         chunk(content="Now."), chunk("tool_calls", **call('{"file_path": "a"}', index=0, name="read"))
     )
@@ -215,7 +215,7 @@ def test_calls_in_the_last_chunk() -> None:
 
 @pytest.mark.parametrize("written", [False, True])
 def test_no_call_is_lost_however_many_there_are(written: bool) -> None:
-    """Else a model would believe that all was done, and nobody would ever know."""
+    """Otherwise a model believes that all was done, and nobody ever knows."""
     commands = [str(number) for number in range(300)]
     if written:
         listed = [{"name": "bash", "arguments": {"command": command}} for command in commands]
@@ -234,14 +234,14 @@ def test_no_call_is_lost_however_many_there_are(written: bool) -> None:
 
 
 def test_endless_calls_are_refused() -> None:
-    """Else a server could fill the memory with calls of a few bytes each."""
+    """Otherwise a server could fill the memory with calls of a few bytes each."""
     pieces = [{"index": number, "function": {"name": "bash"}} for number in range(9_000)]
     with pytest.raises(BadResponse, match=r"more than 8,192 tool calls in one message"):
         fold(chunk(tool_calls=pieces))
 
 
 def test_a_complete_response_is_accumulated_too() -> None:
-    """Else servers that cannot stream could not be used."""
+    """Otherwise servers that cannot stream could not be used."""
     body: dict[str, Any] = {
         "choices": [
             {
@@ -258,7 +258,7 @@ def test_a_complete_response_is_accumulated_too() -> None:
 
 
 def test_the_text_is_the_sum_of_its_deltas_with_calls_in_it() -> None:
-    """Else the screen would show other words than the session keeps."""
+    """Otherwise the screen would show other words than the session keeps."""
     text = 'I read.\n```json\n{"name": "read", "arguments": {"file_path": "a"}}\n```\nThat was it. <b'
     message, deltas = fold(*(chunk(content=character) for character in text), chunk("stop"))
     assert message.text == "".join(delta.delta for delta in deltas if isinstance(delta, TextDelta))
@@ -267,7 +267,7 @@ def test_the_text_is_the_sum_of_its_deltas_with_calls_in_it() -> None:
 
 
 def test_a_text_call_beside_real_calls_stays_text() -> None:
-    """Else an explanation beside a call would run as a second one."""
+    """Otherwise an explanation beside a call would run as a second one."""
     written = '{"name": "read", "arguments": {"file_path": "b"}}'
     message, _ = fold(
         chunk(content=written), chunk("tool_calls", **call('{"file_path": "a"}', index=0, name="read"))
@@ -276,7 +276,7 @@ def test_a_text_call_beside_real_calls_stays_text() -> None:
 
 
 def test_the_call_at_the_output_limit_does_not_run_and_earlier_ones_do() -> None:
-    """Else a file could be written by half, or finished work be thrown away."""
+    """Otherwise a file could be written by half, or finished work be thrown away."""
     message, _ = fold(
         chunk(**call('{"file_path": "a"}', index=0, name="read")),
         chunk("length", **call('{"command": "rm -rf /tmp/x', index=1, name="bash")),
@@ -287,14 +287,14 @@ def test_the_call_at_the_output_limit_does_not_run_and_earlier_ones_do() -> None
 
 
 def test_content_blocks_are_read() -> None:
-    """Else the answers of servers that send blocks in place of text would be empty."""
+    """Otherwise the answers of servers that send blocks in place of text would be empty."""
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     message, _ = fold(chunk("stop", content=[thinking, {"type": "text", "text": "Yes"}]))
     assert message.content == [ThinkingContent("hm"), TextContent("Yes")]
 
 
 def test_a_filtered_answer_says_so() -> None:
-    """Else half an answer would look like a whole one."""
+    """Otherwise half an answer would look like a whole one."""
     message, _ = fold(chunk("content_filter", content="Half"))
     assert (message.stop_reason, message.error_message) == (
         "error",
@@ -303,7 +303,7 @@ def test_a_filtered_answer_says_so() -> None:
 
 
 def test_a_server_that_gives_up_can_be_retried() -> None:
-    """Else half an answer would count as the answer."""
+    """Otherwise half an answer would count as the answer."""
     with pytest.raises(ServerFailed):
         ResponseAccumulator().feed(chunk("error", content="Half"))
 
@@ -321,12 +321,12 @@ JUNK: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_junk_in_a_chunk_is_ignored(junk: dict[str, Any]) -> None:
-    """Else one odd field would end a run."""
+    """Otherwise one odd field would end a run."""
     message, _ = fold(chunk(content="Hi"), junk, chunk("stop"))
     assert (message.text, message.tool_calls, message.usage) == ("Hi", [], Usage())
 
 
 def test_an_empty_response_is_not_an_answer() -> None:
-    """Else an empty message would look like the model's silence."""
+    """Otherwise an empty message would look like the model's silence."""
     with pytest.raises(BadResponse):
         fold({"choices": [], "usage": {}})

@@ -29,7 +29,7 @@ async def ask(
 
 @pytest.mark.anyio
 async def test_temporary_failures_are_retried_and_reported() -> None:
-    """Else one dropped connection would end an hour's run, or a long pause look like a hang."""
+    """Otherwise one dropped connection would end an hour's run, or a long pause look like a hang."""
     message, seen = await ask([ConnectionFailed("gone."), ServerFailed("503"), ANSWER])
     assert message == ANSWER
     first, second, text = seen
@@ -43,7 +43,7 @@ async def test_temporary_failures_are_retried_and_reported() -> None:
 
 @pytest.mark.anyio
 async def test_a_long_retry_after_is_respected() -> None:
-    """Else the agent asks before its time is up, and is shut out for longer."""
+    """Otherwise the agent retries too early, and is locked out for longer."""
     _, seen = await ask([RateLimited("slow", retry_after=0.003), ANSWER])
     assert [delta.delay for delta in seen if isinstance(delta, Retry)] == [0.003]
     assert retry_delay(1, 1.0, retry_after=150.0) == 150.0
@@ -52,7 +52,7 @@ async def test_a_long_retry_after_is_respected() -> None:
 
 @pytest.mark.anyio
 async def test_a_retry_after_beyond_the_limit_ends_the_request_with_a_report() -> None:
-    """Else a run sleeps for hours on a server's word, or burns its attempts before the time that the server named."""
+    """Otherwise a run sleeps for hours at a server's word, or uses up its attempts before the named time."""
     with pytest.raises(
         RateLimited, match=r"pause of 7,200 seconds; \[retry\] max_wait in config.toml allows 300"
     ) as error:
@@ -72,7 +72,7 @@ async def test_an_overloaded_server_gets_more_patience_than_an_unreachable_one()
 
 
 def test_the_default_patience_is_about_three_minutes() -> None:
-    """As long as most overloads take; five tries in eleven seconds ended runs that only had to wait."""
+    """As long as most overloads last; five attempts in eleven seconds ended runs that only had to wait."""
     limits = RetryLimits()
     waits = [[retry_delay(attempt, 1.0, None) for attempt in range(1, limits.attempts)] for _ in range(200)]
     assert 150 < sum(map(sum, waits)) / len(waits) < 210
@@ -81,13 +81,13 @@ def test_the_default_patience_is_about_three_minutes() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [RequestRejected("no"), ValueError("a defect")])
 async def test_permanent_failures_are_not_retried(error: Exception) -> None:
-    """Else a wrong key would be tried five times, with pauses, before the user hears of it."""
+    """Otherwise a wrong key would be tried five times, with pauses, before the user hears of it."""
     with pytest.raises(type(error)):
         await ask([error, ANSWER])
 
 
 @pytest.mark.anyio
 async def test_the_last_failure_is_raised() -> None:
-    """Else a server that is down would be asked for ever."""
+    """Otherwise a server that is down is asked forever."""
     with pytest.raises(ProviderError, match="third"):
         await ask([ServerFailed("first"), ServerFailed("second"), ServerFailed("third"), ANSWER])

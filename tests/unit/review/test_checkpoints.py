@@ -39,7 +39,7 @@ async def begun(points: Checkpoints, *paths: str, run: str = "r") -> str:
 
 
 async def hard(project: Project, points: Checkpoints, point: str) -> str:
-    """Roll all of a run back, to the disk; returns the checkpoint of the rollback."""
+    """Roll a whole run back, to the disk; returns the checkpoint of the rollback."""
     plan = await points.plan(point, "hard_all")
     reviews = await points.rollback(plan)
     await project.saver.save({review.path: None for review in reviews})
@@ -276,7 +276,7 @@ async def test_direct_writes_of_an_agent_are_rolled_back_without_its_proposals(
 ) -> None:
     path = project.file("a", b"1\n2\n3\n")
     await project.propose("a", 3, 4, b"drei\n", run="early")
-    await anyio.sleep(0.002)  # what came before a run has an earlier time
+    await anyio.sleep(0.002)  # the state before a run has an earlier time
     point = await points.begin("direct")
     (blob,) = project.ledger.put_blobs([b"1\n2\n3\n"])
     files = (FileVersion(path="a", blob=blob, mode=0o644),)
@@ -297,7 +297,7 @@ async def test_a_rollback_is_complete_even_if_an_undecided_hunk_resembles_it(
     point = await begun(points, "a")
     path = project.file("a", b"by someone else\n")
     await points.rollback(await points.plan(point, "hard_all"))
-    path.chmod(0o600)  # and so the deletion is in question again
+    path.chmod(0o600)  # and so the deletion is undecided again
     await hard(project, points, point)
     assert not path.exists()
 

@@ -94,7 +94,7 @@ async def test_a_folder_created_for_a_file_goes_with_it(root: Path, recorder: Ch
 
 
 async def test_deleting_a_file_keeps_its_folder(root: Path, recorder: ChangeRecorder) -> None:
-    """Who removes the last file of a folder that a run made before has not said anything of the folder."""
+    """Deleting the last file of a folder that an earlier run created says nothing about the folder."""
     effect = await begin(recorder, TrackedRun("s"), None)
     (root / "new").mkdir()
     (root / "new/file").write_text("x")

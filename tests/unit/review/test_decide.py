@@ -128,7 +128,7 @@ async def test_a_decision_on_a_file_changed_by_others_is_refused(tmp_path: Path)
 
 
 async def test_a_decision_refused_for_one_file_is_recorded_for_none(tmp_path: Path) -> None:
-    """Else the next `newel decide` writes a part of what a person was told had failed."""
+    """Otherwise the next `newel decide` writes a part of a save that was reported as failed."""
     with Ledger.open(None) as ledger:
         folder = Folder(tmp_path / "project", ledger)
         for name in ("e", "f"):

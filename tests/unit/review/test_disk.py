@@ -58,7 +58,7 @@ REFUSED = (
 
 
 class World:
-    """A project of two files, and a random history of it."""
+    """A project of two files, and its random history."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -68,7 +68,7 @@ class World:
         self.checkpoint = ""
 
     async def begin(self) -> None:
-        """The next run begins; it may change both files."""
+        """Start the next run; it may change both files."""
         self.run += 1
         self.checkpoint = (await self.points.begin(f"run{self.run}")).id
         await self.points.touch(self.checkpoint, "a", "b")
@@ -135,7 +135,7 @@ class World:
 
 
 def in_a_world(history: Any, check: Callable[[World], Any]) -> None:
-    """Tell a history, and check what has come of it."""
+    """Run a history, and check its result."""
 
     async def told() -> None:
         with tempfile.TemporaryDirectory() as folder, Ledger.open(None) as ledger:
@@ -153,12 +153,12 @@ def in_a_world(history: Any, check: Callable[[World], Any]) -> None:
 
 
 def shown(world: World) -> list[Content | None]:
-    """The files as their buffers make them."""
+    """The files according to their buffers."""
     return [content_of(buffer(world.ledger.get(path))) for path in ("a", "b")]
 
 
 async def save(world: World) -> None:
-    """Save what was kept. Text beside bytes that are none is refused: a file may have become one under an edit."""
+    """Save kept hunks. Text beside binary content is refused: a file may have become binary under an edit."""
     for path in ("a", "b"):
         with suppress(NotText):
             await world.project.saver.save({path: None})

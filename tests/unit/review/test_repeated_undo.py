@@ -27,7 +27,7 @@ def made(text: str | None) -> Lines:
 
 
 def wrote(ledger: Ledger, text: str | None, run: str) -> None:
-    """A run makes this of the file."""
+    """A run changes the file to this."""
     change = partial(recorded, before=ledger.get("f").base, after=made(text), run=run)
     ledger.change("f", "record", change, run=run)
 
@@ -39,7 +39,7 @@ def taking_back(ledger: Ledger, run: str) -> RevertStep:
 
 
 def took_back(ledger: Ledger, run: str) -> None:
-    """All of a run is taken back, and saved."""
+    """Roll a whole run back, and save."""
     step = taking_back(ledger, run)
     assert step.conflicts == ()
     if step.after is not step.before:
@@ -51,7 +51,7 @@ def took_back(ledger: Ledger, run: str) -> None:
 @given(st.lists(TEXTS, min_size=3, max_size=6))
 @example(
     ["\n", "b\n\nb\n", "\nb\n\n", None]
-)  # lines that may be two of them, until one looks where all is as it was
+)  # lines that could be either of two, unless one compares the unchanged places
 def test_runs_can_be_undone_one_by_one_the_latest_first(texts: list[str | None]) -> None:
     with Ledger.open(None) as ledger:
         for number, text in enumerate(texts):
@@ -70,7 +70,7 @@ def test_runs_can_be_undone_one_by_one_the_latest_first(texts: list[str | None])
 def test_foreign_lines_beside_an_undo_stay(
     mine: list[tuple[int, int]], later: list[tuple[int, int]], others: list[tuple[int, int]]
 ) -> None:
-    """Two runs write in the same lines, the later one is taken back, and others write in lines apart from these."""
+    """Two runs write the same lines, the later one is rolled back, and other lines change meanwhile."""
     texts = [f"{number}\n" for number in range(24)]
     kept = list(texts)
     with Ledger.open(None) as ledger:
@@ -89,7 +89,7 @@ def test_foreign_lines_beside_an_undo_stay(
 
 
 def test_undo_of_an_ambiguous_line_is_a_conflict() -> None:
-    """Of two lines that are alike one went: it may be this one."""
+    """One of two identical lines was removed: it may be this one."""
     with Ledger.open(None) as ledger:
         wrote(ledger, "x\n1\n", "start")
         wrote(ledger, "x\ny\n1\nx\ny\nx\n", "mine")
@@ -101,7 +101,7 @@ def test_undo_of_an_ambiguous_line_is_a_conflict() -> None:
 
 
 def test_undo_and_redo_of_thousands_of_lines_take_seconds() -> None:
-    """Indenting a whole file anew, again and again: minutes if each hunk asks for the whole text."""
+    """A whole file is indented again and again: minutes if each hunk compares the whole text."""
     old = "".join(f"line {number}\n" for number in range(2_000))
     new = "".join(f"\tline {number}\n" if number % 2 else f"line {number}\n" for number in range(2_000))
     with Ledger.open(None) as ledger:

@@ -86,10 +86,10 @@ async def test_a_foreign_change_is_a_conflict_and_no_file_of_the_save_is_written
     assert [(hunk.id in hunks["a"], hunk.conflict) for hunk in review.hunks] == [(False, True), (True, False)]
     assert project.agrees("a")
     assert project.ledger.intents() == []
-    with pytest.raises(StaleRevision):  # what was seen was no conflict
+    with pytest.raises(StaleRevision):  # the shown hunk was not a conflict
         await project.saver.save(hunks)
     hunks["a"] = [hunk.id for hunk in review.hunks]
-    await project.saver.save(hunks)  # whoever has looked may override it
+    await project.saver.save(hunks)  # a user who has seen it may override it
     assert (one.read_bytes(), other.read_bytes()) == (b"1\nzwei\n3\n4\n", b"eins\n")
 
 
@@ -121,7 +121,7 @@ async def test_a_text_with_a_nul_is_not_written(project: Project) -> None:
     path = project.file("a", b"1\n2\n")
     hunk = Hunk(id="h_n", a=1, b=2, layers=(Layer(origin="user", lines=("x\0y\n",)),))
     await project.saver.refresh("a")
-    # No edit makes such a hunk; a ledger that was tampered with, or made by another Newel, may have it.
+    # No edit makes such a hunk, but a manipulated ledger, or one of another version, may have it.
     project.ledger.change(
         "a", "user_edit", lambda now: msgspec.structs.replace(now, hunks=(hunk,), rev=now.rev + 1)
     )
@@ -150,7 +150,7 @@ async def test_two_concurrent_saves_save_once(project: Project, tmp_path: Path) 
 
 
 async def begun(project: Project) -> str:
-    """A save of which a crash has left only what it was about to do."""
+    """A save of which a crash has left only the intent."""
     project.file("a", b"1\n2\n")
     hunk = await project.propose("a", 1, 2, b"eins\n")
     review = project.ledger.get("a")

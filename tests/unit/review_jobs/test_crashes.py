@@ -187,7 +187,7 @@ async def test_an_applied_hunk_deleted_from_outside_is_not_reported_as_applied(
     async with place.open() as desk:
         first = await place.start()
         second = await place.start()
-        (hunk,) = hunks(second).values()  # both have written in it
+        (hunk,) = hunks(second).values()  # both have written to it
         await desk.jobs.apply(first.session_id, first.id, [hunk.hunk_id])
         (place.root / "c.md").unlink()
         with pytest.raises(Conflict):

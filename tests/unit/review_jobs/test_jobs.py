@@ -167,7 +167,7 @@ async def test_a_job_that_used_all_calls_without_a_proposal_has_failed(tmp_path:
 
 
 async def test_proposals_made_before_a_failure_can_be_reviewed(tmp_path: Path) -> None:
-    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script is over
+    async with open_bench(tmp_path, proposes(replace("a.md", 1, "eins\n"))) as at:  # then the script ends
         at.write(a=TEXT)
         view = await at.start()
         assert view.status == "awaiting_review"
@@ -225,9 +225,9 @@ async def test_a_file_changed_since_the_review_is_a_conflict_and_nothing_is_writ
         assert (await at.types(view.id))[-1] == "conflict.detected"
         now = hunks(await at.desk.jobs.get(view.id))
         assert [hunk.conflict for hunk in now.values()] == [True, False, False]
-        with pytest.raises(StaleRevision):  # that hunk was no conflict when it was shown
+        with pytest.raises(StaleRevision):  # that hunk was not a conflict when it was shown
             await at.desk.jobs.apply(view.session_id, view.id, ids)
-        with pytest.raises(Conflict):  # it takes a decision on the hunk itself
+        with pytest.raises(Conflict):  # it needs a decision on the hunk itself
             await at.desk.jobs.apply(view.session_id, view.id, [hunk.hunk_id for hunk in now.values()])
         again = await at.settled((await at.desk.jobs.rerun(view.id)).job_id)
         assert again.rerun_of == view.id
@@ -289,7 +289,7 @@ async def test_a_session_keeps_its_chat_and_its_pending_review(tmp_path: Path) -
 
 @asynccontextmanager
 async def recorder_of_job(at: ReviewBench) -> AsyncGenerator[tuple[JobEventRecorder, Proposer, str]]:
-    """The recorder of a job that no worker runs, with its proposer and the job's name."""
+    """The recorder of a job without a worker, with its proposer and the job's name."""
     async with at.open(working=False) as desk:
         at.write(a=TEXT)
         session = (await desk.sessions.create()).session_id
@@ -332,7 +332,7 @@ async def test_calls_and_results_have_one_format(
 
 
 async def test_a_refusal_because_of_the_files_belongs_to_its_own_call(tmp_path: Path) -> None:
-    """Results may be said late: then that of a call which the validator refused comes after the outcome of another."""
+    """Results may be late: that of a call which the validator refused comes after the outcome of another."""
     at = ReviewBench(tmp_path, ScriptedProvider([]), ReviewLimits(max_schema_retries=2))
     async with recorder_of_job(at) as (recorder, proposer, _):
 

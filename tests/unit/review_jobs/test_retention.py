@@ -33,7 +33,7 @@ async def test_only_ended_jobs_make_room_for_new_ones(tmp_path: Path) -> None:
 
 
 async def test_a_running_job_is_completed_although_its_session_is_purged(tmp_path: Path) -> None:
-    """Each job pushes out the one before it, just as it looks what was said there."""
+    """Each job displaces the one before it, just while that one reads its chat."""
     script = (says(f"{n}") for n in range(40))
     async with open_bench(tmp_path, *script, limits=ReviewLimits(max_jobs_per_session=1)) as at:
         at.write(a=TEXT)

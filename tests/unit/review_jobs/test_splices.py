@@ -21,7 +21,7 @@ PLACE = st.tuples(st.integers(0, 30), st.integers(0, 2), st.lists(LINE, max_size
 
 
 def reviewed(text: str, places: list[tuple[int, int, str]]) -> FileReview:
-    """A file with hunks of an agent in it, each other one rejected."""
+    """A file with hunks of an agent, every other one rejected."""
     names = count()
     review = FileReview(path="f", base=lines_of(text.encode()), rev=1)
     for number, (start, size, lines) in enumerate(places):
@@ -37,7 +37,7 @@ def reviewed(text: str, places: list[tuple[int, int, str]]) -> FileReview:
 
 
 def apart(review: FileReview, places: list[tuple[int, int, str]]) -> list[Splice]:
-    """Splices of lines that are there, none over another."""
+    """Splices of existing lines that do not overlap."""
     size = len(buffer(review)) - 1
     found: list[Splice] = []
     at = 1
@@ -61,7 +61,7 @@ def test_the_buffer_is_the_typed_text_whatever_hunks_it_has(
         pieces += [before[at : each.start_line], lines_of(each.new_text.encode())[1:]]
         at = each.start_line + each.delete_lines
     found, wanted = buffer(apply_splices(review, splices)), joined(*pieces, before[at:])
-    # How a line ends that had no end is not said.
+    # The line end of a line without one is unspecified.
     assert [line.rstrip("\r\n") for line in found] == [line.rstrip("\r\n") for line in wanted]
     assert found[-1].endswith("\n") == wanted[-1].endswith("\n")
 

@@ -53,7 +53,7 @@ LATER: Final = {
 
 
 class DeskMachine(RuleBasedStateMachine):
-    """Clients, a person with an editor, and crashes, in any order."""
+    """Clients, a user with an editor, and crashes, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class DeskMachine(RuleBasedStateMachine):
 
     @contextlib.contextmanager
     def may_refuse(self, *names: str) -> Generator[None]:
-        """What is refused has changed nothing in these files, but that the disk's state may have been taken up."""
+        """Check that a refusal changed nothing in these files, except for adopting the disk's state."""
         before = {name: self.review(name) for name in names}
         try:
             yield
@@ -273,7 +273,7 @@ class DeskMachine(RuleBasedStateMachine):
                     self.expect(done.file_path, expected[done.file_path])
 
     def with_hunks(self, name: str, ids: Sequence[str]) -> bytes | None:
-        """A file's bytes with some of its hunks in them, whatever else is under review."""
+        """The bytes of a file with some of its hunks, whatever else is under review."""
         review = self.review(name)
         content = content_of(render(review.base, [hunk for hunk in review.hunks if hunk.id in ids]))
         return content.data if content else None
@@ -342,7 +342,7 @@ class DeskMachine(RuleBasedStateMachine):
             self.stack.close()
 
     def end(self) -> None:
-        """The journal tells of each file as it is, and who rejects all has the files as they are on the disk."""
+        """The journal equals the state of each file, and rejecting all gives the files on the disk."""
         for name in NAMES:
             folded = FileReview(path=name)
             for each in self.at.ledger.entries(path=name):

@@ -89,7 +89,7 @@ def test_the_traces_of_a_folder_are_listed_latest_first(
     made: Made, say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = made.home / "traces" / f"{made.job}.jsonl"
-    os.utime(trace)  # what was begun earlier may have written last
+    os.utime(trace)  # the one that started earlier may have written last
     first, second = say().splitlines()
     assert first.startswith(made.rerun[:8])
     assert "failed" in first

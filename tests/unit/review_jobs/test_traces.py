@@ -49,7 +49,7 @@ def at(folder: Path, *script: Answer, **more: Any) -> TracedPlace:
 
 
 async def same(place: TracedPlace, job: str) -> None:
-    """The trace gives what the journal gives: the state, the events, and what clients see of a job."""
+    """Check that the trace equals the journal: the state, the events, and the clients' view of a job."""
     live, trace = await place.live(job), await place.trace(job)
     assert trace.damage == ()
     state = replay(trace)
@@ -143,7 +143,7 @@ async def test_the_trace_of_a_job_that_the_engine_gave_up_says_failed(tmp_path: 
         assert (await desk.jobs.get(stopped)).status == "queued"
         await place.engine.cancel(stopped, "")
         for job, why in ((dies, "given up after 10 attempts"), (stopped, "The job was cancelled.")):
-            for _ in range(3):  # who looks often is not told often
+            for _ in range(3):  # repeated queries do not repeat the message
                 assert (await desk.jobs.get(job)).error == why
             assert [each.type for each in (await place.trace(job)).events] == [GIVEN_UP]
             await same(place, job)
@@ -210,7 +210,7 @@ async def test_an_incomplete_trace_is_completed_before_its_job_is_purged(tmp_pat
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TracedPlace, str, bytes]:
-    """A job that is over, and its trace."""
+    """A completed job and its trace."""
     place = at(tmp_path_factory.mktemp("whole"), calls("read_file", file_path="a.md"), says("Done."))
 
     async def make() -> str:
@@ -226,7 +226,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[TracedPlace, str, b
 async def test_a_damaged_trace_is_replaced_before_its_job_is_deleted(
     tmp_path: Path, left: bytes | None
 ) -> None:
-    """Emptied, spoilt, or removed."""
+    """Emptied, damaged, or deleted."""
     place = at(tmp_path, says("Done."))
     async with place.open():
         job = (await place.start()).id
@@ -366,7 +366,7 @@ def test_masking_changes_only_keys(value: Any) -> None:
 
 @pytest.mark.parametrize("before", ["", "\n", "\t", "\x1b", '"', "\\", " ", "="])
 def test_a_key_is_masked_in_json_within_json(before: str) -> None:
-    """As the answers of tools stand in messages."""
+    """As the results of tools are in messages."""
     inner = to_json({"content": f"key{before or ' '}{KEY}"}).decode()
     assert KEY not in without_keys(to_json({"output": inner}), []).decode()
 

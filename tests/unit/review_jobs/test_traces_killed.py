@@ -42,7 +42,7 @@ anyio.run(main)
 
 
 async def entries(place: TracedPlace) -> int:
-    """Entries of the one job's journal, which another process writes."""
+    """The entries of the one job's journal, which another process writes."""
     with contextlib.suppress(EngineError):
         async with open_reader(place.jobs) as reader:
             return sum(job.seq for job in await reader.find(kind="review"))

@@ -250,7 +250,7 @@ async def test_a_decision_on_several_hunks_is_one_undo_step_and_idempotent(
         assert [hunk.state for hunk in (await at.desk.decisions.undo("a.md", again.rev)).hunks] == [
             "pending"
         ] * 3
-        # All of a file leaves the lines of the user's own, and so does all of several.
+        # All hunks of a file exclude the user's own lines, and so do several hunks.
         rev = (await at.desk.files.state("a.md")).rev
         splices = [Splice(start_line=3, delete_lines=1, new_text="LINE 3, by me\n")]
         typed = await at.desk.decisions.edit(EditRequest(file_path="a.md", rev=rev, splices=splices))
@@ -267,11 +267,11 @@ async def test_a_decision_on_several_hunks_is_one_undo_step_and_idempotent(
             assert (a.left, b.left) == (2, 0)
         assert (await states(), await states("b.md")) == (["pending", "pending", "rejected"], ["rejected"])
         await at.desk.decisions.decide_all(DecideAll(action="reject", files=seen, mine="base"))
-        assert await states() == ["pending", "pending", "rejected"]  # the lines typed into it were not seen
+        assert await states() == ["pending", "pending", "rejected"]  # the lines typed into it were not shown
         seen[0] = SeenFile(file_path="a.md", hunk_ids=[hunk.hunk_id for hunk in typed.hunks[1:]])
         await at.desk.decisions.decide_all(DecideAll(action="reject", files=seen, mine="base"))
         assert await states() == ["pending", "rejected", "rejected"]
-        # What a window has seen is known as long as the journal is.
+        # A state shown by a window is known as long as the journal.
         assert (await at.desk.files.state("a.md", typed.rev)).content == typed.content
         with pytest.raises(StaleRevision):
             await at.desk.files.state("a.md", typed.rev + 100)

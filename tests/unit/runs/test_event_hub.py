@@ -40,7 +40,7 @@ DONE = JobOutcome(state="done")
 
 
 class View:
-    """What a screen shows of a run, folded from what it was given."""
+    """A screen's view of a run, folded from its input."""
 
     def __init__(self) -> None:
         self.lasting: list[tuple[int, RunEvent]] = []
@@ -119,7 +119,7 @@ def update(number: int, delta: TextDelta | ThinkingDelta | ToolCallDelta) -> Mes
 async def live(
     engine: SqliteEngine, *, room: int = 512
 ) -> AsyncGenerator[tuple[EventHub, Lease, JournalWriter]]:
-    """A run that is carried out here."""
+    """A run in this process."""
     async with EventHub(engine, capacity=room) as feed:
         await engine.submit("turn", b"{}", queue="q")
         (lease,) = await engine.claim(1, "w")
@@ -135,7 +135,7 @@ async def read_all(feed: EventHub, run: str, after: int = 0) -> list[SequencedEv
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[RunEvent]:
-    """The events of a run: messages in pieces, with retries, and the output of tools side by side."""
+    """The events of a run: messages in deltas, with retries, and the output of concurrent tools."""
     events: list[RunEvent] = [AgentStart()]
     pieces = st.text("ab\n", max_size=3)
     for number in range(draw(st.integers(1, 4))):
@@ -177,7 +177,7 @@ READERS = st.lists(
 def test_every_reader_gets_each_event_once_and_in_order(
     story: list[RunEvent], readers: list[tuple[int, int, int]], room: int, pace: int
 ) -> None:
-    """Late, slow, or coming back with the number it knows: what it shows is always what was so at some moment."""
+    """Late, slow, or resuming: it always shows a state that was true at some moment."""
     truth = View()
     history = [truth.now]
     views = [View() for _ in readers]
@@ -226,7 +226,7 @@ def test_every_reader_gets_each_event_once_and_in_order(
 
 
 async def forgotten(feed: EventHub) -> bool:
-    """Whether the feed keeps nothing, once those who watched the end have seen it."""
+    """Whether the feed keeps nothing once its watchers have seen the end."""
     await anyio.wait_all_tasks_blocked()
     return not feed._runs  # pyright: ignore[reportPrivateUsage] — no reader can tell
 
@@ -319,7 +319,7 @@ async def test_a_run_of_an_earlier_process_is_read_from_the_journal_and_then_liv
 @pytest.mark.anyio
 @pytest.mark.parametrize("how", ["done", "cancelled", "unknown", "cancelled later"])
 async def test_reading_ends_with_the_run_however_it_ends(engine: SqliteEngine, how: str) -> None:
-    """A page would else show a run for ever that is no more."""
+    """Otherwise a page shows a purged run forever."""
     async with EventHub(engine) as feed:
         run = await engine.submit("turn", b"{}", queue="q")
         if how == "done":
@@ -380,7 +380,7 @@ async def test_an_unreadable_journal_is_reported_only_to_its_readers(tmp_path: P
 
 @pytest.mark.anyio
 async def test_concurrent_events_are_recorded_in_order(engine: SqliteEngine) -> None:
-    """Tools that run side by side report at the same time."""
+    """Concurrent tools report at the same time."""
     async with live(engine) as (feed, lease, record):
         starts = [ToolExecutionStart(tool_call_id=f"{n}", tool_name="read", args={}) for n in range(50)]
         async with anyio.create_task_group() as tasks:
@@ -396,7 +396,7 @@ async def test_concurrent_events_are_recorded_in_order(engine: SqliteEngine) -> 
 async def test_a_run_aborted_during_an_event_continues_with_the_right_number(
     engine: SqliteEngine,
 ) -> None:
-    """The closing events of an aborted run would else be refused, and the conversation left open."""
+    """Otherwise the closing events of an aborted run are refused, and the conversation stays open."""
     async with live(engine) as (_, lease, record):
         for _ in range(20):
             with anyio.CancelScope() as scope:

@@ -34,7 +34,7 @@ def test_an_open_call_stays_open_for_the_run_that_resumes_it(tmp_path: Path) -> 
 
 
 def test_a_tab_whose_session_was_never_written_creates_it(tmp_path: Path) -> None:
-    """A process that dies between making the file and its first write leaves an empty one; the tab must open again."""
+    """A process that dies between creating the file and its first write leaves an empty one; the tab must open again."""
     folder = tmp_path / "--src-shop--"
     folder.mkdir()
     (folder / "2026-01-01T00-00-00-000Z_tab1.jsonl").touch()

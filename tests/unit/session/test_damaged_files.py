@@ -76,7 +76,7 @@ def test_a_broken_line_hides_no_other(directory: Path, broken: bytes, found: lis
 
 
 def test_repairable_lines_are_repaired(directory: Path) -> None:
-    """NULs before a line come from a power cut, a byte order mark from an editor."""
+    """NULs before a line come from a power failure, a byte order mark from an editor."""
     path = file_of(
         directory,
         b"\xef\xbb\xbf" + METADATA,
@@ -120,7 +120,7 @@ def test_two_messages_with_one_id_are_both_kept(directory: Path) -> None:
 
 
 def test_foreign_messages_without_ids_get_the_same_id_at_each_reading(directory: Path) -> None:
-    """B's own examples carry no ids; branches and other files refer to them."""
+    """The specification's own examples have no ids; branches and other files refer to them."""
     path = file_of(
         directory,
         METADATA,
@@ -150,7 +150,7 @@ def test_foreign_messages_without_ids_get_the_same_id_at_each_reading(directory:
 
 
 def test_the_history_is_valid_where_a_line_was_lost(directory: Path) -> None:
-    """A provider refuses a call without a result and a result without a call: the session would be dead."""
+    """A provider refuses a call without a result and a result without a call: the session would be unusable."""
     call = AssistantMessage([TextContent("I make it"), ToolCall("c", "bash", {})], stop_reason="toolUse")
     answer = ToolResultMessage("c", "bash", "made", is_error=False)
     lost = b'{"type":"mess\n'
@@ -214,7 +214,7 @@ def test_a_report_of_damage_shows_no_control_characters(directory: Path) -> None
 
 @pytest.mark.parametrize("lost", ["call", "result"])
 def test_a_lost_line_leaves_a_history_that_every_model_accepts(tmp_path: Path, lost: str) -> None:
-    """Else no request with this session would ever be answered again."""
+    """Otherwise no request with this session would ever be answered again."""
     call = ToolCall("c1", "bash", {"command": "ls"})
     said = [
         UserMessage("go"),

@@ -183,7 +183,7 @@ def test_a_compaction_hides_the_same_messages_from_the_model(tmp_path: Path) -> 
 
 
 def test_the_model_sees_the_same_messages_as_pis(tmp_path: Path) -> None:
-    """Commands that the user ran, notes of extensions and summaries of branches are part of the talk."""
+    """Commands of the user, notes of extensions and summaries of branches are part of the conversation."""
     bash = {"role": "bashExecution", "command": "ls", "output": "a.py", "exitCode": 0, "timestamp": 1}
     messages = imported(
         tmp_path,
@@ -230,7 +230,7 @@ def test_the_first_two_versions_can_be_imported(tmp_path: Path) -> None:
 
 
 def test_a_call_without_a_result_gets_one(tmp_path: Path) -> None:
-    """Pi keeps aborted calls without results; a provider refuses such a history."""
+    """Pi stores aborted calls without results; a provider refuses such a history."""
     messages = imported(
         tmp_path,
         HEADER,
@@ -287,7 +287,7 @@ def test_a_second_import_and_foreign_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_pipe_and_a_device_are_refused_at_once(tmp_path: Path) -> None:
-    """Else `newel import` hangs on a pipe without a writer, and reads `/dev/zero` until memory is full."""
+    """Otherwise `newel import` hangs on a pipe without a writer, and reads `/dev/zero` until memory is full."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for source in (pipe, Path("/dev/zero")):
@@ -314,7 +314,7 @@ mangled = st.sampled_from(
 
 @given(mangled, st.data())
 def test_an_entry_of_any_shape_is_kept(base: Entry, data: st.DataObject) -> None:
-    """Pi's extensions write what they like; one odd entry must not cost the session."""
+    """Pi's extensions may write anything; one odd entry must not cost the session."""
     message = base.get("message", {})
     key = data.draw(st.sampled_from([*(("message", name) for name in message), *((name,) for name in base)]))
     value = data.draw(json_values)

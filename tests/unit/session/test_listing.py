@@ -54,7 +54,7 @@ def test_projects_that_share_a_folder_are_listed_separately(opened: Open, direct
 
 
 def test_edited_messages_neither_count_nor_name_the_session(opened: Open, directory: Path) -> None:
-    """Else the list says eight messages of a conversation that shows two."""
+    """Otherwise the list says eight messages for a conversation that shows two."""
     session = opened()
     for text in ("first words", "more"):
         session.append_message(UserMessage(text))
@@ -81,7 +81,7 @@ def test_message_text_cannot_pass_for_a_line_of_the_file(opened: Open, directory
 
 
 def test_lines_across_two_blocks_are_read(opened: Open, directory: Path) -> None:
-    """The file is looked through in blocks of 1 MiB; each line that counts may lie across their border."""
+    """The file is read in blocks of 1 MiB; a relevant line may span two of them."""
     block = 1024 * 1024
     named = opened()
     named.append_message(UserMessage("x" * (block - 1000)))

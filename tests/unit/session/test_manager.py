@@ -131,7 +131,7 @@ def test_a_session_opens_by_id_by_id_prefix_and_by_path(opened: Open) -> None:
 
 
 def test_an_unknown_or_ambiguous_session_is_refused_with_a_message(opened: Open) -> None:
-    for _ in range(17):  # two of them begin with the same digit
+    for _ in range(17):  # two of them start with the same digit
         session = opened()
         said(session, "hello")
         session.close()
@@ -174,7 +174,7 @@ def test_a_new_session_leaves_the_previous_one_unchanged(opened: Open) -> None:
 
 
 def test_a_message_appended_twice_is_stored_once(opened: Open) -> None:
-    """After a crash the messages of a run may be handed over again."""
+    """After a crash, the messages of a run may be appended again."""
     session = opened()
     messages = said(session, "once")
     session.append_message(messages[0])
@@ -213,7 +213,7 @@ def test_a_branch_continues_from_its_message_and_keeps_the_later_ones(opened: Op
 
 
 def test_looking_back_without_writing_changes_nothing(opened: Open, directory: Path) -> None:
-    """Else the session is listed as empty, though all of it is there."""
+    """Otherwise the session is listed as empty, though all of it is there."""
     session = opened()
     messages = said(session, "one", "two")
     assert session.branch(None) == []
@@ -224,7 +224,7 @@ def test_looking_back_without_writing_changes_nothing(opened: Open, directory: P
 
 
 def test_a_branch_from_a_tool_call_includes_its_results(opened: Open) -> None:
-    """Without them the model would be told that work which was done has an unknown outcome."""
+    """Without them, the model would be told that finished work has an unknown outcome."""
     session = opened()
     question = said(session, "make it")
     call, first, second = calling("a", "b"), result("a"), result("b")
@@ -282,7 +282,7 @@ def test_a_message_that_is_not_json_is_refused_and_the_session_stays_usable(open
 
 
 def test_half_a_surrogate_pair_does_not_lose_the_message(opened: Open) -> None:
-    """A file name that is not UTF-8 brings such characters; no model could be sent them."""
+    """A file name that is not UTF-8 has such characters, which cannot be sent to a model."""
     session = opened()
     said(session, "file \udcff.txt", "pair \ud83d\ude00")
     session.close()

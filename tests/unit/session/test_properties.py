@@ -71,7 +71,7 @@ talk = users | assistants(text_contents | thoughts) | customs
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[AppMessage]:
-    """What is really said: each call of a tool is followed by its result."""
+    """Valid conversations: each call of a tool is followed by its result."""
     said: list[AppMessage] = []
     for message in draw(st.lists(talk | assistants(text_contents | calls), min_size=1, max_size=4)):
         if not isinstance(message, AssistantMessage):
@@ -123,7 +123,7 @@ def test_a_file_cut_at_any_byte_keeps_every_whole_line_and_can_be_continued(
         cut = data.draw(st.integers(first, len(content)), label="cut")
         path.write_bytes(content[:cut])
         whole = content[:cut].count(b"\n") - 1
-        unended = content[cut : cut + 1] == b"\n"  # nothing but the line end is missing
+        unended = content[cut : cut + 1] == b"\n"  # only the line end is missing
         loaded, damage = resume(Path(folder), path)
         assert loaded == said[: whole + unended]
         assert bool(damage) == (content[cut - 1 : cut] != b"\n" and not unended)
@@ -156,7 +156,7 @@ def test_garbage_between_lines_hides_nothing_and_is_reported(
 
 @given(st.lists(st.integers(-1, 5), max_size=12))
 def test_branches_are_the_same_after_reading(steps: list[int]) -> None:
-    """Each step branches from the message of that number (-1: the beginning) and says one thing more."""
+    """Each step branches from the message of that number (-1: the start) and adds a message."""
     with tempfile.TemporaryDirectory() as folder, SessionManager(directory=Path(folder), cwd="/x") as session:
         said = [UserMessage("begin")]
         session.append_message(said[0])

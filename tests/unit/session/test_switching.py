@@ -18,7 +18,7 @@ from newel.workspace.local import LocalWorkspace
 
 @pytest.mark.anyio
 async def test_a_session_that_could_not_be_opened_is_not_locked(tmp_path: Path) -> None:
-    """Else "is open in another Newel" names this very process until it ends, though it never used the session."""
+    """Otherwise "is open in another Newel" names this very process until it ends, though it never used the session."""
 
     def open_session(session: str | None) -> SessionManager:
         return SessionManager(directory=tmp_path, cwd="/project", session=session)

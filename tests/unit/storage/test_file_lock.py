@@ -60,7 +60,7 @@ def test_a_child_that_inherits_the_file_does_not_keep_the_lock(tmp_path: Path) -
 
 
 def inherited(file: int, seconds: float) -> subprocess.Popen[bytes]:
-    """A child that holds a file and its lock a while longer than its parent."""
+    """A child that keeps a file and its lock longer than its parent."""
     return subprocess.Popen(["sleep", str(seconds)], pass_fds=[file])
 
 
@@ -71,7 +71,7 @@ def ended_holder() -> LockHolder:
 
 
 def test_a_lock_left_by_a_dead_process_to_a_child_is_awaited(tmp_path: Path) -> None:
-    """Else Newel refuses to start right after a kill: a command that it was starting has its files for a moment."""
+    """Otherwise Newel refuses to start right after a kill: a command that it was starting has its files for a moment."""
     first, second = opened(tmp_path / "file"), opened(tmp_path / "file")
     lock(first)
     with inherited(first, 0.3):

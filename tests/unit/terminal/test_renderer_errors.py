@@ -19,7 +19,7 @@ from tests.integration.terminal.program import build
 
 
 class Defective(ConsoleRenderer):
-    """Cannot show how a call ended."""
+    """Fails to show the end of a call."""
 
     def handle(self, event: AgentEvent) -> None:
         if isinstance(event, ToolExecutionEnd):

@@ -32,7 +32,7 @@ def test_a_tools_name_cannot_control_the_terminal(scene: Callable[..., Any]) -> 
 
 
 def test_a_call_is_shown_while_it_runs(scene: Callable[..., Any]) -> None:
-    """Else a minute of silence says nothing of what the model has begun."""
+    """Otherwise a minute of silence hides the call that the model makes."""
     call = ToolCall("1", "bash", {"command": "make"})
     begun = scene().say("I build.", call).start(call)
     assert shown(begun.events) == '\nAgent: I build.\n\n[Tool: bash("make")'

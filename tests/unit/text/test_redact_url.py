@@ -20,7 +20,7 @@ SCHEMES = st.sampled_from(["http://", "https://", "ollama+https://", "postgres:/
 @settings(max_examples=examples(200))
 @given(SCHEMES, SECRETS, SECRETS, HOSTS, PATHS)
 def test_credentials_are_never_shown(scheme: str, user: str, password: str, host: str, path: str) -> None:
-    """What is shown is one of two texts that do not depend on what was hidden."""
+    """The shown text is one of two that do not depend on the hidden part."""
     shown = redact_url(f"{scheme}{user}:{password}@{host}{path}")
     assert shown in {f"{scheme}…@{host}{path}", f"{scheme}…"}
 
@@ -36,7 +36,7 @@ def test_query_values_are_never_shown(scheme: str, key: str, host: str, path: st
 def test_a_request_goes_only_to_the_urls_host_and_an_error_shows_no_password(
     scheme: str, user: str, password: str, host: str
 ) -> None:
-    """Else a request, with the key, would go to a host that is the beginning of somebody's name or password."""
+    """Otherwise a request, with the key, goes to a host that is the beginning of a name or password."""
     url = f"{scheme}{user}:{password}@{host}/v1"
     take = ollama_http_url if scheme == "ollama://" else split_base_url
     try:
@@ -75,7 +75,7 @@ def test_a_url_with_an_unambiguous_host_is_accepted(url: str) -> None:
 
 
 def test_an_unencoded_password_gets_a_hint() -> None:
-    """Else an address that looks right to its writer is refused without a way out."""
+    """Otherwise a URL that looks right to its writer is refused without a remedy."""
     with pytest.raises(ConfigError, match="write / \\? # @ as %2F %3F %23 %40"):
         split_base_url("http://me:12/34@host/v1")
     assert split_base_url("http://me:12%2F34@host/v1") == ("http://me:12%2F34@host/v1", "")

@@ -120,7 +120,7 @@ def test_a_finished_stream_can_be_reused() -> None:
 
 
 def test_approved_text_is_shown_with_nothing_hidden() -> None:
-    """A command may carry an escape sequence round its worst part: the person who decides must see it."""
+    """A command may have an escape sequence around its worst part: the user who decides must see it."""
     command = "ls \x1b]0;\nrm -rf ~\x07 # \u202e\u200b\x9b\r"
     assert escape_invisible(command) == "ls ␛]0;\nrm -rf ~␇ # <U+202E><U+200B><U+009B>␍"
 

@@ -67,7 +67,7 @@ def shells() -> tuple[str, ...]:
 
 
 def run(shell: str, command: str, folder: Path) -> bytes:
-    """What it prints; it finds no programs, and has nothing but what is built into the shell."""
+    """Its output; the shell finds no programs, and has only its built-in commands."""
     whole = [shell, "-c", command]
     return subprocess.run(
         whole, cwd=folder, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False

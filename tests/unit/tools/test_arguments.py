@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def test_the_tools_are_offered_under_their_names_with_flat_schemas(local_bench: Bench) -> None:
-    """Small models follow no reference and trip over titles, nulls and defaults."""
+    """Small models do not resolve references and fail on titles, nulls and defaults."""
     assert list(local_bench.tools) == ["read", "bash", "edit", "write"]
     for tool in local_bench.tools.values():
         text = json.dumps(tool.spec.parameters)

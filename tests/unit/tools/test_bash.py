@@ -36,7 +36,7 @@ async def test_both_outputs_and_the_exit_code_are_returned(bench: Bench) -> None
 
 
 async def test_a_failing_command_is_not_a_failed_call(bench: Bench) -> None:
-    """A failing test run is what the model asked to see."""
+    """The model wants to see a failing test run."""
     assert not (await bench.call("bash", command="false")).is_error
 
 
@@ -104,7 +104,7 @@ async def test_a_command_sees_earlier_writes(bench: Bench) -> None:
 
 
 async def test_a_long_result_is_saved_on_the_host_of_the_tools(bench: Bench) -> None:
-    """On a host, the file that a result names has to be there: here the model could not read it."""
+    """On a host, the file named by a result must be there: the model could not read it here."""
     folder = f"{bench.workspace.root}/kept"
     paths = [await save_spill_on_host(bench.workspace, folder, f"text {number}") for number in range(FEW + 2)]
     assert await save_spill_on_host(bench.workspace, folder, f"text {FEW + 1}") == paths[-1]

@@ -29,7 +29,7 @@ QUOTE = "\u2019"
 
 
 class Meddled(LocalWorkspace):
-    """A workspace on which someone else writes at the worst moment."""
+    """A workspace on which another program writes at the worst moment."""
 
     async def write_bytes(
         self, path: str, data: bytes, /, *, expect: str | None = None, mode: int | None = None
@@ -198,7 +198,7 @@ class TestRefusals:
         assert path.read_text() == "1\n2\nthree\n"
 
     async def test_a_change_during_the_edit_is_detected(self, bench: Bench) -> None:
-        """Between the reading and the writing there is time for someone else."""
+        """Between the read and the write, another program may change the file."""
         path = bench.put("f", "one\n")
         edit_tool = EditTool(Meddled(bench.workspace.root), FileTracker())
         arguments = edit_tool.parse({"file_path": "f", "old_string": "one", "new_string": "two"})
@@ -243,7 +243,7 @@ class TestSeveral:
         assert path.read_text() == "z 1\ny\nz 2\nz 3\n"
 
     async def test_a_list_of_edits_is_matched_against_the_original(self, bench: Bench) -> None:
-        """The second must not find what the first has just written."""
+        """The second must not match the result of the first."""
         path = bench.put("f", "a\nb\nc\n")
         edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "c"}]
         edited = await bench.call("edit", file_path="f", edits=edits)
@@ -294,7 +294,7 @@ async def test_a_large_file_is_edited_like_a_small_one(bench: Bench, large: bool
 
 
 async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(local_bench: Bench) -> None:
-    """They took minutes and a gigabyte, in which nothing else could happen."""
+    """They took minutes and a gigabyte, while nothing else could run."""
     path = local_bench.put("f", b"x" * 7_000_000)
     with pytest.raises(
         ToolError, match=r"more than 10,000 replacements would be made in f.* Use sed with bash"
@@ -311,7 +311,7 @@ async def test_very_many_replacements_are_refused_in_bounded_time_and_memory(loc
 
 
 async def test_stopping_does_not_wait_for_the_search_in_a_large_file(bench: Bench) -> None:
-    """Esc would otherwise do nothing for seconds."""
+    """Otherwise Esc does nothing for seconds."""
     path = bench.put("f", b"a \r\n" * 1_000_000)
     turns = 0
     with anyio.CancelScope() as scope:
@@ -319,7 +319,7 @@ async def test_stopping_does_not_wait_for_the_search_in_a_large_file(bench: Benc
 
             async def stop() -> None:
                 nonlocal turns
-                for _ in range(3):  # the loop goes on while a thread searches
+                for _ in range(3):  # the event loop runs while a thread searches
                     await anyio.sleep(0.02)
                     turns += 1
                 scope.cancel()
@@ -334,7 +334,7 @@ async def test_stopping_does_not_wait_for_the_search_in_a_large_file(bench: Benc
 
 
 async def test_an_endless_file_is_refused(bench: Bench) -> None:
-    """It says that it is empty, and would fill the memory."""
+    """It claims to be empty, and would fill the memory."""
     endless = f"/proc/{os.getpid()}/pagemap"
     if sys.platform != "linux":
         pytest.skip("there is no such file here")
@@ -389,7 +389,7 @@ def test_the_bytes_around_a_match_are_unchanged(before: bytes, after: bytes, new
 def test_a_quotation_from_read_changes_only_the_edited_line(
     lines: list[str], ends: list[str], target: int
 ) -> None:
-    """The model quotes what it was shown: plain line ends and quotes, no trailing blanks."""
+    """The model quotes the shown text: plain line ends and quotes, no trailing blanks."""
     target %= len(lines)
     whole = [f"<{line}{end}" for line, end in zip(lines, ends, strict=False)]
     quoted = [f"<{line.rstrip().replace(QUOTE, chr(39))}\n" for line in lines]
@@ -410,7 +410,7 @@ def test_a_quotation_from_read_changes_only_the_edited_line(
 def test_the_blocks_of_an_edit_equal_the_edit(
     before: bytes, parts: list[tuple[str, str]], after: bytes
 ) -> None:
-    """The diff that a person approves is made of them."""
+    """They make the diff that a user approves."""
     content, wanted = before, list[Replacement]()
     for number, (old, new) in enumerate(parts):
         content += f"<{number}{old}>".encode() + before

@@ -23,7 +23,7 @@ HASH = lines_hash(["a\n"])
 
 
 class Proposals:
-    """The tool, and what came through it."""
+    """The tool, and the proposals that it passed on."""
 
     def __init__(self, folder: Path) -> None:
         self.taken: list[ProposedEdit] = []

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Project:
-    """A folder with files, and the tools on it. Questions are answered from ``answers``."""
+    """A folder with files, and its tools. Questions are answered from ``answers``."""
 
     def __init__(self, workspace: Workspace, **limits: int) -> None:
         self.workspace = workspace
@@ -75,7 +75,7 @@ def project(bench: Bench) -> Project:
 
 @pytest.fixture
 def local_project(local_bench: Bench) -> Project:
-    """For what does not depend on where the files are."""
+    """For tests that do not depend on the host."""
     return Project(local_bench.workspace)
 
 
@@ -166,7 +166,7 @@ async def test_an_impossible_search_gives_the_reason(
 
 
 async def test_a_search_includes_staged_changes(tmp_path: Path) -> None:
-    """Of a file that is proposed and not on the disk yet, a command on the disk knows nothing."""
+    """A command on the disk does not know a file that is only proposed."""
 
     class Staged(LocalWorkspace):
         async def stats(self, paths: Sequence[str], /) -> list[FileInfo | None]:

@@ -208,7 +208,7 @@ async def test_a_broken_image_is_an_error_and_not_a_crash(local_bench: Bench) ->
 async def test_the_pages_of_a_file_make_the_file(
     make_bench: Callable[[], Bench], content: list[bytes], limit: int
 ) -> None:
-    """No line is lost or told twice between one page and the next."""
+    """No line is lost or repeated between one page and the next."""
     bench = make_bench()
     data = b"".join(content)
     bench.put("f", data)
@@ -244,7 +244,7 @@ def test_block_boundaries_make_no_difference(data: bytes, cuts: list[int], first
 
 
 def test_a_page_that_is_too_small_still_shows_one_line() -> None:
-    """A reader that follows the announced offsets must get on."""
+    """A reader that follows the given offsets must advance."""
     page = Page(1, 5, room=3)
     page.add(b"longer than the room\nnext\n")
     page.finish()

@@ -44,7 +44,7 @@ async def test_content_is_written_exactly(bench: Bench) -> None:
 
 
 async def test_a_file_changed_since_the_read_is_not_overwritten(bench: Bench) -> None:
-    """The user's edit in between would be lost without a word."""
+    """Otherwise the user's edit in between is lost silently."""
     path = bench.put("f.txt", "one\n")
     await bench.call("read", file_path="f.txt")
     path.write_text("the user's work\n")
@@ -102,7 +102,7 @@ async def test_the_preview_shows_the_change_and_makes_none(bench: Bench) -> None
 
 
 async def test_the_preview_names_the_file_even_if_no_line_changes(bench: Bench) -> None:
-    """Else a person would be asked to allow something without a word of what it is."""
+    """Otherwise a user is asked to allow something without a description."""
     bench.put("f.txt", "one\n")
     assert await bench.preview("write", file_path="f.txt", content="one\n") == "f.txt: no change"
     for tool, arguments in (("write", {"content": ""}), ("edit", {"old_string": "", "new_string": ""})):

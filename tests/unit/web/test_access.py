@@ -86,7 +86,7 @@ def test_ipv6_is_supported() -> None:
 
 @pytest.mark.anyio
 async def test_a_response_is_not_delayed_by_nagles_algorithm() -> None:
-    """Else every answer on a connection that is kept waits 40 ms, and so does every token of a stream."""
+    """Otherwise every answer on a kept connection waits 40 ms, and so does every token of a stream."""
     listener = listen("127.0.0.1", 0)
     made: list[int] = []
 

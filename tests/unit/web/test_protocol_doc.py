@@ -19,7 +19,7 @@ TEXT = (ROOT / "docs" / "protocol.md").read_text()
 
 
 def examples(heading: str) -> list[str]:
-    """The examples of the messages in a chapter; schemas are folded away and begin otherwise."""
+    """The examples of the messages in a chapter; schemas are collapsed and start differently."""
     chapter = TEXT.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     return [
         block

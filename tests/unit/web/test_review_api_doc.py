@@ -87,13 +87,13 @@ def test_each_code_is_documented_under_its_status() -> None:
 
 
 def all_of(kind: type[NewelError]) -> set[type[NewelError]]:
-    """The errors below one; the base itself is never raised."""
+    """The subclasses of an error; the base itself is never raised."""
     below = set(kind.__subclasses__())
     return below | {each for one in below for each in all_of(one)}
 
 
 def told_fields() -> dict[str, set[str]]:
-    """The fields of each event's data. What stands in brackets, or behind a colon, is about a field."""
+    """The fields of each event's data. Text in brackets, or after a colon, describes a field."""
     rows = re.findall(r"^\| `([a-z.]+)` \| (.*) \|$", chapter("Events"), re.MULTILINE)
     return {kind: set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)+|: [^;]*", "", words))) for kind, words in rows}
 
@@ -108,7 +108,7 @@ async def test_the_events_of_a_review_have_the_documented_fields(tmp_path: Path)
         at.write(a="one\ntwo\nthree\n")
         seen = await happened(at)
     told = told_fields()
-    told["conflict.detected"] -= {"edit_ids"}  # this one is of an apply
+    told["conflict.detected"] -= {"edit_ids"}  # this one belongs to an apply
     rare = {"trace.failed", "checkpoint.rollback.failed"}
     assert set(seen) == set(told) - rare
     assert {kind: fields for kind, fields in seen.items() if fields != told[kind]} == {}

@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """An application that lets everybody in and says back what it was sent."""
+    """An application that accepts everything and returns what it received."""
     body = b""
     if scope["type"] == "http":
         while (message := await receive())["type"] == "http.request":
@@ -62,7 +62,7 @@ async def ask(
     server: tuple[str, int] = ("127.0.0.1", 8101),
     door: ServerAccess = DOOR,
 ) -> Answer:
-    """One request through the gate; 101 for a socket that was accepted."""
+    """One request through the middleware; 101 for an accepted socket."""
     chunks = list(body)
 
     async def receive() -> Message:
@@ -93,7 +93,7 @@ async def pass_through(
     socket: bool = False,
     server: tuple[str, int] = ("127.0.0.1", 8101),
 ) -> list[Message]:
-    """What a client is sent that asks this and says what ``receive`` gives."""
+    """The messages to a client with this request and this ``receive``."""
     scope: dict[str, Any] = {
         "type": "websocket" if socket else "http",
         "method": method,
@@ -147,7 +147,7 @@ async def test_a_neighbours_cookie_of_the_same_name_does_not_lock_the_owner_out(
 
 @given(st.text(min_size=1), st.sampled_from(["GET", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "HEAD"]))
 def test_no_path_bypasses_the_token(path: str, method: str) -> None:
-    """Only the page, its files and the way in are open; encoded and doubled slashes, dots and case change nothing."""
+    """Only the page, its files and the login are public; encoded and doubled slashes, dots and case change nothing."""
     open_ones = {("GET", "/"), ("HEAD", "/"), ("GET", "/favicon.ico"), ("HEAD", "/favicon.ico")}
     wanted = (method, f"/{path}")
     if wanted in open_ones or (method in {"GET", "HEAD"} and wanted[1].startswith("/static/")):
@@ -179,7 +179,7 @@ async def test_every_name_of_this_machine_is_accepted(host: str) -> None:
     ],
 )
 async def test_a_foreign_name_that_resolves_here_is_refused(headers: Headers) -> None:
-    """Else a web page could rebind its own name to this machine, and be 'the same origin'."""
+    """Otherwise a web page could rebind its own name to this machine, and be 'the same origin'."""
     for path in ("/", "/health"):
         assert (await ask("GET", path, *headers, BEARER)).status == 421
 
@@ -298,7 +298,7 @@ async def test_an_oversized_body_is_refused_before_it_is_read() -> None:
 
 
 async def test_a_body_without_a_length_is_counted_while_it_is_read() -> None:
-    """Else a sender in chunks could fill the memory."""
+    """Otherwise a sender in chunks could fill the memory."""
     chunks = [b" " * 2**20] * (MAX_BODY // 2**20)
     assert (await ask("POST", "/chat", HOST, BEARER, JSON, body=chunks)).status == 200
     assert (await ask("POST", "/chat", HOST, BEARER, JSON, body=[*chunks, b" "])).status == 413
@@ -316,7 +316,7 @@ async def test_a_body_that_does_not_arrive_times_out() -> None:
 
 
 async def test_a_request_whose_client_disconnected_midway_is_not_executed() -> None:
-    """Else half a message would be said, and answered for money."""
+    """Otherwise half a message is sent, and answered for money."""
     said: list[Message] = [
         {"type": "http.request", "body": b"{}", "more_body": True},
         {"type": "http.disconnect"},

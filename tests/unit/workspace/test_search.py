@@ -32,13 +32,13 @@ Engine = Callable[[Path], LocalWorkspace]
 
 @pytest.fixture(params=["rg", "grep", "busybox", "python"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
-    """Makes a workspace whose commands find ``rg``, or only ``grep``, or nothing but a shell."""
+    """Makes a workspace whose commands find ``rg``, or only ``grep``, or only a shell."""
     environment = environ(tmp_path, request.param)
     return lambda folder: LocalWorkspace(str(folder), environ=environment)
 
 
 def environ(tmp_path: Path, engine: str) -> dict[str, str]:
-    """An environment whose path has a shell and what an engine needs. Skips what cannot be had here."""
+    """An environment whose PATH has a shell and an engine's programs. Skips if they are missing here."""
     folder = tmp_path / f"programs-{engine}"
     folder.mkdir(exist_ok=True)
     named = {
@@ -209,7 +209,7 @@ async def test_more_names_than_a_command_may_print_lose_nothing(engine: Engine, 
 
 
 class Staged(LocalWorkspace):
-    """Reads other contents than the disk has."""
+    """Reads other content than the disk has."""
 
     async def read_bytes(self, path: str, /, **given: Any) -> bytes:
         content = await super().read_bytes(path, **given)
@@ -325,7 +325,7 @@ async def test_all_search_programs_give_the_same_answer(
 
 
 async def test_a_search_can_be_cancelled(engine: Engine, tmp_path: Path) -> None:
-    # All files match, so that work is left even if the program that finds them ends at once.
+    # All files match, so that work remains even if the program that finds them ends at once.
     folder = project(tmp_path, **{f"{number}": "a needle" for number in range(500)})
     workspace = engine(folder)
     with anyio.move_on_after(0) as scope:

@@ -59,7 +59,7 @@ def paths(changes: WorkspaceChanges) -> set[str]:
 
 
 def store(root: Path) -> dict[str, str]:
-    """All that lies in .git, by the hash of its content."""
+    """Everything in .git, by the hash of its content."""
     return {
         str(path): hashlib.sha256(path.read_bytes()).hexdigest() + str(path.stat().st_mtime_ns)
         for path in (root / ".git").rglob("*")
@@ -86,7 +86,7 @@ async def test_a_tracked_file_is_covered_even_if_ignored(root: Path, looked: Sna
 async def test_files_that_stop_being_ignored_are_not_reported_as_new(
     root: Path, looked: SnapshotManager
 ) -> None:
-    """Else taking the command back would delete what it never made."""
+    """Otherwise undoing the command deletes files that it never created."""
     await looked.take()
     sh(root, "echo '*.o' > .gitignore")
     assert paths(await looked.changes()) == {".gitignore"}
@@ -147,7 +147,7 @@ async def test_a_nested_repository_has_its_own_rules(root: Path, looked: Snapsho
 
 
 async def test_a_subfolder_of_a_repository_and_an_ignored_one_are_covered(root: Path, ledger: Ledger) -> None:
-    """Many keep their whole home in a repository that ignores nearly all of it."""
+    """Many users have their whole home in a repository that ignores nearly all of it."""
     for name, expected in (("src", {"a"}), ("build", {"out", "x.o"})):
         snapshots = SnapshotManager(LocalSnapshotSource(str(root / name)), ledger)
         await snapshots.take()

@@ -32,7 +32,7 @@ def write(root: Path, one: str, other: str) -> None:
 
 
 def append_at_the_same_time(root: Path, one: str, other: str) -> None:
-    """As a tool does that puts the time of modification back."""
+    """As a tool does that restores the time of modification."""
     before = (root / one).stat()
     with (root / one).open("r+b") as file:
         file.write(other[-1:].encode())
@@ -62,7 +62,7 @@ def swap(root: Path, one: str, other: str) -> None:
 
 
 def copy(root: Path, one: str, other: str) -> None:
-    outside = root.parent / "outside"  # a copy of a folder into itself would have no end
+    outside = root.parent / "outside"  # a copy of a folder into itself would be endless
     if (root / one).is_dir():
         shutil.copytree(root / one, outside, symlinks=True)
     else:
@@ -84,7 +84,7 @@ def hard_link(root: Path, one: str, other: str) -> None:
 
 
 def move_out_and_in(root: Path, one: str, other: str) -> None:
-    """Out of sight, changed there, and back under another name."""
+    """Moved away, changed there, and back under another name."""
     outside = root.parent / "outside"
     (root / one).rename(outside)
     for path in [outside, *outside.rglob("*")]:

@@ -37,7 +37,7 @@ def read(pieces: list[bytes]) -> list[ServerEvent]:
 
 @given(stream=STREAMS, cuts=st.lists(st.integers(0, 200), max_size=8))
 def test_any_cut_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[int]) -> None:
-    """Else an answer would depend on how TCP happened to deliver it."""
+    """Otherwise an answer depends on how TCP delivers it."""
     places = [0, *sorted(cuts), len(stream)]
     pieces = [stream[start:end] for start, end in itertools.pairwise(places)]
     assert read(pieces) == read([stream]) == read([stream[at : at + 1] for at in range(len(stream))])
@@ -45,7 +45,7 @@ def test_any_cut_of_the_bytes_gives_the_same_events(stream: bytes, cuts: list[in
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 def test_every_line_end_and_comment_is_parsed(end: bytes) -> None:
-    """Else the answers of some servers and gateways would be empty."""
+    """Otherwise the answers of some servers and gateways would be empty."""
     lines = [
         b": ping",
         b"",
@@ -62,13 +62,13 @@ def test_every_line_end_and_comment_is_parsed(end: bytes) -> None:
 
 
 def test_a_last_event_without_its_empty_line_counts() -> None:
-    """Else the end of an answer would be lost with servers that forget it."""
+    """Otherwise the end of an answer would be lost with servers that forget it."""
     assert read([b"data: a\n\ndata: [DONE]"]) == [ServerEvent(b"a"), ServerEvent(b"[DONE]")]
 
 
 @pytest.mark.parametrize("junk", [b"data: " + b"x" * 999, b"x" * 999, b"data: xxxxxxx\n" * 200])
 def test_an_endless_event_is_refused(junk: bytes) -> None:
-    """Else a server could fill the memory with one line."""
+    """Otherwise a server could fill the memory with one line."""
     parser = EventParser(max_event=900)
     pieces = [junk[at : at + 100] for at in range(0, len(junk), 100)]
     with pytest.raises(BadResponse, match="refused"):

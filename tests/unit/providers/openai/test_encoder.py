@@ -35,7 +35,7 @@ def encode(
 
 
 def test_each_kind_of_message_is_encoded() -> None:
-    """Else the model would not see what was said, shown or done."""
+    """Otherwise the model does not see a message, an image or a result."""
     body = encode(
         UserMessage("Look"),
         UserMessage([TextContent("at"), IMAGE]),
@@ -84,7 +84,7 @@ def test_each_kind_of_message_is_encoded() -> None:
 
 
 def test_images_of_tools_follow_the_last_result() -> None:
-    """Else servers would refuse the request: nothing may stand between the results of one message."""
+    """Otherwise servers refuse the request: nothing may come between the results of one message."""
     results = [
         ToolResultMessage("a", "read", "one", is_error=False, images=[IMAGE]),
         ToolResultMessage("b", "read", "two", is_error=False),
@@ -112,7 +112,7 @@ def test_images_of_tools_follow_the_last_result() -> None:
     ],
 )
 def test_an_unsupported_image_becomes_text(image: ImageContent, words: str) -> None:
-    """Else one bad attachment would make every later request of the conversation fail."""
+    """Otherwise one bad attachment would make every later request of the conversation fail."""
     body = encode(
         UserMessage([TextContent("at"), image]),
         AssistantMessage([ToolCall("a", "read", {})]),
@@ -126,7 +126,7 @@ def test_an_unsupported_image_becomes_text(image: ImageContent, words: str) -> N
 
 
 def test_options_follow_the_request_and_the_compat_flags() -> None:
-    """Else a server that refused a field once would refuse every request."""
+    """Otherwise a server that refused a field once would refuse every request."""
     more: dict[str, Any] = {"thinking": "low", "model": Model("m", max_output=99)}
     full = encode(**more)
     assert (full["reasoning_effort"], full["max_tokens"]) == ("low", 99)
@@ -136,7 +136,7 @@ def test_options_follow_the_request_and_the_compat_flags() -> None:
 
 
 def test_reasoning_is_sent_only_to_a_server_that_requires_it() -> None:
-    """Else one half of the reasoning servers would refuse the second request, or the other half would."""
+    """Otherwise one half of the reasoning servers would refuse the second request, or the other half would."""
     said = AssistantMessage([ThinkingContent("hm", field="reasoning_content"), TextContent("Yes")])
     encoder = Encoder()
     assert "reasoning_content" not in encode(said, encoder=encoder)["messages"][1]
@@ -145,14 +145,14 @@ def test_reasoning_is_sent_only_to_a_server_that_requires_it() -> None:
 
 
 def test_invalid_unicode_does_not_stop_a_run() -> None:
-    """Else one odd file name in a tool's output would end the session for good."""
+    """Otherwise one odd file name in a tool's output would end the session for good."""
     body = encode(UserMessage("a\ud800b"), AssistantMessage([ToolCall("c", "read", {"p": "\udcff"})]))
     assert body["messages"][1]["content"] == "a?b"
     assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"p": "?"}
 
 
 def test_an_empty_message_is_omitted() -> None:
-    """Else servers would refuse every request after one that was stopped before its first word."""
+    """Otherwise servers would refuse every request after one that was stopped before its first word."""
     assert len(encode(AssistantMessage([ThinkingContent("hm")], stop_reason="aborted"))["messages"]) == 1
 
 
@@ -168,7 +168,7 @@ MESSAGES: list[Message] = [
 
 @given(st.lists(st.lists(st.sampled_from(MESSAGES), max_size=8), max_size=5), st.booleans())
 def test_cached_encodings_are_invisible(histories: list[list[Message]], grow: bool) -> None:
-    """Else the model would answer a conversation that has been branched, compacted or cleared away."""
+    """Otherwise the model answers a conversation that was branched, compacted or cleared."""
     encoder = Encoder()
     history: list[Message] = []
     for messages in histories:

@@ -40,14 +40,14 @@ def rejected(words: str) -> ProviderError:
     ],
 )
 def test_a_rejected_field_is_omitted(words: str, expected: ServerCompat) -> None:
-    """Else such a server could not be used at all."""
+    """Otherwise such a server could not be used at all."""
     adapted = ServerCompat().adapted_to(rejected(words), REQUEST)
     assert adapted is not None
     assert adapted[0] == expected
 
 
 def test_repeated_rejections_end() -> None:
-    """Else a server that refuses everything would be asked for ever."""
+    """Otherwise a server that refuses everything is asked forever."""
     compat, steps = ServerCompat(), 0
     words = rejected("stream_options stream reasoning_effort max_tokens max_completion_tokens unsupported")
     while adapted := compat.adapted_to(words, REQUEST):
@@ -68,12 +68,12 @@ def test_repeated_rejections_end() -> None:
     ],
 )
 def test_other_rejections_are_raised(error: ProviderError, request_: ModelRequest) -> None:
-    """Else the true reason would be hidden behind a second failure."""
+    """Otherwise the true reason would be hidden behind a second failure."""
     assert ServerCompat().adapted_to(error, request_) is None
 
 
 def test_an_output_limit_beyond_the_window_is_dropped() -> None:
-    """Else a small model would be told to compact a conversation that has just begun."""
+    """Otherwise a small model would be told to compact a conversation that has just begun."""
     error = ContextOverflow("'max_tokens' is too large; maximum context length is 4096", status=400)
     adapted = ServerCompat().adapted_to(error, REQUEST)
     assert adapted is not None

@@ -25,7 +25,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.text(alphabet=st.characters(codec="utf-8")), JSON, max_size=4))
 def test_valid_json_is_read_exactly(arguments: dict[str, Any]) -> None:
-    """Else a file would be written with other bytes than the model gave."""
+    """Otherwise a file is written with other bytes than the model sent."""
     text = to_json(arguments).decode()
     expected = read_arguments(text, may_repair=False)
     assert expected.problem is None
@@ -35,17 +35,17 @@ def test_valid_json_is_read_exactly(arguments: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("raw", [None, "", "  ", "null", "{}", {}, '"{}"', '"\\"{}\\""'])
 def test_no_arguments_are_an_empty_object(raw: object) -> None:
-    """Else a tool without arguments could not be called on half of the servers."""
+    """Otherwise a tool without arguments could not be called on half of the servers."""
     assert read_arguments(raw, may_repair=False) == ({}, None)
 
 
 def test_raw_line_breaks_in_strings_are_kept() -> None:
-    """Else the usual slip of small models would cost a request each time, though it means one thing only."""
+    """Otherwise a common and unambiguous mistake of small models costs a request each time."""
     assert read_arguments('{"content": "a\n\tb"}', may_repair=False) == ({"content": "a\n\tb"}, None)
 
 
 def test_broken_json_is_repaired_only_for_harmless_tools() -> None:
-    """Else a guess would be written into a file."""
+    """Otherwise a guess would be written into a file."""
     broken = '{"file_path": "a.py", "limit": 5'
     assert TOOLS.call("1", "read", broken).arguments == {"file_path": "a.py", "limit": 5}
     assert TOOLS.call("1", "read", broken).problem is None
@@ -58,14 +58,14 @@ def test_broken_json_is_repaired_only_for_harmless_tools() -> None:
 
 @pytest.mark.parametrize("name", ["write", "Write", "write_file", " functions.write "])
 def test_a_repaired_call_of_a_changing_tool_does_not_run(name: str) -> None:
-    """Else an alias would lead around the rule."""
+    """Otherwise an alias bypasses the rule."""
     call = TOOLS.call("1", name, {"content": "x"}, repaired=True)
     assert call.name == "write"
     assert call.problem == "its JSON was broken. Send the call again with valid JSON."
 
 
 def test_a_truncated_call_never_runs() -> None:
-    """Else half a file would replace a whole one."""
+    """Otherwise half a file would replace a whole one."""
     assert TOOLS.call("1", "read", '{"a": 1}', cut=True).problem == (
         "it was cut off by the output limit. Send it again in smaller pieces."
     )
@@ -73,7 +73,7 @@ def test_a_truncated_call_never_runs() -> None:
 
 @pytest.mark.parametrize("raw", ["[1]", "7", '"text"', [1], 7, True])
 def test_arguments_that_are_not_an_object_are_returned_to_the_model(raw: object) -> None:
-    """Else the tool would fail with words that the model cannot may_repair the call by."""
+    """Otherwise the tool fails with a message that does not help the model to correct the call."""
     assert read_arguments(raw, may_repair=False).problem
 
 
@@ -81,5 +81,5 @@ def test_arguments_that_are_not_an_object_are_returned_to_the_model(raw: object)
     "junk", ["[" * 200_000, '{"a":' * 50_000, "\\" * 100_000, '{"a": "' + "x" * MAX_REPAIR, "{" * 100_000]
 )
 def test_junk_is_refused_and_not_executed(junk: str) -> None:
-    """Else a hostile server could hang the agent or end it."""
+    """Otherwise a hostile server could hang the agent or end it."""
     assert read_arguments(junk, may_repair=True).problem

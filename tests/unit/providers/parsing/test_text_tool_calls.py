@@ -32,7 +32,7 @@ def through_gate(pieces: list[str]) -> tuple[str, str]:
 
 
 def calls(text: str) -> list[tuple[str, Any]]:
-    """What is found in a text that comes in one piece; it must be the same in single characters."""
+    """The calls in a text in one piece; they must be the same in single characters."""
     passed, kept = through_gate([text])
     assert through_gate(list(text)) == (passed, kept)
     return [(call.name, call.arguments) for call in find_calls(kept, TOOLS)[1]]
@@ -68,7 +68,7 @@ def calls(text: str) -> list[tuple[str, Any]]:
     ],
 )
 def test_common_formats_of_calls_are_recognised(text: str) -> None:
-    """Else a small local model would never get a tool to run."""
+    """Otherwise a small local model would never get a tool to run."""
     found = [(name.removeprefix("functions."), arguments) for name, arguments in calls(text)]
     assert found in (A_PY, [("read", '{"file_path": "a.py"}')])
 
@@ -89,14 +89,14 @@ def test_common_formats_of_calls_are_recognised(text: str) -> None:
     ],
 )
 def test_other_text_stays_text(text: str) -> None:
-    """Else talking about a tool would run one, or an answer would lose a part."""
+    """Otherwise talking about a tool would run one, or an answer would lose a part."""
     passed, kept = through_gate([text])
     assert passed + kept == text
     assert find_calls(kept, TOOLS) == (kept, [])
 
 
 def test_several_calls_and_the_prose_around_them() -> None:
-    """Else only the first of a model's steps would happen, and its words would be lost."""
+    """Otherwise only the first of a model's steps would happen, and its words would be lost."""
     text = f'First.\n```json\n{CALL}\n```\nthen\n```json\n{{"name": "bash", "arguments": {{"command": "ls"}}}}\n```\nend'
     passed, kept = through_gate([text])
     prose, found = find_calls(kept, TOOLS)
@@ -105,26 +105,26 @@ def test_several_calls_and_the_prose_around_them() -> None:
 
 
 def test_a_fence_inside_an_argument_does_not_end_the_call() -> None:
-    """Else a model could not write a Markdown file with code in it."""
+    """Otherwise a model could not write a Markdown file with code in it."""
     content = "# Title\n```python\nprint()\n```\n"
     call = json.dumps({"name": "bash", "arguments": {"command": content}})
     assert calls(f"```json\n{call}\n```") == [("bash", {"command": content})]
 
 
 def test_values_are_typed_by_the_schema() -> None:
-    """Else numbers written in tags would be refused, and texts that look like numbers be changed."""
+    """Otherwise numbers written in tags would be refused, and texts that look like numbers be changed."""
     text = "<function=read><parameter=file_path>7</parameter><parameter=limit>5</parameter></function>"
     assert calls(text) == [("read", {"file_path": "7", "limit": 5})]
 
 
 def test_broken_json_is_marked_as_repaired() -> None:
-    """Else a guess at a command would be run as if the model had said it."""
+    """Otherwise a guess at a command would be run as if the model had said it."""
     _, found = find_calls('{"name": "bash", "arguments": {"command": "echo "hi""}}', TOOLS)
     assert [(call.name, call.repaired) for call in found] == [("bash", True)]
 
 
 def test_text_streams_while_no_call_is_near() -> None:
-    """Else nothing would be seen of an answer until it is over."""
+    """Otherwise nothing is shown of an answer until its end."""
     gate = ToolCallTextFilter(TOOLS)
     assert (
         gate.feed('Code:\n```json\n{"name": "my-app"') + gate.feed(", more")
@@ -157,7 +157,7 @@ FRAGMENTS = [
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join))
 def test_the_filter_loses_nothing_however_the_text_is_cut(text: str) -> None:
-    """Else what a user reads would depend on the network."""
+    """Otherwise what a user reads would depend on the network."""
     passed, kept = through_gate([text])
     assert passed + kept == text
     assert through_gate(list(text)) == (passed, kept)
@@ -184,7 +184,7 @@ JUNK = [
 
 @pytest.mark.parametrize("junk", JUNK)
 def test_a_megabyte_of_junk_is_handled(junk: str) -> None:
-    """Else a hostile server could hang the agent: this must end well within the test's time limit."""
+    """Otherwise a hostile server can hang the agent: this must end well within the test's timeout."""
     text = junk * (1_000_000 // len(junk))
     for start in ("", "<tool_call>", "<function=read>"):
         passed, kept = through_gate([start + text])

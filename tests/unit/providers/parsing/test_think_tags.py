@@ -26,7 +26,7 @@ def split(pieces: list[str]) -> list[tuple[bool, str]]:
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 def test_any_cut_of_the_text_gives_the_same_parts(text: str) -> None:
-    """Else reasoning would leak into the answer whenever a tag fell on the border of two chunks."""
+    """Otherwise reasoning would leak into the answer whenever a tag fell on the border of two chunks."""
     assert split(list(text)) == split([text])
 
 
@@ -45,6 +45,6 @@ def test_any_cut_of_the_text_gives_the_same_parts(text: str) -> None:
     ],
 )
 def test_tags_count_unless_they_are_quoted(text: str, parts: list[tuple[bool, str]]) -> None:
-    """Else a model's thoughts would be shown as its answer, or its answer be hidden as a thought."""
+    """Otherwise a model's thoughts would be shown as its answer, or its answer be hidden as a thought."""
     assert split([text]) == parts
     assert split(list(text)) == parts

@@ -25,7 +25,7 @@ GAPS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), LINES), min_size
 
 
 def begun(text: str, edits: list[tuple[int, int, Lines, str]]) -> FileReview:
-    """A review with hunks of both hands in it, and some that are rejected."""
+    """A review with hunks of the agent and the user, some of them rejected."""
     review, ids = FileReview(path="f", base=lines_of(text.encode())), count(1)
     for start, size, lines, hand in edits:
         layer = Layer(origin="user" if hand == "user" else "agent", lines=lines, run="before")

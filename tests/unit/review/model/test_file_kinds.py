@@ -42,7 +42,7 @@ Tree = dict[str, tuple[int, bytes]]
 
 
 def tree(root: Path) -> Tree:
-    """All that is below a folder: modes, contents, where links lead."""
+    """The content of a folder: modes, contents, targets of links."""
     found: Tree = {}
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
@@ -162,7 +162,7 @@ def test_any_change_of_a_tree_is_undone_and_redone_exactly(begin: Steps, command
 async def test_any_change_of_a_tree_on_a_host_is_undone_and_redone_exactly(
     connection: SshConnection, tmp_path: Path, seed: int
 ) -> None:
-    """Random trees, but each one the same in every run: a host is slow to ask."""
+    """Random trees, but the same ones in every run: a host is slow."""
     chance = random.Random(seed)  # noqa: S311 — what a test does
 
     def steps(most: int) -> Steps:

@@ -52,7 +52,7 @@ def as_lines(text: str | None) -> Lines:
 
 
 class Story:
-    """A review and its journal, as a random history makes them."""
+    """A review and its journal, from a random history."""
 
     def __init__(self, text: str | None) -> None:
         self.start = FileReview(path="f", base=as_lines(text))
@@ -65,7 +65,7 @@ class Story:
         return f"h_{next(self.ids)}"
 
     def take(self, step: tuple[str, int, int, str | None]) -> None:
-        """One step; what cannot be done changes nothing."""
+        """One step; an impossible one changes nothing."""
         kind, x, y, text = step
         before = self.now
         try:
@@ -211,10 +211,10 @@ def test_accepting_everything_and_saving_gives_the_proposed_file(history: Any) -
 def test_a_save_changes_no_buffer_and_writes_only_kept_hunks(history: Any) -> None:
     review = told(history).now
     after = saved(review)
-    # A file whose deletion was kept by half is there, and may be empty.
+    # A file whose deletion was partly kept exists, and may be empty.
     one, other = content_of(buffer(after)), content_of(buffer(review))
     now, then = (one.data if one else b""), (other.data if other else b"")
-    # So is the end of a last line, if what was behind it is only to be deleted and stands in the file for now.
+    # So does the end of a last line, if the lines behind it are only to be deleted and are still in the file.
     is_last = not any(hunk.is_shown and hunk.b == len(after.base) for hunk in after.hunks)
     assert now == then or (not is_last and now.rstrip(b"\r\n") == then)
     assert [hunk.id for hunk in after.hunks] == [
@@ -274,11 +274,11 @@ def test_a_save_can_be_undone_exactly(history: Any) -> None:
     after = saved(before)
     fresh = [one for one in after.applied if one.id not in {old.id for old in before.applied} and one.intact]
     if len(fresh) != len(kept(before)):
-        return  # the user's own lines were saved with the agent's: that is for a person to take apart
+        return  # the user's lines were saved with the agent's: only the user can separate them
     try:
         back = saved(reverted(after, [one.id for one in fresh], story.new_id))
     except Conflict:
-        return  # a pending hunk stands right there
+        return  # a pending hunk is right there
     mine = [hunk for hunk in kept(after) if hunk.id not in {one.id for one in fresh}]
     if not mine:
         assert back.base == before.base
@@ -394,7 +394,7 @@ def test_a_last_line_without_an_end_is_restored_by_an_undo() -> None:
 def test_a_replaced_file_is_a_conflict_for_every_edit(
     disk: bytes | None,
 ) -> None:
-    """Else what is shown is a text with bytes in it, or a file that somebody deleted comes back by itself."""
+    """Otherwise the shown text has bytes in it, or a file that the user deleted returns by itself."""
     review = review_of("1\n2\n", ("user", 3, 2, "three\n"))
     after = rebased(review, lines_of(disk))
     assert [hunk.conflict for hunk in after.hunks] == [True]

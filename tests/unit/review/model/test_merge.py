@@ -74,7 +74,7 @@ def test_the_buffer_equals_the_copy_and_rejecting_all_restores_the_file(
     st.booleans(),
 )
 def test_decisions_and_saves_made_meanwhile_stay(steps: list[tuple[bool, int, int]], is_saved: bool) -> None:
-    """The run writes in the even lines of its copy, the user in the odd ones of the buffer or of the file."""
+    """The run writes the even lines of its copy, the user the odd ones of the buffer or the file."""
     new_id = names()
     start = [f"{number}" for number in range(24)]
     copy, theirs = list(start), list(start)

@@ -83,7 +83,7 @@ def test_accepted_hunks_are_a_patch(text: str, edits: list[tuple[int, int, str, 
 
 
 def applied(base: Lines, patch: str) -> Lines:
-    """What git makes of a file, and GNU patch as well."""
+    """The result of git apply, and of GNU patch."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "f"
         put(path, base)

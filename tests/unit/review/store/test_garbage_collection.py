@@ -70,7 +70,7 @@ def later(days: float) -> datetime:
 
 
 async def happen(project: Project, points: Checkpoints, steps: list[tuple[str, str, int, bool]]) -> None:
-    """A history of runs, decisions and changes; what cannot be done in a state is passed over."""
+    """A history of runs, decisions and changes; impossible steps are skipped."""
     run = "r0"
     for number, (action, name, line, is_new) in enumerate(steps):
         run = f"r{number}" if is_new else run
@@ -130,7 +130,7 @@ async def happen_once(project: Project, points: Checkpoints, step: tuple[str, st
 
 
 async def answers(folder: Path, ledger: Ledger, checkpoints: set[str]) -> list[Any]:
-    """All that the ledger says of some checkpoints, and what it would do."""
+    """The ledger's view of some checkpoints, and the effects of their rollbacks."""
     project = Project(folder, ledger)
     points = Checkpoints(ledger, project.saver)
     said: list[Any] = []
@@ -150,7 +150,7 @@ async def answers(folder: Path, ledger: Ledger, checkpoints: set[str]) -> list[A
 
 
 async def done(folder: Path, ledger: Ledger, checkpoint: str) -> list[Any]:
-    """What becomes of the buffers if a run is rolled back, and of the files in which an edit is undone."""
+    """The buffers after a rollback of the run, and the files after undoing its edits."""
     project = Project(folder, ledger)
     points = Checkpoints(ledger, project.saver)
     back = await points.rollback(await points.plan(checkpoint, "hard_all"))
@@ -207,7 +207,7 @@ def data_of(number: int) -> bytes:
 
 
 def a_run(ledger: Ledger, number: int, *, path: str = "f", created: datetime | None = None) -> str:
-    """A run that writes a file of bytes and one of text; returns the hash of the bytes that were there before."""
+    """A run that writes a binary file and a text file; returns the hash of the earlier bytes."""
     (before,) = ledger.put_blobs([data_of(number)])
     text = lines_of(b"line\n" * 50 + b"%d\n" % number)
     ledger.change(
@@ -264,7 +264,7 @@ def test_a_files_history_is_kept_or_purged_as_a_whole(tmp_path: Path) -> None:
         kept = (ledger.get("f2"), ledger.entries(path="f2"))
         assert purge(ledger, Keep(runs=1, days=0), now=later(2)).entries == 6
         assert (ledger.get("f2"), ledger.entries(path="f2")) == kept
-        assert len(kept[1]) == 3  # also what it was before the run that is kept
+        assert len(kept[1]) == 3  # also the state before the kept run
         assert (ledger.get("f0").base, ledger.entries(path="f0")) == ((), [])
 
 
@@ -314,7 +314,7 @@ def _use(folder: Path, is_open: Event, is_over: Event) -> None:
 
 
 def test_a_purge_keeps_what_another_process_uses(tmp_path: Path) -> None:
-    """It may rely on contents that it has put there and named nowhere yet."""
+    """It may rely on content that it has stored and not named yet."""
     context = multiprocessing.get_context("spawn")
     is_open, is_over = context.Event(), context.Event()
     with Ledger.open(tmp_path) as ledger:
@@ -325,7 +325,7 @@ def test_a_purge_keeps_what_another_process_uses(tmp_path: Path) -> None:
         a_run(ledger, 1, created=later(-5))
         done = purge(ledger, Keep(size=1))
         assert (done.is_alone, has(ledger, loose)) == (False, True)
-        assert len(ledger.checkpoints()) == 1  # to forget it would not have made room
+        assert len(ledger.checkpoints()) == 1  # deleting it would not have made room
         is_over.set()
         child.join(30)
         assert purge(ledger, NOTHING).is_alone
@@ -337,7 +337,7 @@ def test_content_stored_again_during_a_purge_stays(tmp_path: Path) -> None:
         pieces = [b"put again", b"not put again"]
         again, gone = ledger.put_blobs(pieces)
         os.utime(tmp_path / LOCK, (1, 1))
-        with ledger.batch():  # so that it has begun, and got nowhere
+        with ledger.batch():  # so that it has started and done nothing
             in_background(ledger, pytest.fail, NOTHING)
             ledger.put_blobs(pieces[:1])
         assert waited(lambda: (tmp_path / LOCK).stat().st_mtime > 1)
@@ -377,7 +377,7 @@ async def test_content_that_the_next_command_may_change_stays(tmp_path: Path) ->
     root.mkdir()
     (root / "a").write_bytes(b"before")
     os.utime(root / "a", (1, 1))
-    await anyio.sleep(0.15)  # files that are newer than the clock can tell are not in the index
+    await anyio.sleep(0.15)  # files newer than the clock's resolution are not in the index
     with Ledger.open(folder) as ledger:
         first = SnapshotManager(LocalSnapshotSource(str(root)), ledger, index=folder / "files.index")
         await first.take()
@@ -414,7 +414,7 @@ def test_it_runs_once_a_day_and_an_oversized_ledger_is_reported(tmp_path: Path) 
     with Ledger.open(tmp_path) as ledger:
         a_run(ledger, 1, created=later(-99))
         in_background(ledger, told.append, Keep(runs=0))
-        assert len(ledger.checkpoints()) == 1  # the ledger was made just now
+        assert len(ledger.checkpoints()) == 1  # the ledger was created just now
         os.utime(tmp_path / LOCK, (1, 1))
         in_background(ledger, told.append, Keep(runs=0, size=1))
         assert waited(lambda: bool(told))
@@ -434,7 +434,7 @@ async def test_hunks_pending_before_a_run_are_pending_again_after_its_rollback_d
         points = Checkpoints(ledger, project.saver)
         project.file("a", b"1\n2\n3\n4\n5\n")
         early = await project.propose("a", 5, 6, b"five\n", run="early")
-        await anyio.sleep(0.002)  # what came before a run has an earlier time
+        await anyio.sleep(0.002)  # the state before a run has an earlier time
         point = await points.begin("late")
         await points.touch(point.id, "a")
         project.accept("a", early)

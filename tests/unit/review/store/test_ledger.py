@@ -55,7 +55,7 @@ def test_decisions_are_visible_to_the_next_process(tmp_path: Path) -> None:
 
 
 def test_a_non_waiting_batch_fails_at_once_and_a_later_one_waits(tmp_path: Path) -> None:
-    """The first must not stop a program's other tasks; the second must not lose a decision."""
+    """The first must not block the other tasks of a program; the second must not lose a decision."""
     with Ledger.open(tmp_path) as mine, Ledger.open(tmp_path) as yours:
         with yours.batch(), pytest.raises(LedgerBusy), mine.batch(wait=False):
             pass
@@ -155,7 +155,9 @@ def test_a_batch_is_stored_completely_or_not_at_all(tmp_path: Path) -> None:
         with pytest.raises(UnknownHunk):
             begin_and_fail(mine)
         assert mine.get("f") == yours.get("f") == after != before
-        assert mine.undo("f").review.hunks == before.hunks  # what was given up is not in the journal either
+        assert (
+            mine.undo("f").review.hunks == before.hunks
+        )  # the rolled back change is not in the journal either
 
 
 def test_a_read_returns_the_latest_save_of_another_process(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ def test_a_ledger_of_the_first_format_is_read_unchanged(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_an_older_format_are_found_by_their_run(tmp_path: Path) -> None:
-    """Also one that is so long that it is compressed."""
+    """Also one so long that it is compressed."""
     connection = connect(tmp_path / FILE)
     Format("ledger", LEDGER.application_id, MIGRATIONS[:3], error=LedgerError, kept="").migrate(
         connection, ""

@@ -37,7 +37,7 @@ def _write(folder: Path, paths: tuple[str, ...]) -> None:
 
 
 def told(watch: LedgerWatch) -> News:
-    """The next news."""
+    """The next notification."""
     deadline = time.monotonic() + 10
     while (news := watch.wait()) is None:
         assert time.monotonic() < deadline, "nothing was told"

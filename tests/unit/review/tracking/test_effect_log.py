@@ -23,7 +23,7 @@ def effect(title: str, path: str | None = "f") -> EffectRecord:
 
 
 def known(name: str, content: bytes) -> bytes:
-    """What knows one file."""
+    """The known facts of one file."""
     tree = FileTree()
     tree.folders[""] = FolderState(None)
     tree.put(name, bytes(36) + content)
@@ -31,7 +31,7 @@ def known(name: str, content: bytes) -> bytes:
 
 
 def recovered(folder: Path) -> list[PendingEffect]:
-    """What the next process finds, and records."""
+    """What the next process finds and records."""
     found: list[PendingEffect] = []
     with Ledger.open(folder) as ledger:
         log = EffectLog(ledger, folder)
@@ -46,7 +46,7 @@ def titles(folder: Path) -> list[str]:
 
 
 def files(folder: Path) -> set[str]:
-    """What lies beside the ledger's own files."""
+    """The files beside the ledger's own."""
     return {path.name for path in folder.iterdir() if not path.name.startswith("ledger.")}
 
 
@@ -109,7 +109,7 @@ def test_an_interrupted_recovery_is_completed_by_the_next(tmp_path: Path) -> Non
 
 
 def _killed_older(folder: Path, is_ready: Event) -> None:
-    """As a version did that kept its effects in the lock file."""
+    """As a version did that stored its effects in the lock file."""
     file = os.open(folder / "0123.running", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     fcntl.flock(file, fcntl.LOCK_EX)
     (folder / "0123.known").write_bytes(known("f", b"1" * 32))
@@ -140,7 +140,7 @@ def test_a_process_that_exits_normally_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_pending_facts_are_complete_however_often_they_are_extended(tmp_path: Path) -> None:
-    """And takes no more room than a few times what it tells of."""
+    """And takes no more room than a few times its content."""
     with Ledger.open(tmp_path) as ledger:
         log = EffectLog(ledger, tmp_path)
         log.begin(effect("begun", None))
@@ -151,7 +151,7 @@ def test_pending_facts_are_complete_however_often_they_are_extended(tmp_path: Pa
         size = path.stat().st_size
         assert len(contents) * len(known("f", contents[0])) > 2 * size
         log.save_known(known("g", contents[0]))
-        os.truncate(path, path.stat().st_size - 1)  # it was killed before that command began
+        os.truncate(path, path.stat().st_size - 1)  # it was killed before that command started
         log.close()
     [pending] = recovered(tmp_path)
     assert pending.known.states == {"f": FileSnapshot(contents[-1].hex(), 0)}

@@ -66,7 +66,7 @@ def test_all_changes_of_a_run_to_a_file_can_be_undone_at_once(
 def test_foreign_lines_stay_when_a_run_is_undone(
     steps: list[tuple[bool, int, int]],
 ) -> None:
-    """The run writes in the even lines, others in the odd ones; lines between them belong to nobody."""
+    """The run writes the even lines, others the odd ones; the lines between belong to nobody."""
     texts = [f"{number}\n" for number in range(24)]
     others = list(texts)
     review = rebased(FileReview(path="f"), made("".join(texts)))
@@ -78,7 +78,7 @@ def test_foreign_lines_stay_when_a_run_is_undone(
             review = recorded(review, before=before, after=made("".join(texts)), run="r")
         else:
             others[at] = texts[at]
-            # Nobody tells the review: the next record finds it.
+            # Nothing notifies the review: the next record finds it.
     review = rebased(review, made("".join(texts)))
     mine = {one.id for one in review.applied if one.run == "r"}
     assert saved(reverted(review, mine, new_id), None).base == made("".join(others))
@@ -216,7 +216,7 @@ async def test_after_the_undo_of_a_run_only_the_undo_can_be_undone(project: Path
 def _killed(project: Path, home: Path, path: str | None) -> None:
     async def main() -> None:
         recorder = await opened(project, home)
-        early = await begin(recorder, TrackedRun("s"), None)  # a command before, which is recorded
+        early = await begin(recorder, TrackedRun("s"), None)  # an earlier command, which is recorded
         (project / "early").write_text("early\n")
         await end(early)
         await begin(recorder, TrackedRun("s", title="killed"), path)
@@ -236,7 +236,7 @@ async def test_changes_of_a_killed_process_are_recorded_by_the_next(
     for name in ("a", "gone", "still"):
         (project / name).write_text("before\n")
         os.utime(project / name, (1, 1))
-    await anyio.sleep(0.15)  # files that are newer than the clock can tell are not in the index
+    await anyio.sleep(0.15)  # files newer than the clock's resolution are not in the index
     child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, home, path))
     child.start()
     await anyio.to_thread.run_sync(child.join)
@@ -263,7 +263,7 @@ def _killed_later(project: Path, home: Path) -> None:
         recorder = await opened(project, home)
         early = TrackedRun("s", title="early")
         await end(await begin(recorder, early, None))
-        # A person, between two commands.
+        # The user, between two commands.
         (project / "mine").write_text("mine\n")
         (project / "edited").write_text("edited by me\n")
         (project / "deleted").unlink()
@@ -285,7 +285,7 @@ def contents(folder: Path) -> dict[str, str]:
 async def test_the_users_changes_between_commands_survive_the_undo_of_a_killed_run(
     project: Path, tmp_path: Path
 ) -> None:
-    """Also where all was known to a process before that one."""
+    """Also if an earlier process knew everything."""
     home = tmp_path / "home"
     for name in ("edited", "deleted", "deleted earlier"):
         (project / name).write_text("before\n")
@@ -306,7 +306,7 @@ async def test_the_users_changes_between_commands_survive_the_undo_of_a_killed_r
 
 
 async def test_an_unknown_file_is_not_attributed_to_a_killed_command(project: Path, tmp_path: Path) -> None:
-    """Taking that back would delete it."""
+    """Undoing that would delete it."""
     home = tmp_path / "home"
     for name in ("a", "gone"):
         (project / name).write_text("before\n")
@@ -322,7 +322,7 @@ async def test_an_unknown_file_is_not_attributed_to_a_killed_command(project: Pa
 
 
 def _killed_older(project: Path, home: Path) -> None:
-    """As a version did that kept its effects in the lock file; the ledger is as it left it, too."""
+    """As a version did that stored its effects in the lock file, with the ledger in its format."""
     folder = ledger_folder(home, str(project))
     with Ledger.open(folder) as ledger:
         (before,) = ledger.put_blobs([b"before\n"])

@@ -68,7 +68,7 @@ def session(*messages: AppMessage, name: str | None = None) -> SessionData:
 
 
 def everywhere(probe: str) -> SessionData:
-    """A session that says the same in every place that can say anything."""
+    """A session with the same text in every possible place."""
     return SessionData(
         SessionMetadata(probe, probe, probe, {probe: probe}),
         [
@@ -92,7 +92,7 @@ def everywhere(probe: str) -> SessionData:
 
 
 class Page(HTMLParser):
-    """The tags and texts of a page, as a browser's parser would find them."""
+    """The tags and texts of a page, as a browser's parser finds them."""
 
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -145,7 +145,7 @@ MARKDOWN_TAGS = {
 
 
 def assert_markdown_is_inert(document: str) -> None:
-    """Render it as the most careless viewer would: with tags let through and every link allowed."""
+    """Render it like the most careless viewer: with tags let through and every link allowed."""
     viewer = MarkdownIt("commonmark", {"html": True})
     viewer.validateLink = lambda _url: True  # pyright: ignore[reportAttributeAccessIssue] - as its documents say
     parsed = Page(viewer.render(document))

@@ -30,7 +30,7 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Paper:
-    """A screen that keeps what is printed, and every state of what is live."""
+    """A screen that keeps the printed lines, and every state of the live ones."""
 
     def __init__(self, columns: int = 80, rows: int = 24) -> None:
         self.columns, self.rows = columns, rows

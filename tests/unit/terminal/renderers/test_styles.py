@@ -13,7 +13,7 @@ from newel.terminal.renderers.base import CallOutcome
 
 
 def coloured(line: Text) -> list[str]:
-    """The pieces of a line that have a colour of their own."""
+    """The coloured parts of a line."""
     assert not line.style
     return [
         line.plain[span.start : span.end] for span in line.spans if span.style not in ("bold", styles.DIM)

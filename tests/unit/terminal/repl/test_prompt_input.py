@@ -18,7 +18,7 @@ from newel.workspace.local import LocalWorkspace
 
 
 def prepared_in(folder: Path, prompt: Prompt) -> UserMessage:
-    """The prompt for as much of an agent as it needs: a folder and its templates."""
+    """The prepared prompt of an agent with only a folder and its templates."""
     notes: list[str] = []
 
     async def prepared() -> UserMessage:

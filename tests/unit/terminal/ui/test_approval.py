@@ -45,7 +45,7 @@ def test_the_question_hides_nothing() -> None:
 
 
 def test_the_question_names_the_machine() -> None:
-    """Else a person takes a command for one of their own machine that runs on a server, or the other way round."""
+    """Otherwise a user takes a command on a server for one on their own machine, or the reverse."""
     there = "ssh://deploy@shop.example:2222/srv/a%20b"
     text = present(ApprovalRequest(ToolCall("1", "bash", {}), "Run a command", "ls", there))
     assert text == "Run a command in /srv/a b on deploy@shop.example:\n\n    ls\n"

@@ -23,7 +23,7 @@ async def lines_of(reader: LineReader) -> list[str]:
 
 
 def from_pipe(pieces: Sequence[bytes]) -> list[str]:
-    """What is read while the pieces arrive one by one."""
+    """The lines read while the pieces arrive one by one."""
 
     async def both() -> list[str]:
         inside, outside = os.pipe()

@@ -24,7 +24,7 @@ def draw(screen: Screen) -> RichRenderer:
 
 
 class Listener:
-    """Takes what is sent."""
+    """Collects the submitted lines."""
 
     busy = True
 

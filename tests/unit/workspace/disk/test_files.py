@@ -31,7 +31,7 @@ def names(folder: Path) -> list[str]:
 
 
 def lying_file() -> Path:
-    """Files in /proc say that they are empty; macOS has no such files."""
+    """Files in /proc claim to be empty; macOS has no such files."""
     lying = Path("/proc/self/status")
     return lying if lying.exists() else Path("/etc/hosts")
 
@@ -57,7 +57,7 @@ class TestPaths:
         assert await workspace.resolve("~no-such-user-here") == f"{workspace.root}/~no-such-user-here"
 
     async def test_two_names_of_one_file_are_one_path(self, workspace: Workspace) -> None:
-        """Else two writes to one file, by its name and by a link, would run at the same time."""
+        """Otherwise two writes to one file, by its name and by a link, run at the same time."""
         (root(workspace) / "real").mkdir()
         (root(workspace) / "link").symlink_to("real")
         assert await workspace.resolve("link/x") == await workspace.resolve("real/x")
@@ -82,7 +82,7 @@ class TestReading:
         assert await workspace.read_bytes(str(path), start=999) == b""
 
     async def test_a_large_file_is_read_completely(self, workspace: Workspace) -> None:
-        """It takes another way, through a thread."""
+        """It is read in a thread."""
         path = root(workspace) / "large"
         data = os.urandom(3_000_000)
         path.write_bytes(data)
@@ -134,7 +134,7 @@ class TestWriting:
         assert names(path.parent) == ["c.txt"]
 
     async def test_an_executable_stays_executable(self, workspace: Workspace) -> None:
-        """But not one that runs with its owner's rights, whatever is in it now."""
+        """But not one with its owner's rights (setuid), with any new content."""
         path = root(workspace) / "run.sh"
         path.write_bytes(b"old")
         for mode in (0o751, 0o6751):
@@ -143,7 +143,7 @@ class TestWriting:
             assert path.stat().st_mode & 0o7777 == 0o751
 
     async def test_another_owner_stays_the_owner(self, workspace: Workspace) -> None:
-        """Where it is permitted, which is as root; anyone else's new file is their own."""
+        """Where permitted, that is for root; other users own their new files."""
         path = root(workspace) / "theirs"
         path.write_bytes(b"old")
         if os.geteuid() == 0:
@@ -153,7 +153,7 @@ class TestWriting:
         assert (path.stat().st_uid, path.stat().st_gid) == (before.st_uid, before.st_gid)
 
     async def test_extended_attributes_stay(self, workspace: Workspace) -> None:
-        """Else labels that programs and users have put on a file would be lost with the first edit."""
+        """Otherwise labels of programs and users on a file are lost with the first edit."""
         path = root(workspace) / "labelled"
         path.write_bytes(b"old")
         if sys.platform != "linux":
@@ -217,7 +217,7 @@ class TestWriting:
         assert path.read_bytes() == b"x"
 
     async def test_the_requested_mode_is_set(self, workspace: Workspace) -> None:
-        """Else a script that was taken back could not be run, and a key could be read by others."""
+        """Otherwise a restored script cannot be run, and a key can be read by others."""
         path = root(workspace) / "run.sh"
         await workspace.write_bytes(str(path), b"one", expect=ABSENT, mode=0o750)
         assert path.stat().st_mode & 0o7777 == 0o750
@@ -309,7 +309,7 @@ class TestSwappedFolders:
         def swap() -> None:
             while not done.is_set():
                 inside.rename(aside)
-                with contextlib.suppress(OSError):  # a write may have made the folder by now
+                with contextlib.suppress(OSError):  # a write may have created the folder by now
                     inside.symlink_to(outside)
                     inside.unlink()
                 while aside.exists():
@@ -353,12 +353,12 @@ class TestSwappedFolders:
 
 
 class TestWhatKilledProcessesLeave:
-    """Half a file beside the real one, that its process was writing."""
+    """A partial file beside the real one, by this process."""
 
     LEFT = ".newel-0123456789abcdef.tmp"
 
     def leave(self, workspace: Workspace) -> None:
-        """As it looks a quarter of an hour later: over SSH nobody can tell whether the process of a fresh one lives."""
+        """A quarter of an hour later: over SSH it is unknown whether the process of a fresh one lives."""
         (root(workspace) / self.LEFT).write_bytes(b"half")
         then = time.time() - 15 * 60
         os.utime(root(workspace) / self.LEFT, (then, then))
@@ -374,7 +374,7 @@ class TestWhatKilledProcessesLeave:
         assert names(root(workspace)) == []
 
     async def test_a_partial_file_of_a_live_process_stays(self, workspace: Workspace) -> None:
-        """Else two processes that write in one folder would fail each other's writes."""
+        """Otherwise two processes that write in one folder fail each other's writes."""
         with (root(workspace) / self.LEFT).open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             await workspace.write_bytes(workspace.root + "/f", b"whole")

@@ -50,7 +50,7 @@ def copy_in(mirror: Mirror) -> Path:
 
 
 def tree(folder: Path | str) -> dict[str, tuple[int, bytes] | str]:
-    """All that is in a folder, but for git's own: bits and bytes of files, where links lead."""
+    """The content of a folder without git's own: modes and bytes of files, targets of links."""
     found: dict[str, tuple[int, bytes] | str] = {}
     for path in sorted(Path(folder).rglob("*")):
         name = str(path.relative_to(folder))
@@ -91,7 +91,7 @@ ROUNDS = st.lists(
 def test_after_an_update_the_copy_equals_the_project_with_its_proposals(
     disk: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Whatever the user did in the one and the agent in the other since; and no link that the agent put there led out."""
+    """Whatever the user changed in the project and the agent in the copy; and no planted link led out."""
 
     @settings(
         max_examples=examples(25 if disk == "local" else 5),
@@ -135,7 +135,7 @@ async def _live_through(disk: str, folder: Path, rounds: list[Round]) -> None:
 
 
 def _link(mirror: Mirror, name: str, outside: Path) -> None:
-    """What a command may do; the files that are gone by it are known, and so is the name itself."""
+    """The actions of a command; the deleted files are known then, and so is the name itself."""
     place = Path(mirror.root, name)
     for path in [place, *place.rglob("*")]:
         mirror.invalidate(str(path.relative_to(mirror.root)))
@@ -340,8 +340,9 @@ anyio.run(main)
 async def test_leftovers_of_a_killed_process_are_removed_and_copies_in_use_stay(
     disk: str, project: Path, tmp_path: Path
 ) -> None:
-    """Else copies of a project, its keys included, gather on the disk, or an agent loses its own. The process that removes a
-    copy when its owner dies is held back here, as if it had died too: the next that makes a copy is to find it.
+    """Otherwise copies of a project, its keys included, accumulate on the disk, or an agent loses its own. The process
+    that removes a copy when its owner dies is stopped here, as if it had died too: the next copy's process must find
+    it.
     """
     require_program("pgrep", "procps")
     (project / "a").write_text("a\n")
@@ -369,7 +370,7 @@ async def test_leftovers_of_a_killed_process_are_removed_and_copies_in_use_stay(
 
 
 async def until_gone(path: Path) -> None:
-    """What is removed beside everything else tells nobody."""
+    """A removal in the background sends no notification."""
     with anyio.fail_after(10):
         while path.parent.exists() or list(path.parent.parent.glob(".*.gone")):  # noqa: ASYNC110 — as above
             await anyio.sleep(0.01)
@@ -487,7 +488,7 @@ anyio.run(main)
 
 
 def test_unreadable_folders_of_an_agent_are_repaired_and_removed_for_an_ordinary_user() -> None:
-    """Else each of its calls fails from then on, and the copy stays on the disk for ever."""
+    """Otherwise each of its calls fails from then on, and the copy stays on the disk forever."""
     done = subprocess.run(
         [sys.executable, "-c", SHUT], capture_output=True, text=True, timeout=25, check=False
     )

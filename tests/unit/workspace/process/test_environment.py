@@ -80,7 +80,7 @@ def test_build_variables_reach_a_command(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["LLM_BASE_URL", "OPENAI_BASE_URL", "LLM_DEFAULT_MODEL", "openai_base_url"])
 def test_a_command_does_not_see_the_agents_connection(name: str) -> None:
-    """An address may hold a name and a password: `http://user:password@host/v1`."""
+    """A URL may contain a name and a password: `http://user:password@host/v1`."""
     assert name not in child_env({name: "http://user:password@host/v1"})
     assert child_env({name: "x"}, keep=[name])[name] == "x"
 

@@ -49,7 +49,7 @@ def test_a_long_text_keeps_its_head_and_tail_and_no_half_character(
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 async def test_a_character_in_pieces_is_decoded_correctly(size: int) -> None:
-    """A reader of the stream would otherwise see question marks in every non-English output."""
+    """Otherwise a reader of the stream sees question marks in every non-English output."""
     text = "aé€𝄞\N{FAMILY}" * 3
     shown: list[str] = []
 
@@ -134,7 +134,7 @@ def test_an_unwritable_folder_costs_the_file_and_not_the_command(tmp_path: Path)
 
 
 def test_only_outputs_of_last_week_are_removed(tmp_path: Path) -> None:
-    """Each is up to 64 MiB: in a folder that nobody empties they would fill the disk."""
+    """Each is up to 64 MiB: without a limit they would fill the disk."""
     week_ago = time.time() - 8 * 24 * 60 * 60
     for name in ("newel-output-old.txt", "newel-output-theirs.txt", "notes.txt", "newel-output-x.md"):
         (tmp_path / name).write_text("x")
@@ -157,7 +157,7 @@ def test_only_outputs_of_last_week_are_removed(tmp_path: Path) -> None:
 
 
 def test_the_oldest_outputs_are_removed_when_the_total_is_too_large(tmp_path: Path) -> None:
-    """Else a loop that prints gigabytes fills the disk within a day."""
+    """Otherwise a loop that prints gigabytes fills the disk within a day."""
     paths = [tmp_path / f"newel-output-{number}.txt" for number in range(4)]
     for age, path in enumerate(paths):
         with path.open("wb") as file:

@@ -26,12 +26,14 @@ THEIRS = ProcessMark("0" * 31 + "2")
 
 @contextmanager
 def running(*marks: str, other: str = "") -> Generator[subprocess.Popen[bytes]]:
-    """A process in a session of its own, with marks in its environment and this in another variable."""
+    """A process in its own session, with marks in its environment and this in another variable."""
     environ = {"SOME_RUN": other, "NEWEL_RUN": " ".join(marks)}
     with subprocess.Popen(["/bin/sleep", "60"], env=environ, start_new_session=True) as process:
         try:
             while not Path(f"/proc/{process.pid}/environ").read_bytes():
-                time.sleep(0.001)  # it is told to have begun a moment before the system knows its environment
+                time.sleep(
+                    0.001
+                )  # it is reported as started a moment before the system knows its environment
             yield process
         finally:
             process.kill()
@@ -45,7 +47,7 @@ def test_a_process_is_recognised_by_any_of_its_marks() -> None:
 
 
 def test_a_mark_in_another_variable_does_not_count() -> None:
-    """An agent that prints its environment into a variable makes no relatives by it."""
+    """A process that prints its environment into a variable does not become related."""
     with running(other=OURS.mark):
         assert not process_mark.is_running([OURS])
 
@@ -66,7 +68,7 @@ def test_a_reused_pid_is_spared() -> None:
 
 
 def test_a_command_that_has_not_started_has_no_processes() -> None:
-    """Threads of the kernel have the session 0."""
+    """Kernel threads have the session 0."""
     assert not process_mark.is_running([OURS])
 
 

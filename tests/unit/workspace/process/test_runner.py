@@ -63,7 +63,7 @@ async def test_no_start_up_file_is_read(tmp_path: Path) -> None:
 
 
 async def test_input_is_closed(workspace: Workspace) -> None:
-    """A command that asks would otherwise take the user's keys or hang until the timeout."""
+    """Otherwise a command that asks takes the user's keys or hangs until the timeout."""
     done = await workspace.run("cat; read -r answer || echo none", timeout=5)
     assert done.stdout == "none\n"
     assert not done.timed_out
@@ -77,7 +77,7 @@ async def test_without_bash_sh_is_used(tmp_path: Path) -> None:
 
 
 async def test_output_streams_while_the_command_runs(workspace: Workspace) -> None:
-    """The command waits for a file that is only made when its first output has been shown."""
+    """The command waits for a file that is created only after its first output was shown."""
     shown: list[str] = []
 
     async def on_output(piece: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_command_that_cannot_start_gives_the_reason(workspace: Workspace
 
 
 async def test_no_descriptor_stays_open_after_many_commands(workspace: Workspace) -> None:
-    """A long session would otherwise run out of file descriptors."""
+    """Otherwise a long session runs out of file descriptors."""
     await workspace.run("true")
     before = len(names(Path("/dev/fd")))
     for _ in range(20):
@@ -163,7 +163,7 @@ anyio.run(main)
 
 
 def test_running_out_of_descriptors_is_an_error_at_any_point_and_leaks_nothing(tmp_path: Path) -> None:
-    """The script is given one descriptor more each time until a command can run."""
+    """The script gets one descriptor more each time until a command can run."""
     command = [sys.executable, "-W", "error", "-c", NO_DESCRIPTORS]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (ended.stdout, ended.stderr) == ("True\n", "")

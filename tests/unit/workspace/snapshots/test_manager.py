@@ -42,7 +42,7 @@ def ledger() -> Iterator[Ledger]:
 
 @pytest.fixture(params=SOURCES)
 def snapshots(root: Path, ledger: Ledger, request: pytest.FixtureRequest) -> Iterator[Open]:
-    """Opens snapshots of the root, wherever it is."""
+    """Opens snapshots of the root, local or remote."""
     with contextlib.ExitStack() as stack:
 
         def open_snapshots(**options: object) -> SnapshotManager:
@@ -65,8 +65,8 @@ AGED = 0.15
 
 
 def told(changes: WorkspaceChanges) -> dict[str, str]:
-    """What became of each file: + created, - deleted, ~ another content, m another mode, k another kind. Folders that come
-    and go are left out.
+    """The change of each file: + created, - deleted, ~ another content, m another mode, k another kind. Created and
+    deleted folders are left out.
     """
 
     def kind(change: FileChange) -> str:
@@ -158,7 +158,7 @@ async def test_changes_made_before_the_command_are_not_attributed_to_it(
 async def test_a_write_of_the_same_size_and_time_right_after_a_scan_is_detected(
     root: Path, snapshots: Open
 ) -> None:
-    """Many steps follow one another faster than some file systems count time."""
+    """Many steps follow one another faster than the clock resolution of some file systems."""
     path = root / "f"
     path.write_bytes(b"0000")
     looked = snapshots()
@@ -320,7 +320,7 @@ async def test_an_unreadable_folder_is_not_reported_as_deleted(root: Path, snaps
 
 @pytest.fixture
 def disk(root: Path) -> Iterator[Callable[[], None]]:
-    """Puts an empty file system in the place of the folder ``data``, which is there again afterwards."""
+    """Mount an empty file system over the folder ``data``, and unmount it afterwards."""
     (root / "data").mkdir()
     with contextlib.ExitStack() as stack:
 
@@ -343,7 +343,7 @@ def disk(root: Path) -> Iterator[Callable[[], None]]:
 async def test_a_mount_made_by_a_command_is_scanned(
     root: Path, snapshots: Open, disk: Callable[[], None]
 ) -> None:
-    """Else what a command does behind a mount of its own could not be undone: nobody was watching there."""
+    """Otherwise a command's changes behind its own mount cannot be undone: nothing was watched there."""
     (root / "data" / "hidden").write_text("beneath")
     some = snapshots()
     await some.take()
@@ -366,7 +366,7 @@ async def test_a_missing_root_is_reported(root: Path, snapshots: Open) -> None:
 
 
 async def test_a_cancelled_scan_loses_no_change(root: Path, snapshots: Open) -> None:
-    """Wherever it is stopped: the next one tells what it would have told."""
+    """Wherever it is cancelled: the next one reports the same."""
     for n in range(50):
         (root / f"f{n}").write_bytes(b"old")
     looked = snapshots()
@@ -420,7 +420,7 @@ async def test_a_folder_moved_within_the_project_is_still_watched(root: Path, sn
 async def test_the_next_process_uses_the_index_of_an_earlier_one(
     root: Path, tmp_path: Path, snapshots: Open
 ) -> None:
-    """Else each start would read all files again; what changed between is neither missed nor claimed."""
+    """Otherwise each start reads all files again; changes in between are neither missed nor claimed."""
     index = tmp_path / "files.index"
     sh(root, "mkdir a; echo 1 > a/f; echo 2 > g; touch -d '2020-01-01' a/f")
     first = snapshots(index=index)
@@ -465,7 +465,7 @@ class TestLimits:
     async def test_a_truncated_large_file_is_not_reported_as_created(
         self, root: Path, snapshots: Open
     ) -> None:
-        """Else taking that back would delete it."""
+        """Otherwise an undo would delete it."""
         (root / "f").write_bytes(b"x" * 101)
         looked = snapshots(limits=SnapshotLimits(file=100, recheck_s=0))
         await looked.take()

@@ -81,7 +81,7 @@ NAMES = [
 
 
 def host_with(sshd: Sshd, shell: str) -> Target:
-    """A host whose ``sh`` is another one; busybox also brings the other programs."""
+    """A host with another ``sh``; busybox also brings the other programs."""
     folder = sshd.folder / f"bin-{shell}"
     if not folder.exists():
         program = require_program(shell)
@@ -93,7 +93,7 @@ def host_with(sshd: Sshd, shell: str) -> Target:
 
 
 async def shell_of(workspace: SshWorkspace) -> str:
-    """Which program answers requests."""
+    """The program that answers requests."""
     program = (
         (await workspace.connection.ask("readlink /proc/$$/exe || ps -o comm= -p $$")).data.decode().strip()
     )
@@ -196,14 +196,14 @@ targets = paths | st.sampled_from(["/", "{root}/a", "{root}/b/c"])
 def test_paths_resolve_like_on_this_machine(
     called: CommandFormatter, links: dict[str, str], path: str
 ) -> None:
-    """Two names of one file would else be two files to whoever locks or reviews them."""
+    """Otherwise two names of one file are two files for locks and reviews."""
     workspace, portal = called
     root = Path(workspace.root) / "paths"
     shutil.rmtree(root, ignore_errors=True)
     for folder in ("a", "b"):
         (root / folder).mkdir(parents=True)
     for name, target in links.items():
-        with contextlib.suppress(OSError):  # what another link makes of that place
+        with contextlib.suppress(OSError):  # the effect of another link on that place
             (root / name).rmdir() if (root / name).is_dir() else None
             (root / name).symlink_to(target.format(root=root))
     there = f"{root}/{path}"
@@ -213,5 +213,5 @@ def test_paths_resolve_like_on_this_machine(
             Path(name).stat()
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return  # it leads nowhere, whatever it is called
+                return  # it leads nowhere under any name
     assert found == os.path.realpath(there)

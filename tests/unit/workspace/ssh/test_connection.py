@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Seen:
-    """The states that a connection has told of."""
+    """The states that a connection has reported."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -68,7 +68,7 @@ def relay(sshd: Sshd) -> Generator[Relay]:
 
 @pytest.fixture
 async def far(sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen) -> AsyncGenerator[SshWorkspace]:
-    """A host at the other end of a wire that can be cut."""
+    """A host behind a relay that can be cut."""
     config = tmp_path / "ssh_config"
     config.write_text(sshd.client_config(port=relay.port))
     target = Target("own", path=str(tmp_path))
@@ -82,7 +82,7 @@ async def far(sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen) -> AsyncGene
 async def patient(
     sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen, request: pytest.FixtureRequest
 ) -> AsyncGenerator[SshWorkspace]:
-    """As ``far``, but a host that is silent is soon called slow, and is not gone. Each login leaves a line in ``logins``."""
+    """Like ``far``, but a silent host is soon called slow, and is not given up. Each login leaves a line in ``logins``."""
     name = sshd.login(f"counted-{tmp_path.name}", f'echo >>{tmp_path}/logins; eval "$SSH_ORIGINAL_COMMAND"')
     config = tmp_path / "ssh_config"
     config.write_text(sshd.config.read_text().replace(f"Port {sshd.port}", f"Port {relay.port}"))
@@ -134,7 +134,7 @@ class TestLost:
     async def test_an_unresponsive_host_is_reported_long_before_it_counts_as_disconnected(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
-        """Whoever waits knows for what. Nothing is given up for it: the answer comes when it can."""
+        """The waiting user learns the reason. Nothing is given up: the answer arrives when it can."""
         (tmp_path / "f").write_bytes(b"x")
         async with anyio.create_task_group() as tasks:
             with relay.holding():
@@ -164,7 +164,7 @@ class TestLost:
     async def test_waiting_for_an_unresponsive_host_can_be_cancelled(
         self, sshd: Sshd, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
-        """What was about to find out how the host is ends with the connection, and tells nobody of that."""
+        """The probe of the host ends with the connection, and reports nothing."""
         config = tmp_path / "ssh_config"
         config.write_text(sshd.client_config(port=relay.port))
         target = Target("own", path=str(tmp_path))
@@ -197,7 +197,7 @@ class TestLost:
     async def test_the_user_can_cancel_a_command_on_a_silent_host_and_it_ends_there(
         self, patient: SshWorkspace, relay: Relay, tmp_path: Path, seen: Seen
     ) -> None:
-        """The user would wait for a word that cannot come."""
+        """Otherwise the user waits for a message that cannot arrive."""
         timing = ProcessTimeouts(answer=2 * SECONDS)
         client = msgspec.structs.replace(await patient.connection.client(), timing=timing)
         run = partial(run_on_host, root=str(tmp_path), limits=OutputLimits())
@@ -216,7 +216,7 @@ class TestLost:
     async def test_a_host_busy_with_a_long_request_is_not_reported_as_slow(
         self, patient: SshWorkspace, tmp_path: Path, seen: Seen
     ) -> None:
-        """Listing a large project may take a while: whether the host is there tell sessions beside it."""
+        """Listing a large project may take a while: separate sessions probe the host meanwhile."""
         asked = 2
         waits = f"until [ $(wc -l <{tmp_path}/logins) -gt {asked} ]"
         script = f"n=0; {waits} || [ $((n += 1)) -gt 1000 ]; do sleep 0.01; done; echo done"
@@ -348,7 +348,7 @@ class TestRequests:
             assert (await workspace.connection.ask("echo still in step")).data == b"still in step\n"
 
     async def test_a_cancelled_write_has_ended_when_the_cancellation_returns(self, sshd: Sshd) -> None:
-        """Else it could change a file that somebody else has written since."""
+        """Otherwise it could change a file that another program has written since."""
         project = sshd.project("cancelled")
         async with on(sshd) as workspace:
             for number in range(10):
@@ -394,7 +394,7 @@ class TestLeavingNothing:
 
 @pytest.fixture
 def runtime() -> Generator[Path]:
-    """A folder whose path is as short as those that systems give to users; pytest's are too long for sockets."""
+    """A folder with a path as short as those of real systems; pytest's are too long for sockets."""
     folder = Path(tempfile.mkdtemp(prefix="newel-run-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder)
@@ -420,7 +420,7 @@ anyio.run(main)
 
 
 def children(name: str, of: int | None = None) -> list[int]:
-    """The processes of a name that a process, or this one, has started and that live."""
+    """The live processes of a name that a process, or this one, has started."""
     command = ["ps", "-A", "-o", "pid=,ppid=,comm="]
     rows = [
         line.split()

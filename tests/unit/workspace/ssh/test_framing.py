@@ -23,7 +23,7 @@ outputs = st.lists(
 @settings(max_examples=100)
 @given(noise=st.binary(max_size=50), output=outputs, cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_output_is_decoded_the_same_however_it_is_cut(noise: bytes, output: bytes, cuts: list[int]) -> None:
-    """Also one that looks much like the end of the frame."""
+    """Also output that resembles the end of the frame."""
     frame = Frame(NONCE)
     whole = noise + HEAD + output + END
     places = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
@@ -39,7 +39,7 @@ def test_output_is_withheld_only_while_it_may_be_the_end() -> None:
 
 
 def test_output_after_the_end_marker_still_counts() -> None:
-    """A process that the program has left running prints as long as we listen."""
+    """A background process of the program prints as long as we read."""
     frame = Frame(NONCE)
     assert frame.add(HEAD + b"a" + END + b"b") == b"ab"
     assert frame.add(END) == END

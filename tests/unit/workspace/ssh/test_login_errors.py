@@ -35,7 +35,7 @@ async def refused(config: Path, target: str = "host", **options: float) -> HostU
 
 @pytest.fixture
 def configured(sshd: Sshd, tmp_path: Path) -> Callable[..., Path]:
-    """An ssh_config with other options, which come first and so hold."""
+    """An ssh_config with other options, which come first and therefore win."""
 
     def write(first: str = "", **options: object) -> Path:
         path = tmp_path / "ssh_config"
@@ -80,7 +80,7 @@ class TestReasons:
         assert error.kind == "name"
 
     async def test_a_closed_port_is_reported(self, configured: Callable[..., Path]) -> None:
-        with socket.socket() as there:  # bound, but nobody listens
+        with socket.socket() as there:  # bound, but not listening
             there.bind(("127.0.0.1", 0))
             error = await refused(configured(port=there.getsockname()[1]))
         assert error.kind == "port"
@@ -177,7 +177,7 @@ def test_messages_of_ssh_are_explained_and_harmless(words: str, kind: str) -> No
 
 
 async def test_a_connection_closed_without_a_message_is_reported() -> None:
-    # ssh writes "banner exchange: Broken pipe" below the level that it is asked for, and fails with its own exit code.
+    # ssh logs "banner exchange: Broken pipe" below the requested level, and fails with its own exit code.
     shell = HostShell(["sh", "-c", "exit 255"], dict(os.environ))
     try:
         with pytest.raises(ShellEnded) as ended:

@@ -78,7 +78,7 @@ async def test_a_connection_lost_during_an_update_is_reported_and_made_up_for(
                     await mirror.update({})
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(mirror.update, {"new": FileContent(b"new\n", 0o644)})
-                # What was begun before goes on there, and must not meet what is done now.
+                # Earlier work goes on there, and must not collide with this.
                 stopping = next(server.home.glob(".newel/copies/*")) / ".newel-ending"
                 await wait_for_condition(stopping.exists, "the first one to be told to stop")
                 (server.home / "on").touch()
@@ -94,7 +94,7 @@ async def _drop_while_copying(server: Sshd) -> None:
 
 @pytest.mark.parametrize("end", ["the block ends", "cancelled", "let go of"])
 async def test_no_copy_stays_on_a_host(tmp_path: Path, end: str) -> None:
-    """Folders that may not be written are no obstacle, as not every tool leaves others."""
+    """Folders without write permission are no obstacle; not every tool leaves others."""
     with served() as server:
         project = tmp_path / "project"
         fill(project, folders=2, files=2)
@@ -113,7 +113,7 @@ async def test_no_copy_stays_on_a_host(tmp_path: Path, end: str) -> None:
 
 
 async def test_a_copy_that_was_removed_as_abandoned_is_created_again(tmp_path: Path) -> None:
-    """A laptop that slept for a day: its Newel is not dead, but nobody on the host could tell."""
+    """A laptop that slept for a day: its Newel is alive, but the host cannot know."""
     project = tmp_path / "project"
     fill(project, folders=2, files=2)
     async with open_mirrors("dash", tmp_path) as disks:
@@ -169,7 +169,7 @@ async def test_a_missing_folder_cannot_be_copied_and_is_reported(tmp_path: Path)
 
 
 async def test_the_home_itself_can_be_the_project(tmp_path: Path) -> None:
-    """And a copy of it holds no copies."""
+    """And its copy contains no copies."""
     (tmp_path / "a").write_text("a")
     with served() as server:
         (server.home / "a").write_text("a")

@@ -20,7 +20,7 @@ OTHER = ".newel-fedcba9876543210.tmp"
 
 
 def writing(path: Path, beside: str, data: bytes) -> subprocess.Popen[bytes]:
-    """A host's shell that writes a file, and waits for its content."""
+    """A remote shell that writes a file, and waits for its content."""
     sum_ = hashlib.sha256(data).hexdigest()
     words = ("newel_write", path.name, beside, str(len(data)), sum_, "any", "-", str(path.parent))
     command = ["env", "LC_ALL=C", "sh", "-c", f"{HOST}\n{' '.join(map(quote, words))}"]
@@ -34,7 +34,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def test_a_file_still_waiting_for_its_content_is_not_cleaned_up(tmp_path: Path) -> None:
-    """Not even where it takes the place of a file that is old."""
+    """Not even if it replaces an old file."""
     old = tmp_path / "old"
     old.write_bytes(b"old")
     old.chmod(0o640)
@@ -53,7 +53,7 @@ def is_made(path: Path, mode: int) -> Callable[[], bool]:
 
 
 def test_removing_a_partial_file_under_its_process_changes_nothing(tmp_path: Path) -> None:
-    """The file keeps its content, and does not become one with other permissions."""
+    """The file keeps its content, and does not get other permissions."""
     path = tmp_path / "f"
     path.write_bytes(b"old")
     path.chmod(0o640)

@@ -66,7 +66,7 @@ async def test_folders_and_variables_with_any_name_and_value_are_passed(
 
 
 async def test_a_command_has_no_terminal(tmp_path: Path) -> None:
-    """It would otherwise ask and wait, page its output, or run somebody's start-up file."""
+    """Otherwise it asks and waits, pages its output, or runs a start-up file."""
     (tmp_path / "rc").write_text("echo sourced\n")
     environ = {**os.environ, "BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")}
     said = await output_of(client("bash", "-c", environ=environ), "cat; read -r a || echo none; echo $PAGER")
@@ -122,7 +122,7 @@ async def test_output_that_resembles_its_end_is_output() -> None:
 
 
 async def test_output_streams_while_the_command_runs(tmp_path: Path) -> None:
-    """The command waits for a file that is only made when its first output has been shown."""
+    """The command waits for a file that is created only after its first output was shown."""
     shown: list[str] = []
 
     async def on_output(piece: str) -> None:

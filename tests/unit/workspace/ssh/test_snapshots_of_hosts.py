@@ -53,7 +53,7 @@ def paths(changes: WorkspaceChanges) -> set[str]:
 
 
 class Watched:
-    """A host that asks a question before, or in the place of, what it is asked."""
+    """A host that runs a question before, or instead of, each request."""
 
     def __init__(self, host: ShellHost) -> None:
         self.host = host
@@ -84,7 +84,7 @@ async def test_scanning_an_unchanged_host_sends_one_request_and_copies_nothing(
     looked = SnapshotManager(SshSnapshotSource(host, str(root), ledger), ledger)
     await looked.take()
     asked = len(host.asked)
-    await anyio.sleep(2.1)  # until then the file may be written again with the same times
+    await anyio.sleep(2.1)  # before that, the file may be written again with the same times
     await looked.take()
     host.asked.clear()
     assert await looked.changes() == WorkspaceChanges([], [], [])
@@ -95,14 +95,14 @@ async def test_scanning_an_unchanged_host_sends_one_request_and_copies_nothing(
 async def test_too_many_files_are_reported_with_a_remedy(
     folders: str, root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
-    """Also where they are in a folder that is listed for itself. Further down all is recorded."""
+    """Also in a folder that is listed separately. Further down everything is recorded."""
     (root / "deep" / folders).mkdir(parents=True)
     for number in range(200):
         (root / "deep" / f"{folders}{number:0200}").touch()
     (root / "shop").mkdir()
     await anyio.run_process(
         [require_program("git"), "init", "-q", str(root)]
-    )  # so that nothing is left out for its name
+    )  # so that nothing is skipped for its name
     with pytest.raises(WorkspaceError, match=f"too many files below {root} .* Work in a subfolder"):
         await SnapshotManager(SshSnapshotSource(host, str(root), ledger, listing=8192), ledger).take()
     looked = SnapshotManager(SshSnapshotSource(host, str(root / "shop"), ledger, listing=8192), ledger)
@@ -124,7 +124,7 @@ async def test_known_content_is_not_copied_again(root: Path, ledger: Ledger, hos
 async def test_a_file_written_during_its_read_is_consistent_in_the_store(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
-    """Else the files behind it in the same answer would be other files' halves."""
+    """Otherwise the following files of the same answer are mixed up."""
     for name in ("a", "b", "c"):
         (root / name).write_bytes(name.encode() * 1000)
     watched = Watched(host)
@@ -157,7 +157,7 @@ async def test_a_link_in_the_place_of_a_file_is_not_followed(
 async def test_a_tracked_folder_with_the_name_of_a_build_folder_is_covered(
     root: Path, ledger: Ledger, host: ShellHost
 ) -> None:
-    """The host lists such folders without what is in them, unless somebody asks."""
+    """The host lists such folders without their content, unless asked."""
     (root / "target/deep/venv").mkdir(parents=True)
     (root / "target/deep/venv/f").write_bytes(b"1")
     await anyio.run_process([require_program("git"), "init", "-q"], cwd=root)
@@ -226,7 +226,7 @@ async def test_a_truncated_answer_is_an_error_and_not_an_empty_project(
 
 
 async def test_an_unreadable_folder_on_a_host_does_not_count_as_empty(sshd: Sshd, ledger: Ledger) -> None:
-    """As the host's ordinary user, for root can read everything."""
+    """As the host's ordinary user, because root can read everything."""
     project = sshd.project("shut")
     async with open_host(Target("host", path=str(project)), config=str(sshd.config)) as workspace:
         await workspace.run("mkdir -p a/b c; echo 1 > a/b/f; echo 1 > c/f; echo 1 > g")
@@ -237,7 +237,7 @@ async def test_an_unreadable_folder_on_a_host_does_not_count_as_empty(sshd: Sshd
         assert paths(changes) == {"a", "c", "h"}  # the folders by their modes
         assert {"a/", "c/", "g"} <= {word for notice in changes.notices for word in notice.split()}
         await workspace.run("chmod 755 a c; chmod 644 g")
-        assert paths(await looked.changes()) == {"a", "c"}  # their modes are back
+        assert paths(await looked.changes()) == {"a", "c"}  # their modes are restored
         looked.close()
 
 
@@ -247,7 +247,7 @@ async def test_files_changed_since_a_time_are_found_by_the_hosts_clock(
     (root / "sub").mkdir()
     for name in ("old", "sub/old"):
         (root / name).write_bytes(b"x")
-    await anyio.sleep(0.05)  # the clock of files has steps
+    await anyio.sleep(0.05)  # file times have a limited resolution
     since = time.time_ns()
     await anyio.sleep(0.05)
     for name in ("sub/new", "mode"):
@@ -306,7 +306,7 @@ def test_no_name_can_pass_for_another_files_record(parts: list[tuple[bytes, byte
 
 
 def test_each_kind_of_stat_is_read_to_the_nanosecond() -> None:
-    """Those of macOS as its manual has them: %Xp %z %Fm %Fc %i %l."""
+    """Those of macOS from its manual: %Xp %z %Fm %Fc %i %l."""
     of = {
         "find": b"f755 5 1700000000.1234567890 1700000001.5000000000 77 2",
         "stat": b"81ed 5 1700000000 1700000001 77 2",

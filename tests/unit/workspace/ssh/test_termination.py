@@ -38,7 +38,7 @@ pytestmark = [
 
 
 def altered(edit: str) -> Client:
-    """A host that differs: ``edit`` is what sed makes of the text that goes there."""
+    """A host that differs: ``edit`` is a sed program for the text sent there."""
     return client("sh", "-c", f"""IFS= read -r s && eval "$(printf %b "$s" | sed '{edit}')" """)
 
 
@@ -61,10 +61,10 @@ esac
 
 
 async def ended_family(host: Client, folder: Path, *, but: str = "") -> None:
-    """Start a family, cancel its command, and see that nobody of it is left; ``but`` says who may be."""
+    """Start a family of processes, cancel their command, and check that none is left; ``but`` names exceptions."""
 
     async def run() -> None:
-        path = {"PATH": os.environ["PATH"]}  # what the command finds, whatever the host's shell does
+        path = {"PATH": os.environ["PATH"]}  # found by the command, whatever the host's shell does
         await run_on_host(host, FAMILY, root=str(folder), limits=LIMITS, env=path)
 
     async with anyio.create_task_group() as group:
@@ -189,13 +189,13 @@ async def test_background_processes_of_a_finished_command_stay(tmp_path: Path) -
 
 
 async def test_no_watching_process_survives_its_command(tmp_path: Path) -> None:
-    """A sleep a command would soon be many."""
+    """One sleep per command would soon be many."""
     session = int(await output_of(client(), "ps -o sess= -p $PPID"))
     await wait_for_condition(lambda: session not in sessions(), "the end of all that watched")
 
 
 async def test_a_host_ends_the_command_after_a_long_silence(tmp_path: Path) -> None:
-    """From a connection that has vanished no end ever comes."""
+    """A vanished connection never sends its end."""
     host = client(timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2))
     command = "echo $$ > shell; trap '' TERM; sleep 1000; sleep 1000"
     with pytest.raises(ConnectionLost):
@@ -209,7 +209,7 @@ async def test_a_host_ends_the_command_after_a_long_silence(tmp_path: Path) -> N
 async def test_a_command_that_a_host_ended_for_silence_is_never_reported_as_finished(
     ends: str, shell: str, tmp_path: Path
 ) -> None:
-    """Whatever it says to that itself. Who was suspended for so long learns it when they come back."""
+    """Whatever the command returns. A user whose laptop was suspended that long learns it on return."""
     host = msgspec.structs.replace(
         with_shell(tmp_path / "bin", shell), timing=ProcessTimeouts(beat=1000, silence=0.3, grace=0.2)
     )
@@ -228,7 +228,7 @@ async def test_a_command_may_run_longer_than_the_silence_limit_on_a_live_connect
 
 
 def sessions() -> set[int]:
-    """Those of all processes that are more than zombies."""
+    """The environments of all processes except zombies."""
     found: set[int] = set()
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
