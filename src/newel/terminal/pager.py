@@ -18,17 +18,17 @@ LESS = "FRX"
 
 
 def pager_of(environ: Mapping[str, str]) -> list[str]:
-    """The command of ``PAGER``, or else ``less``; none if it is not installed, or set to nothing or to ``cat``."""
+    """The command of ``PAGER``, by default ``less``; empty if it is not installed, or ``PAGER`` is empty or ``cat``."""
     try:
         command = shlex.split(environ.get("PAGER", "less"))
-    except ValueError:  # a quotation mark without its other one
+    except ValueError:  # an unclosed quote
         return []
     return command if command and command != ["cat"] and shutil.which(command[0]) else []
 
 
 def page(out: TextIO, text: str, environ: Mapping[str, str] = os.environ) -> bool:
-    """Show words with diffs among them in the pager, if there is one and a terminal that they are too long for; whether
-    that was done. Ctrl+C is the pager's then.
+    """Show text with diffs in it in the pager if the terminal is too small for it; return whether the pager was used. Until the
+    pager ends, only it handles Ctrl+C.
     """
     command = pager_of(environ)
     if not command or not out.isatty() or environ.get("TERM", "dumb") == "dumb":

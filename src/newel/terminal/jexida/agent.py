@@ -141,24 +141,24 @@ def window(messages: Sequence[AppMessage], turns: int) -> list[AppMessage]:
     Up to ``turns`` turns, all messages. Of more, the last ``turns // 2`` (at least 1) user messages, as many of the last
     responses, and all tool results of the turns that these belong to, in order.
     """
-    numbers: list[int] = []
+    turn_numbers: list[int] = []
     turn = 0
     for message in messages:
         turn += isinstance(message, UserMessage)
-        numbers.append(turn)
+        turn_numbers.append(turn)
     if turn <= turns:
         return list(messages)
     half = max(turns // 2, 1)
-    spoken = {
+    shown = {
         place
         for kind in (UserMessage, AssistantMessage)
         for place in [at for at, message in enumerate(messages) if isinstance(message, kind)][-half:]
     }
-    kept_numbers = {numbers[place] for place in spoken}
+    shown_turns = {turn_numbers[place] for place in shown}
     return [
         message
         for at, message in enumerate(messages)
-        if at in spoken or (isinstance(message, ToolResultMessage) and numbers[at] in kept_numbers)
+        if at in shown or (isinstance(message, ToolResultMessage) and turn_numbers[at] in shown_turns)
     ]
 
 

@@ -114,11 +114,11 @@ def _after_thinking(response: str) -> str | None:
 
 def _objects(text: str) -> Iterator[_FoundObject]:
     """The unquoted objects in order, up to a broken one."""
-    at, depth, looked = 0, 0, 0
+    at, depth, object_count = 0, 0, 0
     fence: re.Match[str] | None = None
     content = 0  # start of the open fence's content, or of the rest after an object
     read_to = 0  # the end of the last object
-    while looked < MAX_OBJECTS and (mark := regex(_MARK).search(text, at)):
+    while object_count < MAX_OBJECTS and (mark := regex(_MARK).search(text, at)):
         at = mark.end()
         if mark[0] == "}":
             depth = max(0, depth - 1)
@@ -127,13 +127,13 @@ def _objects(text: str) -> Iterator[_FoundObject]:
         elif not regex(_OBJECT).match(text, mark.start()):
             depth += 1
         else:
-            looked += 1
+            object_count += 1
             value, end = decode_at(text, mark.start(), unique=True)
-            inside = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
-            free = not depth and (bool(inside) if fence else not _is_quoted(text, mark.start()))
+            fence_head = regex(_FENCE_HEAD).fullmatch(text, content, mark.start()) if fence else None
+            is_unquoted = not depth and (bool(fence_head) if fence else not _is_quoted(text, mark.start()))
             if regex(_LOOSE).search(text, read_to, mark.start()):
                 return
-            if free:
+            if is_unquoted:
                 reply = _to_reply(value) if end else _guess(text[mark.start() :])
                 yield _FoundObject(fence.start() if fence else mark.start(), reply)
                 if not end or as_dict(value).get("type") in TYPES:

@@ -46,12 +46,12 @@ class Routine(NamedTuple):
                 raise UsageError(f"Duplicate value for {name}. Usage: {self.usage}")
             else:
                 values[name] = value
-        free = [name for name in names if name not in values]
-        if len(others) > len(free):
+        unassigned = [name for name in names if name not in values]
+        if len(others) > len(unassigned):
             raise UsageError(
-                f"No variable is left for {one_line(others[len(free)], 60)}. Usage: {self.usage}"
+                f"No variable is left for {one_line(others[len(unassigned)], 60)}. Usage: {self.usage}"
             )
-        return values | dict(zip(free, others, strict=False))
+        return values | dict(zip(unassigned, others, strict=False))
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
         """The names that still need a value."""

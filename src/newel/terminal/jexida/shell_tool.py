@@ -57,9 +57,9 @@ class ShellTool:
         },
     )
 
-    def __init__(self, host: CommandHost, ran: Callable[[Completed], object]) -> None:
+    def __init__(self, host: CommandHost, on_end: Callable[[Completed], object]) -> None:
         self._host = host
-        self._ran = ran
+        self._on_end = on_end
 
     def parse(self, arguments: dict[str, Any], /) -> Proposal:
         command, reason = arguments.get("command"), arguments.get("reason", "")
@@ -78,7 +78,7 @@ class ShellTool:
 
     async def _execute(self, proposal: Proposal, on_output: OnOutput) -> ToolResult:
         done = await self._host.run(proposal.command, on_output=on_output)
-        self._ran(done)
+        self._on_end(done)
         return ToolResult(
             output=result_text(proposal.command, done),
             details={
@@ -108,7 +108,7 @@ def errors_apart(done: Completed) -> str:
 
 
 class ConfirmCommand(Protocol):
-    """Asks a question, with ``given`` as the initial line; returns None if nobody can answer. See ``AskLine``."""
+    """Asks a question, with ``default`` as the line to edit; returns None if nobody can answer. See ``AskLine``."""
 
     def __call__(
         self, question: str, default: str = "", /, *, interrupting: bool = False

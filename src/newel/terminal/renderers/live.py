@@ -188,7 +188,7 @@ class LiveRenderer(Renderer):
         """The screen was cleared."""
 
     def set_activity(self, activity: str) -> None:
-        """Name what is going on, in inert text; empty when idle."""
+        """Set the current activity, an inert text; empty when idle."""
         if activity != self._activity:
             self._activity, self._activity_since = activity, self._clock()
 

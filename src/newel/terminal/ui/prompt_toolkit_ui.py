@@ -347,8 +347,8 @@ class PromptToolkitUI:
     def _on_tab(self) -> None:
         word = self._buffer.document.text_before_cursor
         completing = word.startswith("/") or "@" in word.rpartition(" ")[2]
-        wish = CompleteEvent(completion_requested=True)
-        commands = list(self._buffer.completer.get_completions(self._buffer.document, wish))
+        event = CompleteEvent(completion_requested=True)
+        commands = list(self._buffer.completer.get_completions(self._buffer.document, event))
         if len(commands) == 1:
             self._buffer.apply_completion(commands[0])
         elif self._buffer.complete_state:
