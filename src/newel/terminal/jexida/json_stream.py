@@ -45,27 +45,12 @@ class AnswerStream:
         if self._mode == "over":
             return ""
         self._held += piece
-        new = ""
-        while True:
+        steps = {"start": self._start, "prose": self._prose, "object": self._object, "text": self._text}
+        begin, before = len(self.shown), ""
+        while self._mode not in {before, "over"}:
             before = self._mode
-            new += self._step(has_shown=bool(self.shown or new))
-            if self._mode in {before, "over"}:
-                break
-        self.shown += new
-        return new
-
-    def _step(self, *, has_shown: bool) -> str:
-        match self._mode:
-            case "start":
-                return self._start()
-            case "prose":
-                return self._prose(has_shown=has_shown)
-            case "object":
-                return self._object(has_shown=has_shown)
-            case "text":
-                return self._text()
-            case "over":
-                return ""
+            self.shown += steps[before]()
+        return self.shown[begin:]
 
     def _start(self) -> str:
         """Skip thinking at the beginning."""
@@ -76,35 +61,35 @@ class AnswerStream:
             self._mode = "prose"
         return ""
 
-    def _prose(self, *, has_shown: bool) -> str:
+    def _prose(self) -> str:
         for mark in _MARK.finditer(self._held):
             head = self._held[mark.start() : mark.start() + _HEAD]
             if _OBJECT.match(head):
                 self._mode = "object"
-                return self._spoken(mark.start(), has_shown=has_shown)
+                return self._release(mark.start())
             if mark.start() + len(head) == len(self._held) and _BEGINNING.fullmatch(head):
-                return self._spoken(mark.start(), has_shown=has_shown)
-        return self._spoken(len(self._held), has_shown=has_shown)
+                return self._release(mark.start())
+        return self._release(len(self._held))
 
-    def _spoken(self, end: int, *, has_shown: bool) -> str:
+    def _release(self, end: int) -> str:
         """Release the held text up to ``end``, except its trailing white space, which depends on what follows."""
         text, self._held = self._space + self._held[:end], self._held[end:]
         stripped = text.rstrip()
-        self._space = text[len(stripped) :] if stripped or has_shown else ""
+        self._space = text[len(stripped) :] if stripped or self.shown else ""
         return stripped
 
-    def _object(self, *, has_shown: bool) -> str:
+    def _object(self) -> str:
         kind = _KIND.search(self._held)
         if kind is None:
             self._mode = "over" if len(self._held) > _MAX_PREFIX else "object"
         elif kind[1] not in {"answer", "shell"}:
             self._mode = "prose"
-            return self._spoken(kind.end(), has_shown=has_shown)
+            return self._release(kind.end())
         elif kind[1] == "shell" or len(self._held) > _MAX_PREFIX:
             self._mode = "over"
         elif match := _TEXT.search(self._held):
             self._held, self._mode = self._held[match.end() :], "text"
-            return "\n\n" if has_shown else ""
+            return "\n\n" if self.shown else ""
         return ""
 
     def _text(self) -> str:
