@@ -4,7 +4,7 @@ import {
   formatCall, truncate, diffLines, formatDuration, matchScore, formatMoment, describeOutcome, plain, reveal, readableOutput, toSentence, formatCount, describeRetry, formatUsage,
 } from "../src/format.js";
 
-test("a call's line has the name and the parameters, and never more than 80 characters", () => {
+test("a call's line has its name and parameters, and at most 80 characters", () => {
   assert.equal(formatCall("read", { file_path: "src/auth.py" }), "read src/auth.py");
   assert.equal(formatCall("grep", { pattern: "SELECT.*%s", type: "py" }), 'grep SELECT.*%s type="py"');
   const long = formatCall("bash", { command: "x".repeat(500) });
@@ -22,7 +22,7 @@ test("the line of a change names the file; its diff shows the text", () => {
   assert.equal(formatCall("notes__add", { path: "a", content: "x" }), 'notes__add a content="x"');
 });
 
-test("cutting tears no sign", () => {
+test("truncating splits no character", () => {
   assert.equal(truncate("😀😀😀", 2), "😀…");
   assert.equal(truncate("😀😀😀", 3), "😀😀😀");
 });
@@ -32,7 +32,7 @@ test("escape sequences and control characters do not reach the screen", () => {
   assert.equal(plain("a\u202eb"), "a<U+202E>b");
 });
 
-test("what somebody decides on hides nothing", () => {
+test("text to decide on hides nothing", () => {
   assert.equal(reveal("rm\u200b -rf\u00a0/ \u202e x\x1b[2K"), "rm<U+200B> -rf<U+00A0>/ <U+202E> x<U+001B>[2K");
   assert.equal(reveal("plain text\n\twith ümläut 漢字"), "plain text\n\twith ümläut 漢字");
   assert.equal(reveal("\u{e0041}"), "<U+E0041>");
@@ -41,12 +41,12 @@ test("what somebody decides on hides nothing", () => {
   assert.equal(reveal(emoji), emoji);
 });
 
-test("a diff's lines are known by their sign, also where the text looks like a head", () => {
+test("a diff's lines are classified by their sign, even if the text looks like a head", () => {
   const lines = diffLines("--- a\n+++ b\n@@ -1,2 +1,2 @@\n same\n--- old\n+++ new\n");
   assert.deepEqual(lines.map((line) => line.kind), ["file", "file", "hunk", "same", "del", "add"]);
 });
 
-test("how a call ended is said in a few words", () => {
+test("a call's outcome is a few words", () => {
   const result = (more) => ({ output: "", isError: false, details: {}, ...more });
   assert.equal(describeOutcome("bash", result({ details: { exitCode: 2 } })), "exit code 2");
   assert.equal(describeOutcome("edit", result({ details: { diff: "@@ -1 +1 @@\n-a\n+b\n" } })), "+1 −1");
@@ -64,7 +64,7 @@ test("how a call ended is said in a few words", () => {
 
 const report = (out, errors) => `stdout:\n${out}\nstderr:\n${errors}\nexit code: 0`;
 
-test("a command's output is shown without labels, unless it wrote to both of its outputs", () => {
+test("a command's output has labels only if it wrote to both streams", () => {
   assert.equal(readableOutput("bash", report("a\nb", "")), "a\nb");
   assert.equal(readableOutput("bash", report("", "no such file")), "no such file");
   assert.equal(readableOutput("bash", report("", "")), "");
@@ -75,7 +75,7 @@ test("a command's output is shown without labels, unless it wrote to both of its
   assert.equal(readableOutput("bash", "Interrupted: the outcome is unknown."), "Interrupted: the outcome is unknown.");
 });
 
-test("a moment is told by the clock today, by its day before", () => {
+test("a time of today shows the time, an earlier one the date", () => {
   const now = new Date(2026, 10, 22, 12, 0).getTime();
   const at = (...parts) => new Date(...parts).getTime() / 1_000;
   assert.equal(formatMoment(at(2026, 10, 22, 9, 5), now), "09:05");
@@ -83,7 +83,7 @@ test("a moment is told by the clock today, by its day before", () => {
   assert.equal(formatMoment(at(2025, 10, 3), now), "3 Nov 2025");
 });
 
-test("numbers are short and say what they count", () => {
+test("numbers are short and have units", () => {
   assert.deepEqual([formatCount(420), formatCount(3_100), formatCount(128_000), formatCount(2_500_000)], ["420", "3.1k", "128k", "2.5M"]);
   assert.deepEqual([formatDuration(4), formatDuration(1_900), formatDuration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
   const totals = { input: 3_100, output: 420, context: 14_080, window: 128_000, cost: 0.004 };
@@ -91,13 +91,13 @@ test("numbers are short and say what they count", () => {
   assert.equal(formatUsage({ input: 0, output: 0 }), "");
 });
 
-test("a command is found by some of its letters, the best first", () => {
+test("a command is found by some of its letters, best match first", () => {
   assert.ok(matchScore("nwag", "New agent") > 0);
   assert.equal(matchScore("zzz", "New agent"), 0);
   assert.ok(matchScore("agent", "New agent") > matchScore("agent", "a green tent"));
 });
 
-test("tries of a request are said in whole sentences, and in seconds", () => {
+test("retries of a request are described in whole sentences, in seconds", () => {
   const tries = { attempt: 2, of: 5, delay: 0.825, reason: "status 500", outcome: null };
   assert.equal(describeRetry(tries), "status 500. Retrying in 1 s (attempt 2 of 5).");
   assert.equal(describeRetry({ ...tries, outcome: "failed" }), "Failed after 2 attempts.");

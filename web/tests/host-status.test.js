@@ -5,7 +5,7 @@ import { reduce, initialState } from "../src/store.js";
 
 const host = (more) => ({ user: "me", host: "example.org", folder: "/srv/shop", state: "up", reason: "", latency: null, ...more });
 
-test("a host that is gone is said with the reason, whatever that holds, and with what happens next", () => {
+test("a lost host is described with any reason and what happens next", () => {
   assert.equal(describeOutage(null), "");
   assert.equal(describeOutage(host()), "");
   const lost = describeOutage(host({ state: "lost", reason: "it \u001b[31mended\u202e." }));
@@ -14,11 +14,11 @@ test("a host that is gone is said with the reason, whatever that holds, and with
   assert.match(describeOutage(host({ state: "failed", reason: "no key was accepted" })), /no key was accepted\. Newel reconnects with/);
 });
 
-test("a host that is slow is waited for: nothing is said to be impossible", () => {
+test("a slow host is waited for: nothing is described as impossible", () => {
   assert.equal(describeOutage(host({ state: "slow", reason: "no answer for 4 s" })), "");
 });
 
-test("the way to a host is said in a word or two", () => {
+test("the state of the connection is a word or two", () => {
   assert.equal(describeState(host()), "");
   assert.equal(describeState(host({ latency: 12 })), "12 ms");
   assert.equal(describeState(host({ state: "slow", reason: "no answer for 4 s" })), "no answer for 4 s");
@@ -26,7 +26,7 @@ test("the way to a host is said in a word or two", () => {
   assert.equal(describeState(host({ state: "failed" })), "disconnected");
 });
 
-test("the host is kept up to date beside what else the server said of itself", () => {
+test("the host is updated within the server's welcome", () => {
   const welcomed = reduce(initialState(), { type: "welcome", server: "one", project: "/p", model: "m", tabs: [], servers: [], host: host() });
   const { hello } = reduce(welcomed, { type: "host", host: host({ state: "lost" }) });
   assert.deepEqual([hello.model, hello.host.state], ["m", "lost"]);

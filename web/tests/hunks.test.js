@@ -1,4 +1,4 @@
-// If these fail, a hunk in the editor is shown where it is not, as it was, or not at all.
+// If these fail, a hunk in the editor is shown in the wrong place, out of date, or not at all.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ const hunk = (id, start, end, more = {}) =>
   ({ hunk_id: id, start_line: start, end_line: end, state: "pending", origin: "agent", conflict: false, own_lines: [], patch: "", ...more });
 const shownOf = (hunks) => hunks.map((each, index) => ({ hunk: each, number: index + 1, total: hunks.length }));
 
-/** What is drawn, as [place, id, what]. */
+/** The drawn marks, as [place, id, what]. */
 function drawn(state) {
   const found = [];
   for (const at = state.field(hunkField).iter(); at.value; at.next()) {
@@ -23,7 +23,7 @@ function begun(lines) {
   return { marks: new HunkMarks({}), state };
 }
 
-/** Draw hunks, as the server has them in the text of `at`, after `changes` to that. */
+/** Draw hunks placed in the text of `at`, after `changes` to it. */
 function draw(at, hunks, changes = ChangeSet.empty(at.state.doc.length)) {
   const text = changes.apply(at.state.doc);
   const there = changes.empty ? at.state.field(hunkField) : null;
@@ -32,7 +32,7 @@ function draw(at, hunks, changes = ChangeSet.empty(at.state.doc.length)) {
   return effect;
 }
 
-test("whatever changes in hundreds of hunks, they are shown as if all were drawn anew", () => {
+test("after any changes of hundreds of hunks, the marks equal a fresh drawing", () => {
   let seed = 7;
   const random = (below) => (seed = (seed * 48_271) % 0x7fffffff) % below;
   const lines = Array.from({ length: 2_000 }, (_, number) => `line ${number}`);
@@ -44,7 +44,7 @@ test("whatever changes in hundreds of hunks, they are shown as if all were drawn
     let changes;
     hunks = hunks.with(chosen, decided);
     if (step % 3 === 1) hunks = hunks.toSpliced(random(hunks.length), 1);
-    if (step % 3 === 2) { // a line comes in above a hunk, and moves those below
+    if (step % 3 === 2) { // a line is inserted above a hunk and moves those below
       const { start_line: line } = hunks[random(hunks.length)];
       changes = ChangeSet.of({ from: at.state.doc.line(line).from, insert: "new\n" }, at.state.doc.length);
       hunks = hunks.map((each) => (each.start_line < line ? each : { ...each, start_line: each.start_line + 1, end_line: each.end_line + 1 }));
@@ -56,7 +56,7 @@ test("whatever changes in hundreds of hunks, they are shown as if all were drawn
   }
 });
 
-test("a hunk whose lines were deleted and put back is shown again", () => {
+test("a hunk whose lines were deleted and restored is shown again", () => {
   const at = begun(["one", "two", "three", ""]);
   const hunks = [hunk("a", 1, 1), hunk("b", 2, 3)];
   draw(at, hunks);
@@ -67,7 +67,7 @@ test("a hunk whose lines were deleted and put back is shown again", () => {
   assert.deepEqual(drawn(at.state), before);
 });
 
-test("what is shown already is not drawn again", () => {
+test("unchanged hunks are not redrawn", () => {
   const at = begun(["one", "two", ""]);
   const hunks = [hunk("a", 1, 1), hunk("b", 2, 2)];
   assert.ok(draw(at, hunks));

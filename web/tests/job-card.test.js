@@ -11,7 +11,7 @@ const SEARCH = { name: "search_project", tool_call_id: "c1", arguments: { query:
 const FOUND = { name: "search_project", tool_call_id: "c1", ok: true, result_count: 3, error: null, duration_ms: 12 };
 const ASKED = { question_id: "q_1", question: "In capitals?" };
 
-test("what a job does now is said while a call runs, and not after it", () => {
+test("a job's activity is shown only while a call runs", () => {
   const during = after(page("running", event("job.started"), event("tool.call.requested", SEARCH)));
   assert.equal(describeStatus(during), "searching “onboarding”");
   const then = withPage(during, page("running", event("tool.call.completed", FOUND)));
@@ -19,14 +19,14 @@ test("what a job does now is said while a call runs, and not after it", () => {
   assert.deepEqual(then.steps.map(({ words, phase, aside }) => [words, phase, aside]), [["searching “onboarding”", "done", "3 found · 12 ms"]]);
 });
 
-test("a question waits until it is answered, here or elsewhere, or the job has ended", () => {
+test("a question is open until it is answered anywhere or the job ends", () => {
   const asked = after(page("waiting_for_user", event("clarification.requested", ASKED)));
   assert.equal(asked.question.question, "In capitals?");
   assert.equal(withPage(asked, page("running", event("clarification.received", { question_id: "q_1" }))).question, null);
   assert.equal(withPage(asked, page("failed", event("job.failed", { error: "Cancelled by the user." }))).question, null);
 });
 
-test("the same events in one page or in many come to the same", () => {
+test("the same events in one page or many give the same state", () => {
   const events = [
     event("job.started"), event("agent.message", { text: "I look." }), event("tool.call.requested", SEARCH), event("tool.call.completed", FOUND),
     event("clarification.requested", ASKED), event("clarification.received"),
@@ -47,7 +47,7 @@ test("a journal of thousands of events keeps a bounded number of steps, the late
   assert.equal(job.steps.at(-1).words, "word 2999");
 });
 
-test("words of a model are one short line without control codes", () => {
+test("a model's text is one short line without control characters", () => {
   const words = describeCall("read_file", { file_path: `a\n\x1b[31m${"b".repeat(5_000)}`, start_line: 3, end_line: 9 });
   assert.ok(words.length <= 160 && !/[\n\x1b]/.test(words), words);
   assert.equal(describeCall("read_file", { file_path: "notes.md", start_line: 3, end_line: 9 }), "reading notes.md:3–9");

@@ -1,4 +1,4 @@
-// If these fail, somebody is told the wrong chat or agent to a change, or sees it in the wrong place of a conversation.
+// If these fail, a change names the wrong chat or agent, or is in the wrong place of a conversation.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +13,7 @@ import { pictureType, formatSizes } from "../src/review/binary-file-view.js";
 
 const run = (fields) => ({ run_id: "r", session_id: "s", title: "add a flag", ...fields });
 
-test("a hunk comes from the tab of its conversation, from a review, or from a conversation that can be opened", () => {
+test("a hunk's origin is an open tab, a review, or a conversation that can be opened", () => {
   const tabs = [{ id: "t1", session: "s", title: "Agent-1\u202e" }];
   assert.deepEqual(originOf(run(), tabs), { key: "t1", name: "Agent-1<U+202E>", title: "add a flag", tab: "t1" });
   assert.deepEqual(originOf(run({ session_id: "sess_1" }), tabs), { key: "r", name: "Review: add a flag", title: "add a flag", request: "r" });
@@ -25,7 +25,7 @@ test("a hunk comes from the tab of its conversation, from a review, or from a co
 const entry = (id, kind, at) => ({ id, kind, at });
 const change = (id, at) => ({ checkpoint_id: id, created_at: at });
 
-test("what a run changed stands at the end of what was done for its prompt", () => {
+test("a run's changes are shown at the end of its turn", () => {
   const entries = [entry("u1", "user", "1"), entry("a1", "assistant", "3"), entry("u2", "user", "5"), entry("a2", "assistant", "7")];
   const keys = (changes) => withChanges(entries, changes).map(([key]) => key);
   assert.deepEqual(keys([change("c1", "2"), change("c2", "6")]), ["u1", "a1", "c1", "u2", "a2", "c2"]);
@@ -34,13 +34,13 @@ test("what a run changed stands at the end of what was done for its prompt", () 
   assert.deepEqual(withChanges([], [change("c", "1")]), []);
 });
 
-test("what became of hunks is said, and that nothing is known of them any more", () => {
+test("the outcome of hunks is shown, also if it is no longer known", () => {
   const files = [{ pending: 1, accepted: 0, applied: 2, rejected: 0 }, { pending: 1, accepted: 1, applied: 0, rejected: 1 }];
   assert.equal(describeDecisions(totalsOf(files)), "2 to decide · 1 accepted, unsaved · 2 kept · 1 rejected");
   assert.equal(describeDecisions(totalsOf([])), "changed since");
 });
 
-test("a conversation's changes are read again once something changed, and are the same while they are", async () => {
+test("a conversation's changes are read again only after a change, and keep their identity otherwise", async () => {
   let [runs, asked] = [[{ checkpoint_id: "c", job_id: "r", files: [] }], 0];
   let changed = () => {};
   const api = { checkpoints: async () => ((asked += 1), { checkpoints: structuredClone(runs) }) };
@@ -63,7 +63,7 @@ test("a conversation's changes are read again once something changed, and are th
   changes.changed = () => (told += 1);
   changed({ pending: [2] });
   changes.of("s");
-  changed({ pending: [3] }); // while it is read
+  changed({ pending: [3] }); // while it is being read
   told = 0;
   await new Promise(setImmediate);
   assert.equal(told, 1);
@@ -71,7 +71,7 @@ test("a conversation's changes are read again once something changed, and are th
   assert.deepEqual(changes.of("s", false), []);
 });
 
-test("what an aria attribute is not is said, and any other attribute that is false goes", () => {
+test("a false aria attribute is written out, any other false attribute is removed", () => {
   const attributes = new Map();
   const element = {
     getAttribute: (name) => attributes.get(name) ?? null,
@@ -86,7 +86,7 @@ test("what an aria attribute is not is said, and any other attribute that is fal
   assert.deepEqual([...attributes], [["aria-expanded", "false"]]);
 });
 
-test("a picture is known by its first bytes, and nothing else is drawn", () => {
+test("an image is recognised by its first bytes, and nothing else is drawn", () => {
   const bytes = (text) => Uint8Array.from(text, (letter) => letter.charCodeAt(0));
   assert.equal(pictureType(bytes("\x89PNG\r\n\x1a\n…")), "image/png");
   assert.equal(pictureType(bytes("\xff\xd8\xff\xe0")), "image/jpeg");
@@ -95,7 +95,7 @@ test("a picture is known by its first bytes, and nothing else is drawn", () => {
   for (const text of ["", "<svg xmlns", "<html>", "RIFF1234WAVE", "%PDF-1.7"]) assert.equal(pictureType(bytes(text)), null);
 });
 
-test("what a hunk without lines changes, and a file's sizes, are said", () => {
+test("the change of a hunk without lines and a file's sizes are described", () => {
   const hunk = { kind: "bytes", state: "pending", start_line: 1, end_line: 1 };
   assert.equal(describeWholeFile(hunk), "The whole content changes.");
   assert.equal(describeWholeFile({ ...hunk, end_line: 0 }), "Deletes the file.");
@@ -105,14 +105,14 @@ test("what a hunk without lines changes, and a file's sizes, are said", () => {
   assert.equal(formatSizes({ size: 2_000, base_size: 2_000, hunks: [] }), "2.0 kB");
 });
 
-test("a request's questions stand with their answers, skipped and open ones too", () => {
+test("a job's questions are listed with their answers, including skipped and open ones", () => {
   const asked = (id) => ({ type: "clarification.requested", data: { question_id: id, question: `${id}?` } });
   const given = (id, answer, skipped = false) => ({ type: "clarification.received", data: { question_id: id, answer, skipped } });
   const events = [asked("a"), given("a", "yes"), asked("b"), given("b", "no_user_answer", true), asked("c")];
   assert.deepEqual(dialogueOf(events), [{ question: "a?", answer: "yes" }, { question: "b?", answer: "" }, { question: "c?", answer: null }]);
 });
 
-test("what came of a request is said in a word", () => {
+test("a job's outcome is a word", () => {
   const words = (status, files = 1, waits = true) => outcomeOf({ status, files }, waits)[1];
   assert.deepEqual(["completed", "failed", "awaiting_review", "waiting_for_user"].map((status) => words(status)),
     ["Reviewed", "Failed", "To review", "Waiting for your answer"]);
@@ -120,7 +120,7 @@ test("what came of a request is said in a word", () => {
   assert.equal(words("awaiting_review", 1, false), "Decided");
 });
 
-test("what becomes of a file is said: new, deleted, moved, binary, permissions", () => {
+test("a file's change is described: created, deleted, moved, binary, mode", () => {
   const file = (fields) => ({ kind: "file", change: "modified", about: "", is_binary: false, base_mode: "644", mode: "644", moved_from: null, moved_to: null, ...fields });
   assert.deepEqual([
     file({}), file({ change: "created", base_mode: null }), file({ change: "deleted", is_binary: true, mode: null }),
@@ -128,13 +128,13 @@ test("what becomes of a file is said: new, deleted, moved, binary, permissions",
   ].map(describeChange), ["", "new file", "deleted binary file", "permissions 644 → 755", "moved from a/b<U+202E>.md", "moved to c.md"]);
 });
 
-test("a link is said to be one, with what it leads to, and so is what stops being a file", () => {
+test("links are described with their targets, and changes of kind too", () => {
   const words = (fields) => describeChange({ is_binary: false, base_mode: null, mode: "120777", moved_from: null, moved_to: null, ...fields });
   assert.equal(words({ kind: "link", change: "created", about: "new symbolic link → /etc/pas\u202esw" }), "new symbolic link → /etc/pas<U+202E>sw");
   assert.equal(words({ kind: "folder", change: "kind", base_mode: "644", about: "file became a folder" }), "file became a folder");
 });
 
-test("two files are one move while both wait for the same", () => {
+test("two files are one move while both are in the same state", () => {
   const old = { file_path: "a", moved_to: "b", hunk_ids: ["1"], pending: 1, accepted: 0, conflicts: 0 };
   const now = { file_path: "b", moved_from: "a", hunk_ids: ["2"], pending: 1, accepted: 0, conflicts: 0 };
   assert.deepEqual([...movesOf([old, now])], [["b", old]]);

@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const SOURCE = join(dirname(fileURLToPath(import.meta.url)), "..", "src");
 
-// From the top down: a module imports from its own layer and from those below it, and never in a circle.
+// From the top down: a module imports from its own layer and from those below it, and never in a cycle.
 const LAYERS = {
   entry: ["main", "page"],
   frame: ["banners", "commands", "header", "page-view", "panel", "palette", "setup", "review/review-layout"],
@@ -50,7 +50,7 @@ const imports = new Map(modules.map((name) => {
   return [name, [...source.matchAll(IMPORT)].map(([, path]) => posix.join(posix.dirname(name), path))];
 }));
 
-/** The first circle of imports that is reached from a module, as a path; null for none. */
+/** The first import cycle that is reachable from a module, as a path; null for none. */
 function circleFrom(name, path = [], done = new Set()) {
   if (path.includes(name)) return [...path.slice(path.indexOf(name)), name];
   if (done.has(name)) return null;
@@ -75,7 +75,7 @@ test("modules import from their own layer and from those below it", () => {
   assert.deepEqual(upward, []);
 });
 
-test("no module imports itself in a circle", () => {
+test("there is no import cycle", () => {
   const done = new Set();
   assert.deepEqual(modules.map((name) => circleFrom(name, [], done)?.join(" → ")).filter(Boolean), []);
 });

@@ -7,7 +7,7 @@ const PATCH = [
   "@@ -9 +9,2 @@", "-nine", "\\ No newline at end of file", "+nine", "+ten", "",
 ].join("\n");
 
-test("removed lines that look like a file's head are lines, and each line has its number", () => {
+test("removed lines that look like a file head are lines, and each line has its number", () => {
   const [file] = parsePatch(PATCH);
   assert.equal(file.path, "a");
   assert.deepEqual(file.hunks[0].lines, [
@@ -20,7 +20,7 @@ test("removed lines that look like a file's head are lines, and each line has it
   assert.deepEqual(sizeOf([file]), { added: 3, removed: 2 });
 });
 
-test("a file that comes, goes, or is no text says so", () => {
+test("created, deleted and binary files are labelled", () => {
   const [gone, blob] = parsePatch(
     'diff --git a/x b/x\ndeleted file mode 100644\n--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n' +
     'diff --git "a/\\303\\274" "b/\\303\\274"\nnew file mode 100644\nBinary files /dev/null and b/p differ\n');
@@ -28,12 +28,12 @@ test("a file that comes, goes, or is no text says so", () => {
   assert.deepEqual([blob.path, blob.isBinary, blob.hunks], ["\\303\\274", true, []]);
 });
 
-test("a piece of a patch needs no file's head, and no patch is no file", () => {
+test("a part of a patch needs no file head, and an empty patch has no files", () => {
   assert.deepEqual(parsePatch("@@ -0,0 +1 @@\n+new\n").map(({ path, hunks }) => [path, hunks.length]), [["", 1]]);
   assert.deepEqual(parsePatch(""), []);
 });
 
-test("two columns: what gave way faces what came", () => {
+test("two columns: removed lines face their replacements", () => {
   const [{ hunks }] = parsePatch("@@ -1,3 +1,2 @@\n a\n-b\n-c\n+B\n");
   assert.deepEqual(paired(hunks[0].lines).map((row) => [row.old?.text ?? null, row.new?.text ?? null]), [["a", "a"], ["b", "B"], ["c", null]]);
 });

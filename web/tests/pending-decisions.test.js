@@ -1,4 +1,4 @@
-// If these fail, what a user decided while the connection was gone is lost, made twice, or made on something else.
+// If these fail, decisions made offline are lost, repeated, or applied to something else.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -20,7 +20,7 @@ function random(seed) {
   };
 }
 
-/** What a browser keeps: as much as `room` says, in characters. */
+/** A browser's storage with `room` characters. */
 const storage = (room = Infinity) =>
   Object.create({
     getItem(key) {
@@ -35,7 +35,7 @@ const storage = (room = Infinity) =>
     },
   });
 
-/** The locks of a browser, as far as one is held until its window ends. */
+/** The locks of a browser: each is held until its window closes. */
 class Locks {
   held = new Set();
 
@@ -50,7 +50,7 @@ class Locks {
   query = async () => ({ held: [...this.held].map((name) => ({ name })) });
 }
 
-/** A server with one file of hunks. `isUp` and `loses` say what becomes of requests: an answer is lost after it was done. */
+/** A server with one file of hunks. `isUp` and `loses` control requests: a lost answer is lost after the change. */
 class Server {
   constructor(count) {
     this.rev = 1;
@@ -75,11 +75,11 @@ class Server {
     this.rev += 1;
   }
 
-  /** As another window, or a terminal, would do it. */
+  /** As another window or a terminal does. */
   others = (action, id) => this.decide(this.rev, action, [id]);
 }
 
-/** A window of the page; `reload` ends it and makes the next one. */
+/** A window of the page; `reload` ends it and opens the next one. */
 class Window {
   constructor(server, { local = storage(), session = storage(), locks = null } = {}) {
     Object.assign(this, { server, local, session, locks, isDead: false });
@@ -144,7 +144,7 @@ class Window {
 
 const inWindow = (count, options) => new Window(new Server(count), options).begin();
 
-test("whatever is lost in between, each hunk is in the end what was chosen for it last", async () => {
+test("whatever is lost in between, each hunk ends in the state chosen last", async () => {
   for (let seed = 1; seed <= 400; seed += 1) {
     const next = random(seed);
     let here = await inWindow(4);
@@ -167,7 +167,7 @@ test("whatever is lost in between, each hunk is in the end what was chosen for i
   }
 });
 
-test("what another window decided meanwhile stands, and what was not decided is said", async () => {
+test("decisions of another window are kept, and skipped ones are reported", async () => {
   for (let seed = 1; seed <= 200; seed += 1) {
     const next = random(seed);
     let here = await inWindow(4);
@@ -195,7 +195,7 @@ test("what another window decided meanwhile stands, and what was not decided is 
   }
 });
 
-test("a decision that was taken back is not made, whether the server has it already or not", async () => {
+test("a withdrawn decision is not applied, whether the server has it already or not", async () => {
   for (const isMade of [false, true]) {
     const here = await inWindow(2);
     if (isMade) here.server.loses = 1;
@@ -210,7 +210,7 @@ test("a decision that was taken back is not made, whether the server has it alre
   }
 });
 
-test("five hundred decisions that waited are one request, and a split hunk keeps none of the others back", async () => {
+test("five hundred pending decisions are one request, and a split hunk does not block the others", async () => {
   const here = await inWindow(500);
   const { server } = here;
   here.link(false);
@@ -223,7 +223,7 @@ test("five hundred decisions that waited are one request, and a split hunk keeps
   assert.ok(server.requests.length <= 2);
 });
 
-test("a hunk that only stands elsewhere in the file by now is decided", async () => {
+test("a hunk that only moved is decided", async () => {
   const here = await inWindow(1);
   here.link(false);
   here.choose("h0", "accepted");
@@ -234,7 +234,7 @@ test("a hunk that only stands elsewhere in the file by now is decided", async ()
   assert.equal(hunk.state, "accepted");
 });
 
-test("where the browser keeps nothing decisions wait all the same, and it is known that they would be lost", async () => {
+test("without browser storage decisions are queued, and the page knows that they would be lost", async () => {
   for (const local of [null, storage(10)]) {
     const here = await inWindow(1, { local, session: null });
     here.link(false);
@@ -245,7 +245,7 @@ test("where the browser keeps nothing decisions wait all the same, and it is kno
   }
 });
 
-test("what a window left that is no more is taken over by one of the same project, and of one that lives nothing is", async () => {
+test("a closed window's entries are taken over by one of the same project, an open window's are not", async () => {
   const [local, locks] = [storage(), new Locks()];
   const first = await inWindow(2, { local, locks });
   first.link(false);

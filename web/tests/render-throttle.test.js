@@ -10,18 +10,18 @@ const waits = (interval, cost) => {
   return throttle.delay(2_000);
 };
 
-test("a text that is read as it comes is drawn with each frame, a flood is not", () => {
+test("readable streams are drawn with each frame, a flood is not", () => {
   assert.ok(waits(20, 3) < 16);
   assert.ok(waits(1, 3) > 16);
 });
 
-test("what is slow to draw is drawn less often, but never so seldom that a flood seems to stand", () => {
+test("slow drawings are drawn less often, but a flood never seems to stop", () => {
   assert.ok(waits(20, 30) > waits(20, 3));
   assert.ok(waits(1, 3) > waits(1, 1));
   assert.ok(waits(1, 30) <= 250);
 });
 
-test("after a flood, and after a pause, the next word is drawn at once", () => {
+test("after a flood and after a pause, the next word is drawn at once", () => {
   const throttle = new RenderThrottle();
   throttle.recordInput(60_000, 0);
   throttle.recordRender(0, 5);
@@ -29,7 +29,7 @@ test("after a flood, and after a pause, the next word is drawn at once", () => {
   assert.ok(throttle.delay(5_000) <= 0);
 });
 
-test("only pieces of what is being written may wait", () => {
+test("only deltas of a streaming message may be delayed", () => {
   const piece = { type: "text_delta", delta: "four" };
   assert.equal(addedCharacters({ type: "event", event: { type: "message_update", assistantMessageEvent: piece } }), 4);
   assert.equal(addedCharacters({ type: "event", event: { type: "tool_execution_update", delta: "ab" } }), 2);

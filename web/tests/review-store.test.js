@@ -1,11 +1,11 @@
-// If these fail, a window shows a review as it was, or asks the server more than it need.
+// If these fail, a window shows an outdated review, or makes needless requests.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { countPending, createReview } from "../src/review/review-store.js";
 
-/** A server with files, and what it was asked for. */
+/** A server with files; it records its requests. */
 function server(files) {
   const asked = [];
   return {
@@ -25,7 +25,7 @@ function server(files) {
 
 const settled = () => new Promise((resolve) => setTimeout(resolve, 120));
 
-test("a change is read once, and only of files that somebody holds", async () => {
+test("a change is read once, and only for files in use", async () => {
   const api = server({ a: { file_path: "a", rev: 1 }, b: { file_path: "b", rev: 1 } });
   const review = createReview({ api });
   const release = review.hold("a");
@@ -40,7 +40,7 @@ test("a change is read once, and only of files that somebody holds", async () =>
   assert.deepEqual(api.asked, ["pending", "a", "pending"]);
 });
 
-test("an answer that comes late does not bring an older state back, and of files that nobody holds nothing is kept", async () => {
+test("a late answer restores no older state, and nothing is kept of files that are not in use", async () => {
   const review = createReview({ api: server({}) });
   const release = review.hold("a");
   for (const rev of [3, 2]) await review.take("a", Promise.resolve({ file_path: "a", rev }));
@@ -50,7 +50,7 @@ test("an answer that comes late does not bring an older state back, and of files
   assert.deepEqual(review.get().files, {});
 });
 
-test("what this window did itself is not read again when the server tells of it, before its answer or after", async () => {
+test("this window's own changes are not read again after their notification", async () => {
   const api = server({ a: { file_path: "a", rev: 2 } });
   const review = createReview({ api });
   const answer = Promise.withResolvers();
@@ -68,7 +68,7 @@ test("what this window did itself is not read again when the server tells of it,
   assert.deepEqual(api.asked.slice(2), ["pending", "a"]);
 });
 
-test("what another window did meanwhile is read once the answer is there, also if that is a refusal", async () => {
+test("another window's changes are read after the pending answer, even if that is a refusal", async () => {
   const refused = () => {
     throw new Error("refused");
   };
@@ -83,7 +83,7 @@ test("what another window did meanwhile is read once the answer is there, also i
   }
 });
 
-test("a file that cannot be read says so, keeps what was known, and is read as soon as it can be", async () => {
+test("an unreadable file says so, keeps its last state, and is read again as soon as possible", async () => {
   const api = server({ a: { file_path: "a", rev: 1, content: "known" } });
   const review = createReview({ api });
   review.hold("a");
@@ -101,7 +101,7 @@ test("a file that cannot be read says so, keeps what was known, and is read as s
   assert.deepEqual(review.get().files.a, file);
 });
 
-test("what waits is counted", () => {
+test("pending changes are counted", () => {
   const files = [{ pending: 2, conflicts: 1 }, { pending: 3, conflicts: 0 }];
   assert.deepEqual(countPending(files), { files: 2, hunks: 5, conflicts: 1 });
   assert.deepEqual(countPending(null), { files: 0, hunks: 0, conflicts: 0 });

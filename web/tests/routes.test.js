@@ -1,4 +1,4 @@
-// If these fail, an address leads to another file than the one that it was made for.
+// If these fail, a URL opens another file than its own.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -7,7 +7,7 @@ import { compareId, fileId, foldersOf, hashOf, idOf, parsePlace, requestId, titl
 
 const PATHS = ["a.py", "src/deep/b.js", "with space/ü#?%.txt", "a/compare/b", "pending", "😀"];
 
-test("an address leads back to what it was made of", () => {
+test("a URL parses to its place", () => {
   for (const path of PATHS) {
     for (const id of [fileId(path), compareId("cp_1", path), "pending", "checkpoints", "requests", requestId("job_1")]) {
       assert.equal(idOf(hashOf(id)), id);
@@ -18,18 +18,18 @@ test("an address leads back to what it was made of", () => {
   }
 });
 
-test("what names no place is none", () => {
+test("an invalid URL has no place", () => {
   for (const hash of ["", "#", "#/", "#/tab/1", "#/file", "#/file/", "#/compare/cp_1", "#/%ff", "#token=x", "#/nothing", "#/request/", "#/request/a/b"]) {
     assert.equal(idOf(hash), null, hash);
   }
 });
 
-test("a place is called by its file", () => {
+test("a place is named by its file", () => {
   assert.equal(titleOf(fileId("src/a.py")), "a.py");
   assert.equal(titleOf("pending"), "All pending changes");
 });
 
-test("files of one name are told apart by as much of their folders as that takes", () => {
+test("files of the same name are distinguished by as many folders as necessary", () => {
   const folders = foldersOf(["a/x/__init__.py", "b/x/__init__.py", "b/y/__init__.py", "__init__.py", "a/main.py"]);
   assert.deepEqual(Object.fromEntries(folders), {
     "a/x/__init__.py": "a/x", "b/x/__init__.py": "b/x", "b/y/__init__.py": "y", "__init__.py": "./", "a/main.py": "",

@@ -14,7 +14,7 @@ test("the same lines added twice are one row, with the newer text, and stay pinn
   assert.equal("isPinned" in toRequest(rows[1]), false);
 });
 
-test("a hunk shows its first changed lines, without the signs that hide others", () => {
+test("a hunk shows its first changed lines, with hidden characters escaped", () => {
   const { lines, more } = previewPatch(`@@ -1,3 +1,9 @@\n same\n-a\r\n+b\u202e\r\n${"+c\n".repeat(6)}`);
   assert.deepEqual(lines.slice(0, 2), [{ kind: "del", text: "-a" }, { kind: "add", text: "+b<U+202E>" }]);
   assert.deepEqual([lines.length, more], [5, 3]);
@@ -22,7 +22,7 @@ test("a hunk shows its first changed lines, without the signs that hide others",
   assert.ok(previewPatch(`@@ -1 +1 @@\n+${"x".repeat(1_000_000)}`).lines[0].text.length <= 160);
 });
 
-test("counts and places are said in words", () => {
+test("counts and places are phrases", () => {
   assert.equal(describeCounts({ pending: 2, unsaved: 1, conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
   assert.equal(formatLineCounts([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
   assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => formatPlace({ start_line, end_line })), ["line 5", "lines 5–7", "before line 5"]);

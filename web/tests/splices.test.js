@@ -5,7 +5,7 @@ import { changesBetween, fileOf, splitChange, splicesOf } from "../src/review/sp
 
 const linesOf = (content) => content.split(/(?<=\n)/).filter((line) => line !== "");
 
-/** What the server makes of splices: all count in the lines before. */
+/** The result of splices on the server; all positions refer to the text before. */
 function carriedOut(content, splices) {
   const lines = linesOf(content);
   let end = 0;
@@ -46,7 +46,7 @@ function someChanges(next, text) {
   return ChangeSet.of(changes.map(({ from, to, insert }) => ({ from, to, insert })), text.length);
 }
 
-test("what is typed is what the server has after the splices, and no line elsewhere gets another end", () => {
+test("the server has the typed text after the splices, and no other line end changes", () => {
   const next = random(7);
   for (let round = 0; round < 4_000; round += 1) {
     const content = some(next, FILES, 14);
@@ -54,13 +54,13 @@ test("what is typed is what the server has after the splices, and no line elsewh
     const changes = someChanges(next, file.text);
     const splices = splicesOf(file, changes);
     const after = carriedOut(content, splices);
-    // A "\r" that has come to stand before an end of a line is of that end from now on.
+    // A "\r" before a line end becomes part of it.
     const wanted = changes.apply(file.text).toString().replace(/\r+\n/g, "\n");
     assert.equal(after.replace(/\r+\n/g, "\n"), wanted, JSON.stringify([content, changes.toJSON(), splices]));
   }
 });
 
-test("what another window did is taken over exactly", () => {
+test("another window's change is applied exactly", () => {
   const next = random(11);
   for (let round = 0; round < 4_000; round += 1) {
     const [a, b] = [fileOf(some(next, FILES, 14)).text, fileOf(some(next, FILES, 14)).text];
@@ -68,7 +68,7 @@ test("what another window did is taken over exactly", () => {
   }
 });
 
-test("a file is the same whatever text was expected of it", () => {
+test("a file's state does not depend on the expected text", () => {
   const next = random(19);
   for (let round = 0; round < 4_000; round += 1) {
     const content = some(next, FILES, 6);
@@ -81,7 +81,7 @@ test("a file is the same whatever text was expected of it", () => {
   assert.deepEqual(fileOf("a\r\n", Text.of(["a\r", ""])).text.toJSON(), ["a", ""]);
 });
 
-test("both sides come to the same text when somebody types while another change comes in", () => {
+test("both sides converge when a remote change arrives during typing", () => {
   const next = random(13);
   for (let round = 0; round < 2_000; round += 1) {
     const [a, b] = [fileOf(some(next, FILES, 14)).text, fileOf(some(next, FILES, 14)).text];
@@ -91,7 +91,7 @@ test("both sides come to the same text when somebody types while another change 
   }
 });
 
-test("a replacement in thousands of places is sent in parts that are one whole", () => {
+test("a replacement in thousands of places is sent in parts that make the whole", () => {
   const next = random(17);
   for (let round = 0; round < 500; round += 1) {
     const { text } = fileOf(some(next, FILES, 20));
@@ -107,13 +107,13 @@ test("a line of a file with mixed ends keeps its own, and a new one has the usua
   assert.deepEqual(typed("a\r\nb\n", { from: 0, to: 2 }), [{ start_line: 1, delete_lines: 1, new_text: "" }]);
 });
 
-test("a file without an end at its end is given none, and one that has it keeps it", () => {
+test("the last line keeps or lacks its end as before", () => {
   assert.deepEqual(typed("a\nb", { from: 3, insert: "c" }), [{ start_line: 2, delete_lines: 1, new_text: "bc" }]);
   assert.deepEqual(typed("a\n", { from: 2, insert: "b" }), [{ start_line: 2, delete_lines: 0, new_text: "b" }]);
   assert.deepEqual(typed("a\n", { from: 1, to: 2 }), [{ start_line: 1, delete_lines: 1, new_text: "a" }]);
   assert.deepEqual(typed("", { from: 0, insert: "a" }), [{ start_line: 1, delete_lines: 0, new_text: "a" }]);
 });
 
-test("an empty line put in between names no line around it, which may be of a proposal", () => {
+test("an inserted empty line touches no line around it, which may be proposed", () => {
   assert.deepEqual(typed("a\nb\n", { from: 1, insert: "\nnew" }), [{ start_line: 2, delete_lines: 0, new_text: "new\n" }]);
 });

@@ -7,7 +7,7 @@ const welcome = { type: "welcome", server: "one", project: "/p", model: "m", tab
 const after = (...frames) => frames.reduce(reduce, initialState());
 const readableOutput = (id) => ({ type: "event", tab: "t", run: "r", seq: 1, event: { type: "message_end", message: { role: "user", id, content: "x" } } });
 
-test("what is said stands there at once, and once when the conversation has it", () => {
+test("a sent message is shown at once, and only once when the conversation has it", () => {
   const message = { id: "m1", text: "hello" };
   const waiting = after(welcome, { type: "page/watch", tab: "t" }, { type: "page/send", tab: "t", message });
   assert.deepEqual(waiting.pending.t.map((each) => [each.text, each.state]), [["hello", "sending"]]);
@@ -16,7 +16,7 @@ test("what is said stands there at once, and once when the conversation has it",
   assert.deepEqual(there.transcripts.t.entries.map((entry) => entry.id), ["m1"]);
 });
 
-test("a message that failed keeps its text, and saying it again is the same message", () => {
+test("a failed message keeps its text, and a retry is the same message", () => {
   const message = { id: "m1", text: "hello" };
   const failed = after(
     welcome,
@@ -28,7 +28,7 @@ test("a message that failed keeps its text, and saying it again is the same mess
   assert.deepEqual(again.pending.t.map((each) => each.state), ["sending"]);
 });
 
-test("tabs that are gone leave nothing behind", () => {
+test("closed tabs leave no state behind", () => {
   const state = after(
     welcome,
     { type: "page/watch", tab: "t" },
@@ -48,7 +48,7 @@ test("Stop shows at once and ends with the run", () => {
   assert.deepEqual(reduce(stopping, { type: "tabs", tabs: [tab("t")] }).stopping, {});
 });
 
-test("after a restart of the server half a message is no message", () => {
+test("after a restart of the server a partial message is dropped", () => {
   const state = after(
     welcome,
     { type: "page/watch", tab: "t" },
@@ -59,13 +59,13 @@ test("after a restart of the server half a message is no message", () => {
   assert.equal(reduce(state, { ...welcome, server: "two" }).transcripts.t.live, null);
 });
 
-test("frames of tabs that are not read, and of kinds that are not known, change nothing", () => {
+test("frames of unwatched tabs and of unknown types change nothing", () => {
   const state = after(welcome);
   assert.equal(reduce(state, readableOutput("m")), state);
   assert.equal(reduce(state, { type: "of a newer server" }), state);
 });
 
-test("readers are told of changes only", () => {
+test("subscribers are notified only of changes", () => {
   const store = createStore();
   let told = 0;
   const stop = store.subscribe(() => {

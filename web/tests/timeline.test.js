@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { changedPaths, CheckpointPages } from "../src/review/checkpoint-pages.js";
 import { kindOf, formatTime } from "../src/review/timeline.js";
 
-test("when a run was is said as one would say it", () => {
+test("the time of a run is phrased naturally", () => {
   const now = new Date(2026, 2, 1, 0, 5).getTime();
   assert.equal(formatTime(new Date(2026, 2, 1, 0, 2).getTime(), now), "00:02");
   assert.equal(formatTime(new Date(2026, 1, 28, 18, 3).getTime(), now), "yesterday 18:03");
@@ -11,7 +11,7 @@ test("when a run was is said as one would say it", () => {
   assert.equal(formatTime(new Date(2024, 2, 12).getTime(), now), "12 Mar 2024");
 });
 
-test("an undo is no run", () => {
+test("an undo is not listed as a run", () => {
   assert.equal(kindOf({ job_id: "rollback_1", session_id: "sess_1" }), "Undo");
   assert.equal(kindOf({ job_id: "1", session_id: "sess_1" }), "Review job");
   assert.equal(kindOf({ job_id: "1", session_id: "20260301" }), "Run");
@@ -34,7 +34,7 @@ function server(count) {
 
 const ids = ({ list }) => list.map((each) => each.checkpoint_id).join(" ");
 
-test("the list of checkpoints is read page by page, and again only where something is another", async () => {
+test("checkpoints are read page by page, and again only where they changed", async () => {
   const api = server(5);
   const pages = new CheckpointPages({ api, page: 2 });
   await pages.refresh();
@@ -48,12 +48,12 @@ test("the list of checkpoints is read page by page, and again only where somethi
   await pages.refresh(new Set(["f2"]));
   assert.deepEqual([ids(pages), pages.isMore, api.asked], ["cp6 cp5 cp4 cp3 cp2 cp1", false, ["", "cp3"]]);
   assert.equal(pages.list[4].state, "decided");
-  for (const number of [7, 8, 9]) api.all.unshift(api.point(number)); // more than a page: what is known is too far behind
+  for (const number of [7, 8, 9]) api.all.unshift(api.point(number)); // more than a page: the known list is too old
   await pages.refresh();
   assert.deepEqual([ids(pages), pages.isMore], ["cp9 cp8", true]);
 });
 
-test("the files are known that came, changed or went", () => {
+test("created, changed and deleted files are known", () => {
   const file = (file_path, rev) => ({ file_path, rev });
   const changed = changedPaths([file("same", 1), file("changed", 1), file("gone", 1)], [file("same", 1), file("changed", 2), file("new", 1)]);
   assert.deepEqual([...changed].sort(), ["changed", "gone", "new"]);

@@ -8,10 +8,10 @@ const delta = (messageId, given, type = "text_delta") => ({
   type: "message_update", messageId, assistantMessageEvent: { type, delta: given },
 });
 
-/** The talk after events, each [seq, event], of run "r". */
+/** The transcript after events, each [seq, event], of run "r". */
 const after = (transcript, ...events) => events.reduce((each, [seq, event]) => addEvent(each, "r", seq, event), transcript);
 
-test("an answer that is written piece by piece reads as the whole one", () => {
+test("a streamed answer renders like the complete one", () => {
   const growing = after(
     emptyTranscript(),
     [1, { type: "message_end", message: user("u", "hello") }],
@@ -26,18 +26,18 @@ test("an answer that is written piece by piece reads as the whole one", () => {
   assert.deepEqual(done.entries.map((entry) => entry.id), ["u", "a"]);
 });
 
-test("a lasting event that comes twice is shown once, whatever is between", () => {
+test("a durable event that arrives twice is shown once", () => {
   const said = [1, { type: "message_end", message: user("u", "hello") }];
   const notice = [2, { type: "notice", level: "info", message: "A worktree was made.", timestamp: "1" }];
   const once = after(emptyTranscript(), said, notice);
   assert.deepEqual(after(once, said, notice), once);
 });
 
-test("pieces of a message that is not being read are no message", () => {
+test("deltas of an unknown message are ignored", () => {
   assert.equal(after(emptyTranscript(), [0, delta("gone", "x")]).live, null);
 });
 
-test("a request that is made again begins its answer anew", () => {
+test("a retried request starts its answer again", () => {
   const transcript = after(
     emptyTranscript(),
     [0, { type: "message_start", message: { role: "assistant", id: "a", content: [] } }],
@@ -67,7 +67,7 @@ test("a tool's output streams, and its result replaces it", () => {
   assert.equal(fromSnapshot({ messages: [message] }).calls.c.result.duration, 7);
 });
 
-test("the output of a running tool takes bounded memory", () => {
+test("a running tool's output takes bounded memory", () => {
   let transcript = emptyTranscript();
   for (let count = 0; count < 30; count += 1) {
     transcript = after(transcript, [0, { type: "tool_execution_update", toolCallId: "c", delta: "x".repeat(10_000) }]);
@@ -75,7 +75,7 @@ test("the output of a running tool takes bounded memory", () => {
   assert.ok(transcript.calls.c.output.length <= 64 * 1024);
 });
 
-test("calls that are being written are told apart by their index", () => {
+test("streaming calls are distinguished by their index", () => {
   const piece = (index, given) => ({
     type: "message_update", messageId: "a", assistantMessageEvent: { type: "toolcall_delta", index, ...given },
   });
@@ -89,14 +89,14 @@ test("calls that are being written are told apart by their index", () => {
   assert.deepEqual(live.parts.map((part) => [part.name, part.text]), [["read", '{"file'], ["bash", "{"]]);
 });
 
-test("who comes late gets what was missed, and it replaces what was there", () => {
+test("a late reader gets the current state, which replaces the old one", () => {
   const transcript = addSoFar(emptyTranscript(), { message: assistant("a", "so far"), outputs: { c: "line" } });
   assert.deepEqual(transcript.live.parts, [{ type: "text", text: "so far" }]);
   assert.deepEqual([transcript.calls.c.working, transcript.calls.c.output], [true, "line"]);
   assert.equal(addSoFar(transcript, {}).live, null);
 });
 
-test("why a run ended is said once", () => {
+test("the reason of a run's end is shown once", () => {
   const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused." });
   const error = after(
     emptyTranscript(),
@@ -115,7 +115,7 @@ test("why a run ended is said once", () => {
   assert.equal(graceful.entries[0].text, "Stopped before the next request.");
 });
 
-test("an acceptance command's end is told where its beginning was", () => {
+test("an acceptance command's end updates its entry", () => {
   const { entries } = after(
     emptyTranscript(),
     [1, { type: "acceptance_start", command: "pytest -q", timestamp: "1" }],
@@ -124,7 +124,7 @@ test("an acceptance command's end is told where its beginning was", () => {
   assert.deepEqual(entries.map((entry) => [entry.kind, entry.passed]), [["acceptance", true]]);
 });
 
-test("earlier messages come before, without doubles, and keep their results", () => {
+test("earlier messages are prepended without duplicates, with their results", () => {
   const transcript = fromSnapshot({ messages: [user("u2", "second")], more: true });
   const older = [
     user("u1", "first"),
@@ -137,22 +137,22 @@ test("earlier messages come before, without doubles, and keep their results", ()
   assert.equal(all.more, false);
 });
 
-test("a snapshot's fields may all be missing, as defaults are on the wire", () => {
+test("all fields of a snapshot may be missing, as defaults are omitted on the wire", () => {
   assert.deepEqual(fromSnapshot({ messages: [] }), { ...emptyTranscript(), ready: true });
 });
 
-test("an edited message takes what followed it out of the conversation", () => {
+test("an edited message removes what followed it", () => {
   const transcript = fromSnapshot({ messages: [user("u1", "a"), user("u2", "b"), user("u3", "c")] });
   assert.deepEqual(cutBefore(transcript, "u2").entries.map((entry) => entry.id), ["u1"]);
   assert.equal(cutBefore(transcript, "none"), transcript);
 });
 
-test("what is being done that takes its time is told as that, not as an error", () => {
+test("a slow activity is shown as a notice, not as an error", () => {
   const transcript = after(emptyTranscript(), [1, { type: "error", code: "progress", message: "Looking at all files." }]);
   assert.deepEqual(transcript.entries.map(({ kind, level, text }) => [kind, level, text]), [["notice", "info", "Looking at all files."]]);
 });
 
-test("what is said stands in the order of the journal, whatever the clock says", () => {
+test("messages are in the order of the journal, whatever their times", () => {
   const transcript = after(
     emptyTranscript(),
     [1, { type: "message_end", message: user("u1", "first", "1") }],
@@ -164,7 +164,7 @@ test("what is said stands in the order of the journal, whatever the clock says",
   assert.deepEqual(read.entries.map((entry) => entry.id), ["u1", "a1", "u2"]);
 });
 
-test("what a run told stands where it happened, also when it is read later", () => {
+test("a run's notices are in their place, also when loaded later", () => {
   const failed = assistant("a", "", { stopReason: "error", errorMessage: "Refused" });
   const retry = (attempt) => ({ type: "retry", attempt, maxAttempts: 3, delay: 1, reason: "Refused", timestamp: "2" });
   const events = [
@@ -182,7 +182,7 @@ test("what a run told stands where it happened, also when it is read later", () 
     seen.map(({ kind, attempt, outcome }) => [kind, attempt, outcome]));
 });
 
-test("a message that a run takes waits no longer", () => {
+test("a message that a run has taken is no longer queued", () => {
   const transcript = fromSnapshot({ messages: [], queue: [{ message: user("u1", "a"), held: false }, { message: user("u2", "b"), held: true }] });
   const taken = after(transcript, [1, { type: "message_end", message: user("u1", "a") }]);
   assert.deepEqual(taken.queue.map((each) => each.message.id), ["u2"]);

@@ -10,7 +10,7 @@ const tree = ({ pending = [], open = [], folders }) =>
 
 const PROJECT = { "": { entries: [entry("b.py"), entry("src", "directory"), entry("a10"), entry("a9")] }, src: { entries: [entry("x.py")] } };
 
-test("folders come first, then names as one counts, and only what is unfolded", () => {
+test("folders come first, names are in natural order, and only expanded ones are listed", () => {
   assert.deepEqual(tree({ folders: PROJECT }).map((row) => row.path), ["src", "a9", "a10", "b.py"]);
   const rows = tree({ folders: PROJECT, open: ["src"] });
   assert.deepEqual(rows.map((row) => [row.path, row.level, row.place, row.size]).slice(0, 3), [
@@ -18,24 +18,24 @@ test("folders come first, then names as one counts, and only what is unfolded", 
   ]);
 });
 
-test("a file that is only proposed is there, with folders that are not there yet", () => {
+test("a proposed file is listed with its proposed folders", () => {
   const rows = tree({ folders: PROJECT, pending: [file("guide/deep/index.md", { base_file_hash: "none" }), file("a9")], open: ["guide", "guide/deep"] });
   assert.deepEqual(rows.map((row) => row.path).slice(0, 4), ["guide", "guide/deep", "guide/deep/index.md", "src"]);
   assert.deepEqual(rows.filter((row) => row.isProposed).map((row) => row.path), ["guide/deep/index.md"]);
 });
 
-test("a folder that could not be read, that is empty, or too long says so", () => {
+test("an unreadable, empty or cut folder says so", () => {
   const rows = tree({ folders: { "": { entries: [entry("one", "directory"), entry("two", "directory")], more: true }, one: { entries: [], problem: "Gone." }, two: { entries: [] } }, open: ["one", "two"] });
   assert.deepEqual(rows.map((row) => row.words ?? row.name), ["one", "Gone.", "two", "No files.", "More files exist. Find a file by name."]);
 });
 
-test("what waits is counted for its file and for each folder above", () => {
+test("pending changes are counted for their file and each parent folder", () => {
   const waits = indexPending([file("src/deep/a"), file("src/b")]);
   assert.deepEqual([...waits.folders], [["src", 2], ["src/deep", 1]]);
   assert.deepEqual(foldersOf("src/deep/a"), ["src", "src/deep"]);
 });
 
-test("the arrows walk, unfold and fold", () => {
+test("the arrow keys move, expand and collapse", () => {
   const rows = tree({ folders: PROJECT, open: ["src"] }).filter((row) => row.name);
   assert.deepEqual(step(rows, "src", "ArrowDown"), { to: "src/x.py" });
   assert.deepEqual(step(rows, "src", "ArrowRight"), { to: "src/x.py" });
@@ -49,7 +49,7 @@ test("the arrows walk, unfold and fold", () => {
   assert.equal(findByPrefix(rows, "b.py", "q"), null);
 });
 
-test("of everything that waits the hunks that are decided and saved, or rejected, are not shown", () => {
+test("saved and rejected hunks are not in the list of pending changes", () => {
   const pending = [file("a", { hunk_ids: ["1", "2", "3"] }), file("b")];
   const hunk = (hunk_id, state) => ({ hunk_id, state, patch: "@@ -1 +1 @@\n-a\n+b\n" });
   const views = new Map([["a", { rev: 1, hunks: [hunk("1", "pending"), hunk("2", "rejected"), hunk("3", "accepted")] }]]);
@@ -63,11 +63,11 @@ test("of everything that waits the hunks that are decided and saved, or rejected
   assert.deepEqual(totals(pending), { files: 2, pending: 2, accepted: 0, conflicts: 0 });
 });
 
-test("the keys begin at the first hunk of all, and wait for it where others are known before it", () => {
+test("the keys start at the first hunk, and wait until it is loaded", () => {
   const pending = [file("a"), file("b")];
   const views = new Map([["b", { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] }]]);
   const rows = (...folded) => pendingRows({ pending, views, notes: new Map(), folded: new Set(folded) });
   assert.equal(firstHunk(rows()), null);
-  assert.equal(firstHunk(rows("a")), "hunk/b/1"); // who folded it does not mean it
+  assert.equal(firstHunk(rows("a")), "hunk/b/1"); // the user has collapsed it
   assert.equal(firstHunk(rows("a", "b")), null);
 });
