@@ -383,6 +383,18 @@ def test_a_decision_on_a_changed_hunk_is_asked_again(
     assert app(newel) == APP.replace("two", "TWO and mine")
 
 
+def test_a_kept_hunk_that_is_skipped_later_is_not_reported_as_kept(
+    newel: Newel, three: list[str], decide: Callable[..., Terminal]
+) -> None:
+    terminal = decide(columns=100)
+    answer(terminal, ("1 of 3", "k\r"), ("2 of 3", "b\r"), ("1 of 3", "s\r"), ("2 of 3", ""))
+    (newel.project / "app.py").write_text(APP.replace("two", "mine"))
+    answer(terminal, ("2 of 3", "k\r"), ("3 of 3", "q\r"), ("To be written:", "y\r"))
+    assert terminal.end() == 0
+    assert "must be decided again" not in terminal.screen.text
+    assert app(newel) == APP.replace("two", "mine").replace("eight", "EIGHT")
+
+
 def test_a_kept_hunk_that_changed_elsewhere_is_not_dropped_silently(
     newel: Newel, three: list[str], decide: Callable[..., Terminal]
 ) -> None:

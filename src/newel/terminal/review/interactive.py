@@ -123,12 +123,12 @@ async def decide_named(
 
 def _count_rejected(choice: Selection) -> tuple[Counter[str], Counter[str]]:
     """Numbers of hunks by file: rejected, and with only the user's own lines dropped."""
-    gone: Counter[str] = Counter()
+    rejected: Counter[str] = Counter()
     peeled: Counter[str] = Counter()
     for path, (_, hunks) in choice.picks.items():
         for hunk in hunks:
-            (peeled if choice.mine == "peel" and hunk.has_user_layer else gone)[path] += 1
-    return gone, peeled
+            (peeled if choice.mine == "peel" and hunk.has_user_layer else rejected)[path] += 1
+    return rejected, peeled
 
 
 class InteractiveReview:
@@ -267,7 +267,7 @@ class InteractiveReview:
                 return await self._rest(verdict, at, review)
             case "s":
                 await decide_hunks(self._project, review, [hunk.id], "later")
-                self._rejected.discard((review.path, root_of(hunk.id)))
+                self._record(review, [hunk.id], None)
                 return at + 1
             case "b":
                 return max(at - 1, 0)
@@ -326,10 +326,12 @@ class InteractiveReview:
     async def _decide(self, verdict: Verdict, review: FileReview, ids: list[str], mine: Mine | None) -> None:
         await decide_hunks(self._project, review, ids, verdict, mine)
         self._has_decided = True
+        self._record(
+            review, ids, verdict if mine != "peel" else None
+        )  # the agent's proposal is pending again
+
+    def _record(self, review: FileReview, ids: list[str], verdict: Verdict | None) -> None:
+        """Note the last decision on hunks; None if they are pending again."""
         names = {(review.path, root_of(name)) for name in ids}
-        self._kept -= names
-        self._rejected -= names
-        if verdict == "keep":
-            self._kept |= names
-        elif mine != "peel":  # the agent's proposal below the user's lines is pending
-            self._rejected |= names
+        self._kept = self._kept | names if verdict == "keep" else self._kept - names
+        self._rejected = self._rejected | names if verdict == "reject" else self._rejected - names
