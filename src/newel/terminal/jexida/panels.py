@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
 from rich.cells import cell_len
@@ -34,14 +35,13 @@ class RichPanels(PanelStyle):
 
     def __init__(self, painter: Styles) -> None:
         self._painter = painter
-        self._bars: tuple[str, str] | None = None
 
     def top(self, title: str, width: int) -> list[str]:
         return self._panel("", width, title=title)[:1]
 
     def lines(self, text: str, width: int, tone: Tone = "plain") -> list[str]:
         room = self._room(width)
-        left, right = self._sides()
+        left, right = self._sides
         done: list[str] = []
         for line in text.split("\n"):
             for part in map(str.rstrip, _wrap(line.expandtabs(8), room)):
@@ -66,12 +66,11 @@ class RichPanels(PanelStyle):
     def _room(self, width: int) -> int:
         return max(min(width, MAX_WIDTH) - FRAME, 4)
 
+    @cached_property
     def _sides(self) -> tuple[str, str]:
-        """The borders beside a line of text: the same for all, so painted once."""
-        if self._bars is None:
-            bar = self._painter.paint(Text("│", style=BORDER), 8)
-            self._bars = f"{bar} ", f" {bar}"
-        return self._bars
+        """The borders beside a line of text."""
+        bar = self._painter.paint(Text("│", style=BORDER), 8)
+        return f"{bar} ", f" {bar}"
 
     def _panel(
         self, content: RenderableType, width: int, *, title: str = "", note: Text | None = None

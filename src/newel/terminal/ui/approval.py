@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, TypeGuard
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 import anyio
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
 
-_ONCE = {"y", "yes"}
-_ALWAYS = {"a", "always"}
-_NO = {"", "n", "no"}
+_ANSWERS: Final[dict[str, Literal["once", "always", "no"]]] = {
+    **dict.fromkeys(["y", "yes"], "once"),
+    **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["", "n", "no"], "no"),
+}
 
 AGAIN: Final = "{answer} is not one of the answers."
 
@@ -63,17 +66,14 @@ class Approver:
     def attend(self, ask: AskLine | None) -> None:
         """Ask the user through ``ask`` from now on; None if there is no user."""
         self._ask = ask
-        self.handler = None if ask is None else _approval_by(ask)
+        self.handler = None if ask is None else partial(_approve, ask)
 
 
-def _approval_by(ask: AskLine) -> Ask:
-    async def approve(request: ApprovalRequest) -> Approval:
-        about = present(request)
-        while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
-            about = again(answer)
-        return understand(answer)
-
-    return approve
+async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
+    about = present(request)
+    while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
+        about = again(answer)
+    return understand(answer)
 
 
 def present(request: ApprovalRequest) -> str:
@@ -102,7 +102,9 @@ def is_unclear(answer: str | None) -> TypeGuard[str]:
     """
     typed = (answer or "").strip().lower()
     typed_words = re.findall(r"\w+", without_paste(typed))
-    return typed not in _ONCE | _ALWAYS and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
+    return (
+        _ANSWERS.get(typed, "no") == "no" and bool(typed_words) and all(map(_CONSENT.fullmatch, typed_words))
+    )
 
 
 def again(answer: str) -> str:
@@ -113,12 +115,6 @@ def again(answer: str) -> str:
 def understand(answer: str | None) -> Approval:
     """Interpret an answer. Only a plain yes is one; other words are a no with a message to the model."""
     typed = (answer or "").strip()
-    match typed.lower():
-        case word if word in _ONCE:
-            return Approval("once")
-        case word if word in _ALWAYS:
-            return Approval("always")
-        case word if word in _NO:
-            return Approval("no")
-        case _:
-            return Approval("no", without_paste(typed).removeprefix("n ").removeprefix("no ").strip())
+    if decision := _ANSWERS.get(typed.lower()):
+        return Approval(decision)
+    return Approval("no", without_paste(typed).removeprefix("n ").removeprefix("no ").strip())

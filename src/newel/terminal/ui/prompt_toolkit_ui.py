@@ -311,7 +311,7 @@ class PromptToolkitUI:
 
     def _on_enter(self) -> None:
         if self._answer is not None:
-            if not self._answer.done():
+            if not self._answer.done():  # several keys can arrive before the reader of the answer runs
                 self._answer.set_result(self._typed_text())
         elif (state := self._buffer.complete_state) and state.current_completion:
             self._buffer.complete_state = None
@@ -373,7 +373,7 @@ class PromptToolkitUI:
             pass
         elif self._buffer.text:
             self._buffer.reset()
-            self._interrupted = before
+            self._interrupted = before  # it only cleared the draft, so the next press is not the second one
         self._app.create_background_task(self._redraw_later())
 
     async def _redraw_later(self) -> None:
