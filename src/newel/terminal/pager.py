@@ -14,7 +14,7 @@ from newel.terminal.renderers import styles
 from newel.workspace.process.environment import child_env
 
 LESS = "FRX"
-"""Options for ``less`` where the user has none: leave when all fits, keep colours, and leave the text on the screen."""
+"""Default options of ``less``: quit if the text fits on the screen, keep colours, do not clear the screen at the end."""
 
 
 def pager_of(environ: Mapping[str, str]) -> list[str]:

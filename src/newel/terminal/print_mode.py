@@ -61,7 +61,8 @@ async def run_prompts(
     stopped it (130 for Ctrl+C). A second signal kills the process.
     """
     notice = PendingNotice(agent, format_command)
-    _warn_unrecorded(agent)
+    if not isinstance(agent.workspace, RecordingWorkspace):
+        _print_notice(NOT_RECORDING)
     if agent.where:
         _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
@@ -71,12 +72,6 @@ async def run_prompts(
         return code
     finally:
         notice.close()
-
-
-def _warn_unrecorded(agent: CodingAgent) -> None:
-    """Warn if changes are not recorded."""
-    if not isinstance(agent.workspace, RecordingWorkspace):
-        _print_notice(NOT_RECORDING)
 
 
 def _print_notice(message: str) -> None:

@@ -14,10 +14,10 @@ SHORT: Final = 4
 HEAD, TAIL = 4, 3
 """Rows that are shown of a command that is too long, at its beginning and at its end."""
 MAX_CHARACTERS: Final = 8_000
-"""Characters of a command that are looked at; the others stand in its middle."""
+"""Characters of a command that are examined, half of them at its beginning and half at its end."""
 
 _TEXT = r"\s*(?:cat|tee)\b[^|;&`()]*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[^|;&`()]*"
-"""A line after which a text follows that is only written somewhere."""
+"""A line with a here-document that is only written to a file."""
 
 Wrap = Callable[[str], list[str]]
 """From a line to the rows that it takes."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from newel.review.project import ProjectReview
 
 STATES = {"failed": "not connected", "slow": "does not answer"}
-"""States of a connection whose own name says less."""
+"""Displayed states of a connection; the others are shown by their own names."""
 
 
 class RemoteHost:

@@ -106,9 +106,9 @@ class PanelRenderer(LiveRenderer):
     def end_command(self, done: Completed | None) -> None:
         """The command has ended; None if its end was not seen."""
         if done is None:
-            self._end_output("did not run to its end", "warn")
+            self._end_output(None)
         else:
-            self._end_output_with(done.exit_code, done.duration, errors_apart(done))
+            self._end_output(done.exit_code, done.duration, errors_apart(done))
         self.set_activity("")
         self._draw()
 
@@ -150,9 +150,9 @@ class PanelRenderer(LiveRenderer):
     def on_tool_end(self, event: e.ToolExecutionEnd) -> None:
         code = event.details.get("exitCode")
         if isinstance(code, int):
-            self._end_output_with(code, event.duration, str(event.details.get("errors", "")))
+            self._end_output(code, event.duration, str(event.details.get("errors", "")))
         else:
-            self._end_output("did not run to its end", "warn")
+            self._end_output(None)
             if not event.result.startswith(INTERRUPTED):  # the user who stopped it knows
                 self._print_text(f"Error: {event.result}", "bad")
 
@@ -213,12 +213,8 @@ class PanelRenderer(LiveRenderer):
         if self._output is not None and (text := self._output.feed(piece)) is not None:
             self._above += self._style.lines(text, self._width())
 
-    def _end_output_with(self, code: int, milliseconds: int, errors: str) -> None:
-        self._end_output(
-            f"exit code {code} · {format_duration(milliseconds)}", "bad" if code else "good", errors
-        )
-
-    def _end_output(self, note: str, tone: Tone, errors: str = "") -> None:
+    def _end_output(self, code: int | None, milliseconds: int = 0, errors: str = "") -> None:
+        """Close the panel of a command; ``code`` is None if the command did not end by itself."""
         output, self._output = self._output, None
         if output is None:
             return
@@ -230,7 +226,11 @@ class PanelRenderer(LiveRenderer):
             self._above += self._style.lines(sanitize(errors), width, "bad")
         elif not output.has_printed:
             self._above += self._style.lines("(no output)", width, "dim")
-        self._above += self._style.bottom(note, width, tone)
+        if code is None:
+            self._above += self._style.bottom("did not run to its end", width, "warn")
+        else:
+            note = f"exit code {code} · {format_duration(milliseconds)}"
+            self._above += self._style.bottom(note, width, "bad" if code else "good")
 
     def _separate(self) -> None:
         if self._has_printed:

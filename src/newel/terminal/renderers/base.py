@@ -235,16 +235,14 @@ class RendererSubscription:
 
     def check(self) -> None:
         """Raises ``OSError`` if the reader has gone, ``DisplayFailed`` if the renderer failed in another way."""
-        match self._failure:
-            case None:
-                pass
-            case OSError() as gone:
-                raise gone
-            case error:
-                raise DisplayFailed(
-                    f"The display failed, so the run was stopped: {type(error).__name__}: {error}. This is a defect in Newel. "
-                    "The conversation is saved: `newel --continue` resumes it."
-                ) from error
+        error = self._failure
+        if isinstance(error, OSError):
+            raise error
+        if error is not None:
+            raise DisplayFailed(
+                f"The display failed, so the run was stopped: {type(error).__name__}: {error}. This is a defect in Newel. "
+                "The conversation is saved: `newel --continue` resumes it."
+            ) from error
 
 
 def report_damage(agent: CodingAgent, renderer: Renderer) -> None:

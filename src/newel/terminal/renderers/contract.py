@@ -62,7 +62,7 @@ class ContractRenderer(ConsoleRenderer):
         super().on_answer(message)
 
     def on_error(self, message: str) -> None:
-        """The contract's state, which follows, says it."""
+        """The state of the contract, which is the next event, reports it."""
 
     def on_run_end(self, event: e.AgentEnd) -> None:
         super().on_run_end(msgspec.structs.replace(event, reason="done"))

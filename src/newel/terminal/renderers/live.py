@@ -24,8 +24,10 @@ _CONTAINER = re.compile(r" {0,3}(?:[-*+]\s|[-*+]$|\d{1,9}[.)]\s|\d{1,9}[.)]$|>)"
 
 
 class MarkdownBlocks:
-    """Cuts a growing Markdown text into blocks that later text cannot change. A paragraph is finished by an empty line, a code block by its closing fence, a
-    list by the first line that cannot belong to it. In doubt a block stays open, so that a finished one is final.
+    """Cuts a growing Markdown text into blocks that later text cannot change.
+
+    A paragraph is finished by an empty line, a code block by its closing fence, a list by the first line that cannot belong
+    to it. In doubt a block stays open, so that a finished one is final.
     """
 
     def __init__(self) -> None:
@@ -181,7 +183,7 @@ class LiveRenderer(Renderer):
         self._draw()
 
     def echo(self, text: str) -> None:
-        """Show what the user sent that is no message to the model."""
+        """Show input that is no message to the model."""
         raise NotImplementedError
 
     def reset(self) -> None:

@@ -86,7 +86,7 @@ class Printer:
 
 
 def terminal_size(out: TextIO) -> tuple[int, int]:
-    """Columns and rows of the terminal that ``out`` is; 80 and 24 where it is none or does not say."""
+    """Columns and rows of the terminal ``out``; 80 and 24 if it is no terminal or does not report them."""
     try:
         columns, rows = os.get_terminal_size(out.fileno())
     except OSError:

@@ -233,7 +233,7 @@ def failure_lines(text: str, width: int) -> list[Text]:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """A line as lines of at most ``width`` columns, 2 or more, broken between words where there are some."""
+    """Wrap a line at ``width`` columns (at least 2), between words where possible."""
     lines: list[str] = []
     while cell_len(text) > width:
         head = chop_cells(text, width)[0]

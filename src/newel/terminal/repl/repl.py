@@ -249,7 +249,8 @@ async def error_of(answer: Awaitable[object]) -> Exception | None:
 
 
 async def run_command(workspace: Workspace, command: str, show: Callable[[str], None]) -> Completed:
-    """Run it without a time limit and ``show`` its output as it comes, made inert, in whole pieces.
+    """Run the user's own command in the workspace, without a time limit; the model does not see it. ``show`` gets the output as it
+    arrives, made inert.
 
     Cancellation stops the command with all that it started. Raises ``WorkspaceError``.
     """

@@ -222,7 +222,7 @@ async def export(context: CommandContext, target: str) -> None:
 
 
 def _free(workspace: Workspace, name: str) -> Path:
-    """A page of a name that no file has yet: that of an earlier export is the user's."""
+    """An unused file name for an export: an earlier export is the user's and is not overwritten."""
     numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
     return next(path for candidate in numbered if not (path := _local_path(workspace, candidate)).exists())
 
