@@ -132,6 +132,8 @@ class Told:
         shown = "".join(here["count"]).partition("\n")[0]
         if shown not in {str(undecided or ""), "1 question"}:
             found["count"] = [here["count"], [str(undecided)]]
+        if "Not connected" in "".join(here["connection"]):  # both windows may still be reconnecting
+            found["connection"] = [here["connection"], ["connected"]]
         if len(here["said"]) != said:
             found["said"] = [here["said"], [f"{said} messages"]]
         return found
