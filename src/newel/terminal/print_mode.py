@@ -173,6 +173,9 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
     return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""
 
 
+# -- the final answers, separate from the progress ----------------------------------------------------------
+
+
 class AnswerOutput:
     """Writes each answer to ``out``, made inert, and all of them to the file at ``path``, verbatim.
 

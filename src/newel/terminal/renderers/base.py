@@ -258,6 +258,8 @@ async def animate(renderer: Renderer) -> None:
         renderer.tick()
 
 
+# -- tool calls: followed through the events until each has an outcome to show ----------------------------
+
 TAIL = 8
 """Lines shown of a failed call's output."""
 

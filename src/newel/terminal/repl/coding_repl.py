@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,16 +12,7 @@ from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, slash_command
 from newel.terminal.renderers.console import ConsoleRenderer
-from newel.terminal.repl.repl import (
-    LineBuffer,
-    Prompt,
-    Repl,
-    error_of,
-    exit_summary,
-    open_ui,
-    prepare,
-    run_command,
-)
+from newel.terminal.repl.repl import Prompt, Repl, error_of, exit_summary, open_ui, prepare, run_command
 from newel.terminal.repl.slash_commands import COMMANDS, recap
 from newel.terminal.review.review_ui import PendingNotice
 from newel.terminal.ui.approval import Approver
@@ -141,7 +132,7 @@ class CodingRepl(Repl[CommandContext]):
             await error_of(self._agent.prompt(message.text, message.attachments))
 
     async def _run_shell(self, command: str) -> None:
-        lines = LineBuffer(lambda text: self.ui.renderer.note(text, "whole"))
+        lines = _LineBuffer(lambda text: self.ui.renderer.note(text, "whole"))
         completed = await run_command(self._agent.workspace, command, lines.add)
         lines.finish()
         if completed.exit_code:
@@ -175,3 +166,23 @@ class CodingRepl(Repl[CommandContext]):
 
 def _line(message: AppMessage) -> str:
     return one_line(message.text, 60) if isinstance(message, UserMessage) else ""
+
+
+class _LineBuffer:
+    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._rest = ""
+
+    def add(self, piece: str) -> None:
+        whole, end, rest = piece.rpartition("\n")
+        if end:
+            self._show(self._rest + whole)
+            self._rest = rest
+        else:
+            self._rest += piece
+
+    def finish(self) -> None:
+        if self._rest:
+            self._show(self._rest)

@@ -270,23 +270,3 @@ def exit_summary(completed: Completed) -> str:
         f" · still running: {join_names(completed.left_running, shown=3)}" if completed.left_running else ""
     )
     return f"exit code {completed.exit_code} · {format_duration(completed.duration)}{running}"
-
-
-class LineBuffer:
-    """Passes on the whole lines of a text that arrives in pieces, several at a time."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self._rest = ""
-
-    def add(self, piece: str) -> None:
-        whole, end, rest = piece.rpartition("\n")
-        if end:
-            self._show(self._rest + whole)
-            self._rest = rest
-        else:
-            self._rest += piece
-
-    def finish(self) -> None:
-        if self._rest:
-            self._show(self._rest)

@@ -36,6 +36,26 @@ SHOWN: Final = Extent(2_500, 100_000)
 WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
 
 
+def shortened(diff: str, rest: str, extent: Extent = SHOWN) -> str:
+    """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
+    and that the command ``rest`` shows it.
+    """
+    body = diff.removesuffix("\n")
+    lines = body[: extent.characters + 1].split("\n", extent.lines)[: extent.lines]
+    head = "\n".join(lines)
+    if len(head) > extent.characters:  # the last line of it is not whole
+        head = head[: head.rfind("\n", 0, extent.characters)] if "\n" in head else head[: extent.characters]
+    if len(head) == len(body):
+        return escape_diff(diff)
+    rest_of_body = body[len(head) :].removeprefix("\n")
+    missing = (
+        pluralize(rest_of_body.count("\n") + 1, "more line")
+        if body[len(head)] == "\n"
+        else pluralize(len(rest_of_body), "more character")
+    )
+    return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"
+
+
 class ReviewUI(NamedTuple):
     """``show`` displays a text with its code, as ``Renderer.note``. ``ask`` puts a question below a text, and returns None if
     nobody can answer. ``format_command`` writes commands for the user; questions fit into ``columns``.
@@ -105,23 +125,3 @@ class PendingNotice:
         if self._format_command is not slash_command and self._agent.session.get_file_path() is None:
             return f"The changes proposed for {pluralize(files, 'file')} were discarded: --ephemeral keeps them in memory only."
         return f"{pluralize(files, 'file')} {'has' if files == 1 else 'have'} pending changes. Review them with `{self._format_command('decide')}`."
-
-
-def shortened(diff: str, rest: str, extent: Extent = SHOWN) -> str:
-    """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
-    and that the command ``rest`` shows it.
-    """
-    body = diff.removesuffix("\n")
-    lines = body[: extent.characters + 1].split("\n", extent.lines)[: extent.lines]
-    head = "\n".join(lines)
-    if len(head) > extent.characters:  # the last line of it is not whole
-        head = head[: head.rfind("\n", 0, extent.characters)] if "\n" in head else head[: extent.characters]
-    if len(head) == len(body):
-        return escape_diff(diff)
-    rest_of_body = body[len(head) :].removeprefix("\n")
-    missing = (
-        pluralize(rest_of_body.count("\n") + 1, "more line")
-        if body[len(head)] == "\n"
-        else pluralize(len(rest_of_body), "more character")
-    )
-    return f"{escape_diff(head)}\n… {missing}: `{rest}` shows the whole diff\n"

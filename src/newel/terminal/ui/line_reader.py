@@ -175,14 +175,13 @@ class TerminalAsk:
 
     @contextmanager
     def _pastes_marked(self) -> Generator[None]:
-        if not self._renderer.animated:  # the terminal may not support escape sequences
-            yield
-            return
-        self._write(BEGIN_PASTES)
+        # Where nothing is animated, the terminal may not support escape sequences.
+        begin, end = (BEGIN_PASTES, END_PASTES) if self._renderer.animated else ("", "")
+        self._write(begin)
         try:
             yield
         finally:
-            self._write(END_PASTES)
+            self._write(end)
 
     def _write(self, text: str) -> None:
         self._out.write(text)
