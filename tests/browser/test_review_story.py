@@ -56,7 +56,7 @@ SHOWN: Final = """() => {
     tabs: "[role=tab]", count: "header .count", summary: ".file-summary", hunks: ".inline-hunk",
     text: ".cm-line", runs: ".timeline-head", list: ".listed-file", job: ".job-state, .job .words",
     question: ".clarify .words", context: ".context-list", said: ".session-chat li", files: ".file-name",
-    connection: ".instruction .row .dim",
+    connection: ".instruction .row .dim", undecided: ".listed-hunk[data-state=pending]:is([data-conflict], :not([data-origin=user]))",
   }).map(([name, selector]) => [name, all(selector)]));
 }"""
 """What a window tells of the review, but why something was not done in it."""
@@ -132,6 +132,8 @@ class Told:
         shown = "".join(here["count"]).partition("\n")[0]
         if shown not in {str(undecided or ""), "1 question"}:
             found["count"] = [here["count"], [str(undecided)]]
+        if len(here["undecided"]) != undecided:  # both windows may still be loading the files
+            found["undecided"] = [here["undecided"], [str(undecided)]]
         if "Not connected" in "".join(here["connection"]):  # both windows may still be reconnecting
             found["connection"] = [here["connection"], ["connected"]]
         if len(here["said"]) != said:
