@@ -26,9 +26,11 @@ WORDS = "order the notes"
 PROPOSED = NOTES.replace("# Notes", "# NOTES").replace("second", "SECOND")
 
 
-def begun(workbench: Make, **options: Any) -> tuple[Workbench, Page, dict[str, Any]]:
-    """A page with a proposal for three files."""
-    bench = workbench(proposal_scenarios((WORDS, ORDER)))
+def begun(
+    workbench: Make, *later: tuple[str, list[dict[str, Any]]], **options: Any
+) -> tuple[Workbench, Page, dict[str, Any]]:
+    """A page with a proposal for three files; the model can make the ones of ``later``, too."""
+    bench = workbench(proposal_scenarios((WORDS, ORDER), *later))
     (bench.newel.project / "notes.md").write_text(NOTES)
     (bench.newel.project / "app.py").write_text(APP)
     page = bench.page(**options)
@@ -87,6 +89,26 @@ def test_each_hunk_is_decided_with_the_keyboard_and_saved(workbench: Make) -> No
     region.get_by_role("button", name="Reject").click()
     expect(region).to_contain_text("No pending changes.")
     were_refused(bench)  # if it was made before the window knew of the save, it was made again
+
+
+def test_the_keys_wait_for_a_file_that_is_still_loading(workbench: Make) -> None:
+    _, page, _ = begun(workbench, ("extend the guide", [add_file("guide/more.md", "# More\n")]))
+    region = waiting(page)
+    focused = region.locator("[aria-current]")
+    expect(focused).to_contain_text("<b>2</b>")
+    page.keyboard.press("r")
+    expect(focused).to_contain_text("# Guide")
+    gate = Gate(page, "**/api/agent/file?*more*")
+    propose(page, "extend the guide")
+    expect(region).to_contain_text("4 hunks to decide in 3 files")
+    page.keyboard.press("r")
+    expect(focused).to_have_text("Loading…")  # not the file behind it
+    page.keyboard.press("a")  # there is nothing to decide on yet
+    gate.open()
+    expect(focused).to_contain_text("# More")
+    page.keyboard.press("a")
+    expect(focused).to_contain_text("# NOTES")
+    expect(region).to_contain_text("2 hunks to decide in 2 files · 1 accepted, unsaved")
 
 
 def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: Make) -> None:

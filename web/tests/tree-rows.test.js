@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { firstHunk, nextHunk, pendingRows, totals } from "../src/review/pending-list-rows.js";
+import { currentKey, firstHunk, nextHunk, pendingRows, totals } from "../src/review/pending-list-rows.js";
 import { foldersOf, rowsOf, step, findByPrefix, indexPending } from "../src/review/tree-rows.js";
 
 const file = (file_path, fields = {}) => ({ file_path, pending: 1, accepted: 0, conflicts: 0, hunk_ids: ["h"], ...fields });
@@ -58,7 +58,8 @@ test("saved and rejected hunks are not in the list of pending changes", () => {
   assert.equal(firstHunk(rows), "hunk/a/1");
   assert.equal(nextHunk(rows, null, 1), "hunk/a/1");
   assert.equal(nextHunk(rows, "hunk/a/1", 1), "hunk/a/3");
-  assert.equal(nextHunk(rows, "hunk/a/3", 1), "hunk/a/3");
+  assert.equal(nextHunk(rows, "hunk/a/3", 1), "unknown/b"); // not passed over
+  assert.equal(nextHunk(rows, "unknown/b", 1), "unknown/b");
   assert.deepEqual(pendingRows({ pending, views, notes: new Map(), folded: new Set(["a", "b"]) }).map((row) => row.key), ["file/a", "file/b"]);
   assert.deepEqual(totals(pending), { files: 2, pending: 2, accepted: 0, conflicts: 0 });
 });
@@ -70,4 +71,14 @@ test("the keys start at the first hunk, and wait until it is loaded", () => {
   assert.equal(firstHunk(rows()), null);
   assert.equal(firstHunk(rows("a")), "hunk/b/1"); // the user has collapsed it
   assert.equal(firstHunk(rows("a", "b")), null);
+});
+
+test("the keys stay on a file while its hunks are loaded", () => {
+  const pending = [file("a"), file("b")];
+  const view = { rev: 1, hunks: [{ hunk_id: "1", state: "pending", patch: "@@ -1 +1 @@\n-a\n+b\n" }] };
+  const rows = (...paths) => pendingRows({ pending, views: new Map(paths.map((path) => [path, view])), notes: new Map(), folded: new Set() });
+  assert.equal(currentKey(rows("a"), "unknown/b"), "unknown/b");
+  assert.equal(currentKey(rows("a", "b"), "unknown/b"), "hunk/b/1");
+  assert.equal(currentKey(rows("a"), "hunk/a/1"), "hunk/a/1");
+  assert.equal(currentKey(rows("a"), null), null);
 });

@@ -6,7 +6,7 @@ import { pluralize, reveal, revealPath } from "../format.js";
 import { KEEP_FILE, describePendingDecision, formatPlace, keepLabel } from "./hunk-format.js";
 import { parsePatch } from "./patch.js";
 import { hunksView } from "./patch-view.js";
-import { firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
+import { currentKey, firstHunk, nextHunk, pendingRows, totals } from "./pending-list-rows.js";
 import { choiceOf } from "./pending-decisions.js";
 import { describeChange, describeWholeFile } from "./change-labels.js";
 import { VirtualList } from "./virtual-list.js";
@@ -91,6 +91,9 @@ export class PendingDiffView {
 
   #draw() {
     this.rows = pendingRows(this);
+    const at = currentKey(this.rows, this.at);
+    const moves = at !== this.at && this.el.contains(document.activeElement); // the focused row is about to be replaced
+    this.at = at;
     const { files, pending, accepted, conflicts } = totals(this.pending);
     const parts = [
       `${pluralize(pending, "hunk")} to decide in ${pluralize(files, "file")}`,
@@ -102,7 +105,7 @@ export class PendingDiffView {
     this.save.disabled = !this.isUp;
     setAttr(this.window.list, "role", this.rows.length ? "list" : "group");
     this.window.set(this.rows.map((row) => ({ ...row, stamp: `${row.stamp} ${this.isUp}` })));
-    if (document.activeElement === this.title) this.focus();
+    if (moves || document.activeElement === this.title) this.focus();
   }
 
   // -- what is shown --------------------------------------------------------------------------------
@@ -116,7 +119,7 @@ export class PendingDiffView {
 
   /** Mark the hunk that the keys apply to. */
   #dress(el, { key, kind }) {
-    if (kind !== "hunk") return;
+    if (kind === "file") return;
     setAttr(el, "tabindex", key === this.at ? "0" : "-1");
     setAttr(el, "aria-current", key === this.at ? "true" : null);
   }
@@ -235,7 +238,8 @@ export class PendingDiffView {
     this.window.render();
   }
 
-  #go(key) {
+  #go(target) {
+    const key = currentKey(this.rows, target);
     this.#mark(key);
     this.window.reveal(key)?.focus({ preventScroll: true });
   }

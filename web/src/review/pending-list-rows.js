@@ -7,6 +7,7 @@ const HEAD = 44; // px, until they are measured
 const HUNK = 60;
 const LINE = 20;
 const SHOWN_LINES = 30; // of a hunk at first
+const UNKNOWN = "unknown/"; // the prefix of the keys of files whose hunks are not loaded
 
 const isShown = ({ state }) => state === "pending" || state === "accepted";
 
@@ -36,7 +37,7 @@ export function pendingRows({ pending, views, notes, folded, waiting = {} }) {
     };
     if (isFolded) return [head];
     const view = views.get(path);
-    if (!view) return [head, { key: `unknown/${path}`, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
+    if (!view) return [head, { key: UNKNOWN + path, kind: "unknown", file, stamp: "", height: file.hunk_ids.length * (HUNK + 4 * LINE) }];
     return [head, ...view.hunks.filter(isShown).map((hunk, place, all) => hunkRow(file, hunk, place, all.length, notes, waiting[path]))];
   });
 }
@@ -66,12 +67,22 @@ export function firstHunk(rows) {
   return first?.kind === "hunk" ? first.key : null;
 }
 
-/** The key of the hunk `by` rows after `at` (−1: before); the first or last if `at` is not a hunk. */
+/**
+ * The key of the hunk `by` rows after `at` (−1: before); the first or last if `at` is not a hunk. A file whose hunks are not
+ * loaded yet counts as one row, so that no hunk is passed over.
+ */
 export function nextHunk(rows, at, by) {
-  const hunks = rows.filter((row) => row.kind === "hunk");
-  const place = hunks.findIndex((row) => row.key === at);
-  if (place < 0) return (by > 0 ? hunks[0] : hunks.at(-1))?.key ?? null;
-  return hunks[Math.max(0, Math.min(hunks.length - 1, place + by))].key;
+  const stops = rows.filter((row) => row.kind !== "file");
+  const place = stops.findIndex((row) => row.key === at);
+  if (place < 0) return (by > 0 ? stops[0] : stops.at(-1))?.key ?? null;
+  return stops[Math.max(0, Math.min(stops.length - 1, place + by))].key;
+}
+
+/** The current key of a row: that of a file whose hunks were not loaded becomes that of its first hunk. */
+export function currentKey(rows, key) {
+  if (!key?.startsWith(UNKNOWN) || rows.some((row) => row.key === key)) return key;
+  const path = key.slice(UNKNOWN.length);
+  return rows.find((row) => row.kind === "hunk" && row.file.file_path === path)?.key ?? key;
 }
 
 /** "12 hunks in 3 files, 1 of them a conflict; 4 accepted, unsaved" as parts. */
