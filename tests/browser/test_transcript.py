@@ -119,10 +119,14 @@ def test_a_queued_message_can_be_edited_withdrawn_and_sent_now(workbench: Make) 
     assert "and thn" not in str(bench.newel.requests)
 
 
-def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(workbench: Make) -> None:
-    """A button that is replaced while it is pressed gets no click."""
+@pytest.mark.parametrize("height", [800, 320])  # in the lower window the transcript has to scroll
+def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(
+    workbench: Make, height: int
+) -> None:
+    """A button that is replaced or moves while it is pressed gets no click."""
     bench = workbench(scenarios(ENDLESS, AGAIN))
     page = bench.page()
+    page.set_viewport_size({"width": 900, "height": height})
     open_chat(page)
     say(page, "tell me endlessly")
     expect(page.get_by_text("begin word")).to_be_visible()
