@@ -54,6 +54,7 @@ def test_the_simple_repl_names_what_it_does_not_support(with_model: Make, words:
     assert done.returncode == 2
 
 
+@pytest.mark.slow  # a campaign: each command with each stream closed
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize(
     "command", ["newel 'how are you'", "lsimons-agent", "newel sessions", "newel --json"]

@@ -144,6 +144,7 @@ CASES: Final = [
 ]
 
 
+@pytest.mark.slow  # a campaign: each kind of damage in each file
 @pytest.mark.parametrize(("name", "damage"), CASES)
 def test_garbage_in_newels_files_gives_messages_and_no_traceback(
     name: str, damage: str, template: Newel, tmp_path: Path

@@ -277,6 +277,7 @@ def test_version_is_printed(with_model: Make) -> None:
     assert with_model()("--version").stdout.startswith("newel 0.")
 
 
+@pytest.mark.slow  # waits for a timeout
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program that another user cannot end")
 def test_processes_that_survive_a_timeout_are_reported_as_running(with_model: Callable[..., Newel]) -> None:
     """A process of another user cannot be ended: a user told otherwise starts the next one on the same port."""

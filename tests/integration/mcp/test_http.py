@@ -165,6 +165,7 @@ async def test_a_url_without_an_mcp_server_is_broken_with_a_reason(
         assert len(status(manager).reason) > 10
 
 
+@pytest.mark.slow  # hundreds of megabytes
 @pytest.mark.parametrize("way", ["huge", "packed", "event"])
 async def test_an_endless_response_fails_only_its_call_in_bounded_memory(
     started: Started, serving: Callable[[str], Way], way: str

@@ -49,6 +49,7 @@ def in_pieces(files: Sequence[dict[str, Any]]) -> str:
     return "".join(parts)
 
 
+@pytest.mark.slow  # three whole jobs, applied by three patch tools
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_accepted_hunks_give_the_same_files_with_any_patch_tool(tmp_path: Path, every: int) -> None:
     for command in TOOLS.values():

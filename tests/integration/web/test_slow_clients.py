@@ -143,6 +143,7 @@ async def test_junk_after_an_answer_harms_no_other_client(
     assert not caplog.records
 
 
+@pytest.mark.slow  # a thousand connections
 async def test_a_thousand_unfinished_requests_lock_no_client_out(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, AsyncExitStack() as stack:
         for said in (b"", b"GET / HTTP/1.1\r\nX-Slow: ", body_begun(server)):

@@ -339,6 +339,7 @@ async def test_reading_ends_with_the_run_however_it_ends(engine: SqliteEngine, h
         assert await forgotten(feed)
 
 
+@pytest.mark.slow  # a thousand readers
 @pytest.mark.anyio
 async def test_a_thousand_stalled_readers_cost_little(engine: SqliteEngine) -> None:
     """A page left open on a train must not fill the server's memory."""

@@ -197,6 +197,7 @@ def test_a_50_mb_line_loads(directory: Path) -> None:
     assert texts(read_session(path).history.active()) == [big, "after"]
 
 
+@pytest.mark.slow  # a hundred thousand lines
 def test_a_hundred_thousand_broken_lines_make_a_short_report(directory: Path) -> None:
     stored = read_session(file_of(directory, METADATA, b"?\n" * 100_000, line("one")))
     assert texts(stored.history.active()) == ["one"]

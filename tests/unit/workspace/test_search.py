@@ -199,6 +199,7 @@ async def test_a_long_line_is_shown_around_the_match(engine: Engine, tmp_path: P
     assert other.snippet == "y" * 500 + "…\nneedle\n"
 
 
+@pytest.mark.slow  # six thousand files
 async def test_more_names_than_a_command_may_print_lose_nothing(engine: Engine, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     for number in range(6_000):

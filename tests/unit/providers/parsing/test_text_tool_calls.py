@@ -182,6 +182,7 @@ JUNK = [
 ]
 
 
+@pytest.mark.slow  # twelve megabytes, piece by piece
 @pytest.mark.parametrize("junk", JUNK)
 def test_a_megabyte_of_junk_is_handled(junk: str) -> None:
     """Otherwise a hostile server can hang the agent: this must end well within the test's timeout."""

@@ -158,6 +158,7 @@ def test_any_change_of_a_tree_is_undone_and_redone_exactly(begin: Steps, command
         anyio.run(back_and_forth, root, Path(place, "home"), commands, LocalWorkspace(str(root)))
 
 
+@pytest.mark.slow  # random trees on a host
 @pytest.mark.parametrize("seed", range(3))
 async def test_any_change_of_a_tree_on_a_host_is_undone_and_redone_exactly(
     connection: SshConnection, tmp_path: Path, seed: int
@@ -178,6 +179,7 @@ async def test_any_change_of_a_tree_on_a_host_is_undone_and_redone_exactly(
     await back_and_forth(root, tmp_path / "home", [steps(8), steps(8)], workspace)
 
 
+@pytest.mark.slow  # a campaign: every pair of kinds, here and on a host
 @pytest.mark.parametrize(
     ("begin", "does"),
     [

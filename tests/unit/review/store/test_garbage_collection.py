@@ -351,6 +351,7 @@ def _add(folder: Path, number: int) -> None:
             ledger.change(f"f{index % 2}", "record", lambda now, line=line: rebased(now, (*now.base, line)))
 
 
+@pytest.mark.slow  # processes that write for seconds
 def test_writers_lose_nothing_during_a_purge(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     children = [context.Process(target=_add, args=(tmp_path, number)) for number in range(2)]

@@ -100,6 +100,7 @@ async def shell_of(workspace: SshWorkspace) -> str:
     return program.rpartition("/")[2]
 
 
+@pytest.mark.slow  # a campaign: every byte in every shell
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_every_name_and_every_content_passes_through_every_shell(
     sshd: Sshd, shell: str, tmp_path: Path

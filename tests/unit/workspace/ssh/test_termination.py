@@ -204,6 +204,7 @@ async def test_a_host_ends_the_command_after_a_long_silence(tmp_path: Path) -> N
     assert not is_alive(pid)
 
 
+@pytest.mark.slow  # a campaign: each shell, killed
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("ends", ["exit 0", "true"])
 async def test_a_command_that_a_host_ended_for_silence_is_never_reported_as_finished(
