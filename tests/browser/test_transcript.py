@@ -120,9 +120,7 @@ def test_a_queued_message_can_be_edited_withdrawn_and_sent_now(workbench: Make) 
 
 
 @pytest.mark.parametrize("height", [800, 320])  # in the lower window the transcript has to scroll
-def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(
-    workbench: Make, height: int
-) -> None:
+def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(workbench: Make, height: int) -> None:
     """A button that is replaced or moves while it is pressed gets no click."""
     bench = workbench(scenarios(ENDLESS, AGAIN))
     page = bench.page()
@@ -141,6 +139,19 @@ def test_a_click_on_a_queued_message_counts_while_another_one_is_queued(
     page.mouse.up()
     expect(waiting(page)).to_have_count(1)
     expect(waiting(page)).to_contain_text("keep me")
+
+
+def test_a_press_on_a_button_is_cancelled_by_moving_away(workbench: Make) -> None:
+    page = workbench(scenarios(ENDLESS, AGAIN)).page()
+    open_chat(page)
+    say(page, "tell me endlessly")
+    say(page, "keep me")
+    waiting(page).get_by_role("button", name="Withdraw").hover()
+    page.mouse.down()
+    page.mouse.move(20, 200)
+    page.mouse.up()
+    say(page, "keep me, too")
+    expect(waiting(page)).to_have_count(2)
 
 
 def test_no_queued_message_is_lost_by_a_double_click_or_by_closing_its_tab(workbench: Make) -> None:

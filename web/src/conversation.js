@@ -8,8 +8,6 @@ import { ChangesView, withChanges } from "./review/changes.js";
 const AT_END = 40; // px from the end within which the reader counts as being there
 const NEAR_TOP = 300; // px from the top at which earlier messages are loaded
 
-const topOf = (el) => el.getBoundingClientRect().top;
-
 export class Conversation {
   /** `actions` of the tab: resend, discard, withdraw, edit, sendNow, loadEarlier, review, openFile; `userView()` makes the view of a user's message. */
   constructor({ tab, actions, userView, foot = null, empty = null }) {
@@ -32,7 +30,6 @@ export class Conversation {
     this.el = h("div", { class: "log-frame" }, this.log, this.pill, this.end);
     this.follows = true;
     this.log.addEventListener("scroll", () => this.#onScroll(), { passive: true });
-    this.log.addEventListener("pointerdown", (event) => this.#press(event.target.closest("button")));
     this.observer = new ResizeObserver(() => this.follows && this.#scrollDown());
   }
 
@@ -123,29 +120,13 @@ export class Conversation {
     if (follows) this.pill.hidden = true;
   }
 
-  /** Scroll to the end; while a button is pressed, only so far that it stays under the pointer, or the click would be lost. */
   #scrollDown() {
-    if (this.pressed?.button.isConnected) this.log.scrollTop += topOf(this.pressed.button) - this.pressed.top;
-    else this.log.scrollTop = this.log.scrollHeight;
-  }
-
-  #press(button) {
-    if (!button) return;
-    this.pressed = { button, top: topOf(button) };
-    const listening = new AbortController();
-    const release = () => {
-      listening.abort();
-      setTimeout(() => { // after the click
-        this.pressed = null;
-        if (this.follows) this.#scrollDown();
-      });
-    };
-    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, release, listening);
+    this.log.scrollTop = this.log.scrollHeight;
   }
 
   #onScroll() {
     const { scrollTop, scrollHeight, clientHeight } = this.log;
-    if (!this.log.isConnected || clientHeight === 0 || this.pressed) return;
+    if (!this.log.isConnected || clientHeight === 0) return;
     const atEnd = scrollHeight - scrollTop - clientHeight < AT_END;
     if (atEnd && this.follows) return; // unchanged, and mostly our own scrolling
     this.#follow(atEnd);

@@ -20,6 +20,25 @@ function append(element, ...children) {
 /** A click handler that ignores the second click of a double click: it was meant for the button that was there before. */
 export const onceClicked = (run) => (event) => event.detail > 1 || run(event);
 
+const CLICK_SLACK = 4; // px that a pointer may move between press and release
+
+/**
+ * Click a button that moved away while the pointer was pressed on it, as text grows or messages arrive: the browser sends no
+ * click then. As usual, moving the pointer away cancels the click.
+ */
+export function keepClicks() {
+  addEventListener("pointerdown", (down) => {
+    const button = down.button === 0 ? down.target.closest?.("button") : null;
+    if (!button) return;
+    const release = (up) => {
+      const distance = Math.hypot(up.clientX - down.clientX, up.clientY - down.clientY);
+      if (up.pointerId !== down.pointerId || distance > CLICK_SLACK || button.contains(up.target)) return;
+      if (button.isConnected) button.click();
+    };
+    addEventListener("pointerup", release, { once: true, capture: true });
+  }, { capture: true });
+}
+
 /** Replace all children. */
 export function fill(element, ...children) {
   element.replaceChildren();
