@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mock_llm_server import Script
-from mock_llm_server.completion import tokens
+from mock_llm_server.answer import tokens
 from mock_llm_server.conversation import ChatRequest, Conversation, find_step, read_conversation, step_index
 from mock_llm_server.scenarios import Function, Response, Step, ToolCall
 from mock_llm_server.templates import fill, fill_arguments, problem

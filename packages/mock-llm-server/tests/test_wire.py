@@ -118,7 +118,7 @@ def test_head_unknown_paths_and_methods(server: MockServer) -> None:
         (b"{", "truncated"),
         (b"[]", "Expected `object`"),
         (b'{"messages": [{"content": "x"}]}', "missing required field `role`"),
-        (b'{"messages": ' + b"[" * 100_000, "not a chat completion request"),
+        (b'{"messages": ' + b"[" * 100_000, "not a request for /v1/chat/completions"),
         (b'{"messages": []}', "empty"),
         (json.dumps(request("capture")).encode(), "has no tool_result"),
     ],

@@ -55,11 +55,16 @@ _TAG = r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,300}>"
 
 
 class EndpointDescription(msgspec.Struct, frozen=True):
-    """The URL and model of a request, for error messages. ``secret`` never appears in them."""
+    """The URL and model of a request, for error messages. ``secret`` never appears in them. ``api`` is what the server should be,
+    ``base_hint`` what to check about its address, ``key_hint`` how to set a key.
+    """
 
     url: str
     model: str = ""
     secret: str = ""
+    api: str = "a chat completions server"
+    base_hint: str = "most end in /v1"
+    key_hint: str = "Set LLM_AUTH_TOKEN or --api-key"
 
 
 def error_from_response(
@@ -134,8 +139,8 @@ def error_from_foreign_body(body: bytes, content_type: str, endpoint: EndpointDe
     message, _ = parse_error_body(body, endpoint.secret)
     kind = content_type.partition(";")[0].strip() or "no content type"
     return BadResponse(
-        f"{endpoint.url} did not answer like a chat completions server ({kind}): {as_sentence(message or 'nothing')} "
-        "Check the base URL; most end in /v1."
+        f"{endpoint.url} did not answer like {endpoint.api} ({kind}): {as_sentence(message or 'nothing')} "
+        f"Check the base URL; {endpoint.base_hint}."
     )
 
 
@@ -178,15 +183,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:
     url, model = endpoint.url, endpoint.model
     if status in (401, 403) and not endpoint.secret:
-        return f"{url} requires an API key ({status}){detail} Set LLM_AUTH_TOKEN or --api-key to one."
+        return f"{url} requires an API key ({status}){detail} {endpoint.key_hint} to one."
     if status in (401, 403):
-        return (
-            f"{url} rejected the API key ({status}){detail} Set LLM_AUTH_TOKEN or --api-key to a valid one."
-        )
+        return f"{url} rejected the API key ({status}){detail} {endpoint.key_hint} to a valid one."
     if status == 404:
         return (
             f"{url} was not found, or the server does not have the model '{model}' (404){detail} "
-            "Check the name of the model and the base URL; most end in /v1."
+            f"Check the name of the model and the base URL; {endpoint.base_hint}."
         )
     return f"{url} rejected the request ({status}){detail}"
 

@@ -137,8 +137,12 @@ def _matches(match: Match, conversation: Conversation) -> bool:
     )
 
 
-def history_problem(messages: list[Message]) -> tuple[str, str] | None:
-    """Why a strict endpoint would refuse a history: the invalid field and the reason; None if it is valid.
+Problem = tuple[str, str]
+"""The invalid field of a request, and the reason."""
+
+
+def history_problem(messages: list[Message]) -> Problem | None:
+    """Why a strict endpoint would refuse a history; None if it is valid.
 
     Each tool call needs exactly one result, directly after its message.
     """

@@ -8,8 +8,8 @@ from typing import assert_never
 
 import msgspec
 
-from mock_llm_server.completion import error_body
-from mock_llm_server.reply import DONE, Piece, Reply, error_reply, event, json_reply
+from mock_llm_server.dialects import Dialect
+from mock_llm_server.reply import Piece, Reply, json_reply
 from mock_llm_server.scenarios import (
     EndEarlyFault,
     EndlessBodyFault,
@@ -62,18 +62,18 @@ def _malformed(fault: MalformedArgumentsFault, function: Function) -> str:
     return text[: len(text) // 2]
 
 
-def apply_fault(fault: Fault | None, reply: Reply, *, streamed: bool) -> Reply:
-    """Apply a fault to a reply. A plain body counts as two chunks, its halves."""
+def apply_fault(fault: Fault | None, reply: Reply, dialect: Dialect, *, streamed: bool) -> Reply:
+    """Apply a fault to a reply of an API. A plain body counts as two chunks, its halves."""
     pieces = reply.pieces if streamed else _halves(reply.pieces[0])
     if isinstance(fault, (ResetFault, StallFault, TruncatedJsonFault, EndEarlyFault, StreamErrorFault)):
-        return _interrupted(fault, reply, pieces, streamed=streamed)
+        return _interrupted(fault, reply, pieces, dialect, streamed=streamed)
     match fault:
         case None | MalformedArgumentsFault():
             return reply
         case StatusFault():
-            return _status(fault, reply)
+            return _status(fault, reply, dialect)
         case MissingDoneFault():
-            return _chunked(reply, [piece for piece in pieces if piece.data != DONE])
+            return _chunked(reply, [piece for piece in pieces if piece.data != dialect.end])
         case WrongContentTypeFault():
             return msgspec.structs.replace(
                 reply, headers=reply.headers | {"content-type": fault.content_type}
@@ -88,11 +88,12 @@ def _interrupted(
     fault: ResetFault | StallFault | TruncatedJsonFault | EndEarlyFault | StreamErrorFault,
     reply: Reply,
     pieces: list[Piece],
+    dialect: Dialect,
     *,
     streamed: bool,
 ) -> Reply:
     # Not after the last piece: the answer would be complete, without a fault.
-    count = min(fault.after_chunks, len(pieces) - (2 if streamed else 1))
+    count = min(fault.after_chunks, len(pieces) - (dialect.closing if streamed else 1))
     sent, rest = pieces[:count], pieces[count:]
     match fault:
         case ResetFault():
@@ -107,8 +108,10 @@ def _interrupted(
         case EndEarlyFault():
             return _chunked(reply, sent)
         case StreamErrorFault():
-            error = error_body(fault.message, fault.type, code=fault.code)
-            return _chunked(reply, [*sent, Piece(event(error))]) if streamed else json_reply(200, error)
+            error = dialect.stream_error(fault.message, fault.type, fault.code)
+            if not streamed:
+                return json_reply(200, error)
+            return _chunked(reply, [*sent, Piece(dialect.error_event(error))])
 
 
 def _halves(body: Piece) -> list[Piece]:
@@ -121,11 +124,11 @@ def _chunked(reply: Reply, pieces: list[Piece]) -> Reply:
     return msgspec.structs.replace(reply, headers=headers, pieces=pieces)
 
 
-def _status(fault: StatusFault, reply: Reply) -> Reply:
+def _status(fault: StatusFault, reply: Reply, dialect: Dialect) -> Reply:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     body = fault.body
     if body is None:
-        base = error_reply(fault.status, f"This is a scripted fault with status {fault.status}.")
+        base = dialect.error(fault.status, f"This is a scripted fault with status {fault.status}.")
     elif isinstance(body, dict):
         base = json_reply(fault.status, body)
     else:

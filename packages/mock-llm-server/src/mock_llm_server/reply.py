@@ -8,10 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from mock_llm_server.completion import Answer, chunks, completion, error_body, tokens
-
-DONE = b"data: [DONE]\n\n"
-
 
 class Piece(msgspec.Struct, frozen=True):
     data: bytes
@@ -44,34 +40,3 @@ def json_reply(status: int, value: Any, headers: dict[str, str] | None = None) -
     body = msgspec.json.encode(value)
     own = {"content-type": "application/json", "content-length": str(len(body))}
     return Reply(status, own | (headers or {}), [Piece(body)])
-
-
-def error_reply(
-    status: int,
-    message: str,
-    *,
-    param: str | None = None,
-    code: str | None = None,
-    headers: dict[str, str] | None = None,
-) -> Reply:
-    return json_reply(status, error_body(message, _error_type(status), param=param, code=code), headers)
-
-
-def _error_type(status: int) -> str:
-    names = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-    return names.get(status, "server_error" if status >= 500 else "invalid_request_error")
-
-
-def plain(answer: Answer, *, delay: float, token_delay: float) -> Reply:
-    """The answer as one JSON document, sent after the time that streaming it takes. Delays are in seconds."""
-    words = sum(len(tokens(text)) for text in [answer.content or "", *answer.reasoning.values()])
-    reply = json_reply(200, completion(answer))
-    return msgspec.structs.replace(reply, wait=delay + token_delay * words)
-
-
-def stream(answer: Answer, *, include_usage: bool, delay: float, token_delay: float) -> Reply:
-    """The answer as server-sent events, one per piece. Delays are in seconds."""
-    events = [event(chunk) for chunk in chunks(answer, include_usage=include_usage)]
-    pieces = [Piece(events[0]), *(Piece(data, token_delay) for data in events[1:]), Piece(DONE)]
-    headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
-    return Reply(200, headers, pieces, wait=delay)

@@ -7,24 +7,24 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import anyio
 import msgspec
 from anyio.abc import SocketAttribute, SocketStream
 
-from mock_llm_server.completion import build_answer, fill_response
-from mock_llm_server.conversation import ChatRequest, StepMatch, find_step, history_problem, read_conversation
+from mock_llm_server.answer import Answer, build_answer, fill_response, tokens
+from mock_llm_server.conversation import ChatRequest, StepMatch, find_step, read_conversation
+from mock_llm_server.dialects import CHAT_COMPLETIONS, DIALECTS, Dialect
+from mock_llm_server.dialects.chat_completions import PATH as CHAT_PATH
 from mock_llm_server.faults import apply_fault, due_fault, malform_arguments
 from mock_llm_server.http1 import BadRequest, Connection, Request
 from mock_llm_server.recording import ExchangeRecorder, Recorder, request_record
-from mock_llm_server.reply import Reply, error_reply, json_reply, plain, stream
+from mock_llm_server.reply import Piece, Reply, json_reply
 from mock_llm_server.scenarios import Response, Script, load, parse
 from mock_llm_server.templates import TemplateError
 from mock_llm_server.upstream import Upstream
 
 _MODEL = "mock-model"
-_CHAT = "/chat/completions"
 _DISCONNECTED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -67,12 +67,12 @@ class MockServer:
                         if not connection.next_cycle():
                             break
                 except BadRequest as error:
-                    reply = error_reply(error.status, str(error), headers={"connection": "close"})
+                    reply = CHAT_COMPLETIONS.error(error.status, str(error), headers={"connection": "close"})
                     await connection.reply(reply, lambda _: None)
                 await connection.close()
 
     async def _exchange(self, connection: Connection, request: Request) -> None:
-        if self._upstream and _route(request.path) in {_CHAT, "/models"}:
+        if self._upstream and request.path.removeprefix("/v1") in {CHAT_PATH, "/models"}:
             async with self._upstream.forward(request) as reply:
                 await self._send(connection, request, reply)
         else:
@@ -93,54 +93,37 @@ class MockServer:
 
     def reply(self, request: Request) -> Reply:
         """The reply to a request, with its faults."""
-        route = unquote(_route(request.path))
-        allowed = "POST" if route == _CHAT else "GET, HEAD"
-        known = route in {_CHAT, "/models", "/health"} or route.startswith("/models/")
-        if known and request.method not in allowed.split(", "):
-            message = f"{request.path} does not allow {request.method}; use {allowed}."
-            return error_reply(405, message, code="method_not_allowed", headers={"allow": allowed})
-        if route == _CHAT:
-            return self._chat(request.body)
-        if route == "/health":
-            return json_reply(200, {"status": "ok"})
-        if route == "/models":
-            return json_reply(200, {"object": "list", "data": self._models()})
-        for model in self._models():
-            if route == f"/models/{model['id']}":
-                return json_reply(200, model)
-        if known:
-            return error_reply(
-                404,
-                f"This server has no model {unquote(request.path.rpartition('/')[2])}.",
-                code="model_not_found",
-            )
-        return error_reply(404, f"Not found: {request.path}. Try /v1{_CHAT}.", code="unknown_url")
+        for dialect in DIALECTS:
+            if dialect.handles(request):
+                return _only(dialect, "POST", request) or self._answer(dialect, request)
+        if request.path.removeprefix("/v1") == "/health":
+            return _only(CHAT_COMPLETIONS, "GET, HEAD", request) or json_reply(200, {"status": "ok"})
+        models = list(dict.fromkeys([_MODEL, *self._script.models]))
+        for dialect in DIALECTS:
+            if reply := dialect.query(request, models):
+                return _only(dialect, "GET, HEAD", request) or reply
+        message = f"Not found: {request.path}. Try {CHAT_COMPLETIONS.path}."
+        return CHAT_COMPLETIONS.error(404, message, code="unknown_url")
 
-    def _models(self) -> list[dict[str, Any]]:
-        names = dict.fromkeys([_MODEL, *self._script.models])
-        return [
-            {"id": name, "object": "model", "created": 0, "owned_by": "mock-llm-server"} for name in names
-        ]
-
-    def _chat(self, body: bytes) -> Reply:
+    def _answer(self, dialect: Dialect, http: Request) -> Reply:
         try:
-            request = msgspec.json.decode(body, type=ChatRequest)
+            request = dialect.read(http)
         except (msgspec.DecodeError, RecursionError) as error:
-            return error_reply(400, f"The body is not a chat completion request: {error}.")
+            return dialect.error(400, f"The body is not a request for {dialect.path}: {error}.")
         if not request.messages:
-            return error_reply(400, "The list of messages is empty.", param="messages")
-        if self._strict and (problem := history_problem(request.messages)):
-            return error_reply(400, problem[1], param=problem[0])
+            return dialect.error(400, "The list of messages is empty.", param="messages")
+        if self._strict and (problem := dialect.problem(http, request)):
+            return dialect.error(400, problem[1], param=problem[0])
         match = find_step(self._script, read_conversation(request))
         scenario = match.scenario.name if match.scenario else None
         try:
-            reply = self._answer(request, match)
+            reply = self._scripted(dialect, request, match)
         except TemplateError as error:
             message = f"Scenario {scenario!r}, step {match.index + 1}: {error}."
-            reply = error_reply(400, message, code="template_not_filled")
+            reply = dialect.error(400, message, code="template_not_filled")
         return msgspec.structs.replace(reply, note={"scenario": scenario, "step": match.index})
 
-    def _answer(self, request: ChatRequest, match: StepMatch) -> Reply:
+    def _scripted(self, dialect: Dialect, request: ChatRequest, match: StepMatch) -> Reply:
         step = match.step
         response = step.response or Response()
         if not step.literal:
@@ -150,17 +133,39 @@ class MockServer:
             fault = due_fault(step, self._requests_of_step[id(step)])
             self._requests_of_step[id(step)] += 1
         answer = build_answer(request, malform_arguments(fault, response))
-        delay, token_delay = step.delay_ms / 1000, step.token_delay_ms / 1000
-        if request.stream:
-            usage = request.include_usage
-            reply = stream(answer, include_usage=usage, delay=delay, token_delay=token_delay)
-        else:
-            reply = plain(answer, delay=delay, token_delay=token_delay)
-        return apply_fault(fault, reply, streamed=bool(request.stream))
+        delays = (step.delay_ms / 1000, step.token_delay_ms / 1000)
+        make = _stream if request.stream else _plain
+        return apply_fault(
+            fault, make(dialect, answer, request, *delays), dialect, streamed=bool(request.stream)
+        )
 
 
-def _route(path: str) -> str:
-    return path.removeprefix("/v1")
+def _plain(dialect: Dialect, answer: Answer, _: ChatRequest, delay: float, token_delay: float) -> Reply:
+    """The answer as one JSON document, sent after the time that streaming it takes. Delays are in seconds."""
+    words = sum(len(tokens(text)) for text in [answer.content or "", *answer.reasoning.values()])
+    return msgspec.structs.replace(
+        json_reply(200, dialect.document(answer)), wait=delay + token_delay * words
+    )
+
+
+def _stream(
+    dialect: Dialect, answer: Answer, request: ChatRequest, delay: float, token_delay: float
+) -> Reply:
+    """The answer piece by piece. Delays are in seconds."""
+    first, *others = dialect.events(answer, request)
+    pieces = [Piece(first), *(Piece(data, token_delay) for data in others)]
+    if dialect.end:
+        pieces.append(Piece(dialect.end))
+    headers = {"content-type": dialect.content_type, "cache-control": "no-cache"}
+    return Reply(200, headers, pieces, wait=delay)
+
+
+def _only(dialect: Dialect, methods: str, request: Request) -> Reply | None:
+    """The error for a request by another method; None if it is allowed."""
+    if request.method in methods.split(", "):
+        return None
+    message = f"{request.path} does not allow {request.method}; use {methods}."
+    return dialect.error(405, message, code="method_not_allowed", headers={"allow": methods})
 
 
 Scenarios = Script | dict[str, Any] | Path | None

@@ -11,8 +11,9 @@ import anyio
 import h11
 from anyio.abc import ByteStream
 
+from mock_llm_server.dialects import CHAT_COMPLETIONS
 from mock_llm_server.http1 import BodyInterrupted, Request
-from mock_llm_server.reply import Piece, Reply, error_reply
+from mock_llm_server.reply import Piece, Reply
 
 _DROPPED = {"transfer-encoding", "connection", "keep-alive"}
 _CONNECTION_ERRORS = (
@@ -47,7 +48,7 @@ class Upstream:
         try:
             stream = await self._connect()
         except OSError as error:
-            yield error_reply(502, f"The upstream {self._netloc} cannot be reached: {error}.")
+            yield CHAT_COMPLETIONS.error(502, f"The upstream {self._netloc} cannot be reached: {error}.")
             return
         async with stream:
             try:
@@ -56,10 +57,12 @@ class Upstream:
                 while isinstance(head, h11.InformationalResponse):
                     head = await _next_event(http, stream)
             except _CONNECTION_ERRORS as error:
-                yield error_reply(502, f"The upstream {self._netloc} sent no HTTP reply: {error}.")
+                yield CHAT_COMPLETIONS.error(502, f"The upstream {self._netloc} sent no HTTP reply: {error}.")
                 return
             if not isinstance(head, h11.Response):
-                yield error_reply(502, f"The upstream {self._netloc} closed the connection without a reply.")
+                yield CHAT_COMPLETIONS.error(
+                    502, f"The upstream {self._netloc} closed the connection without a reply."
+                )
                 return
             headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
             headers = {name: value for name, value in headers.items() if name not in _DROPPED}

@@ -2,303 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, suppress
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
-import anyio
-import msgspec
-
-from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
-from newel.agent.events import Delta, Retry
-from newel.agent.messages import AssistantMessage
-from newel.agent.ports import ModelRequest, OnDelta, Price
-from newel.providers.errors import (
-    MAX_ERROR_BODY,
-    EndpointDescription,
-    error_from_event,
-    error_from_foreign_body,
-    quote,
-    read_error,
-)
-from newel.providers.http.client import HttpClient, HttpResponse, collect
-from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
+from newel.agent.ports import ModelRequest
+from newel.providers.http.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
 from newel.providers.openai.encoder import Encoder, ServerCompat
-from newel.text.json import as_dict, as_list, as_str, is_cut, parse
+from newel.text.json import as_dict, as_str
 
-if TYPE_CHECKING:
-    from newel.providers.openai.stream import ResponseAccumulator
-
-DONE_EVENT = b"[DONE]"
-BLANK = b" \t\r\n\xef\xbb\xbf"
-AFTER_DONE_S = 0.25
-AFTER_FINISH_S = 2.0
-"""Time for a server after it has declared the response complete: for the usage, and for the end of the body, without which
-the connection cannot be reused."""
-
-LIST_TIMEOUT_S = 10.0
-"""Time for a list of models: the user waits for it before the work starts."""
-
-PATH = "/chat/completions"
-MAX_LIST_BYTES = 8 * 2**20
 WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """The size of a model's context in the lists of vLLM, OpenRouter, Groq and LM Studio."""
 
 
-class OpenAIChat:
-    """A ``ModelServer`` over HTTP.
+class OpenAIChat(ApiClient[ServerCompat]):
+    """A ``ModelServer`` that speaks chat completions. ``base_url`` is the URL before ``/chat/completions``; for the rest see
+    ``ApiClient``.
 
-    ``base_url`` is the URL before ``/chat/completions``, with its query; ``timeout`` is in seconds without a byte,
-    ``list_timeout`` for the whole list of models; ``headers`` go with each request. ``price``, ``is_listed`` (whether it
-    knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they
-    may be slow. Raises ``ConfigError`` for an invalid URL or key.
-
-    Features that a server rejects (streaming, ``stream_options``, ``reasoning_effort``, the name of the output limit)
-    are omitted from then on; a ``Retry`` without delay reports it.
+    Servers may reject streaming, ``stream_options``, ``reasoning_effort``, and the name of the output limit.
     """
 
-    way = PATH
+    way = "/chat/completions"
 
     def __init__(
-        self,
-        *,
-        base_url: str,
-        api_key: str | None,
-        name: str = "openai",
-        headers: Mapping[str, str] = MappingProxyType({}),
-        timeout: float = 120.0,
-        list_timeout: float = LIST_TIMEOUT_S,
-        price: Price | None = None,
-        is_listed: Callable[[str], bool] | None = None,
-        listed_window: Callable[[str], int | None] | None = None,
+        self, *, base_url: str, api_key: str | None, name: str = "openai", **options: Unpack[ClientOptions]
     ) -> None:
-        self.name = name
-        self._secret = (api_key or "").strip()
-        sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
-        sent |= {"User-Agent": "newel"} | dict(headers)
-        if self._secret:
-            sent["Authorization"] = f"Bearer {self._secret}"
-        self._http = HttpClient(base_url, headers=sent, timeout=timeout)
-        self._list_timeout = list_timeout
-        self._price = price
-        self._is_listed = is_listed
-        self._listed_window = listed_window
-        self._encoder = Encoder()
-        self._compat: dict[str, ServerCompat] = {}
-
-    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        """Ask the model; see ``Provider.complete``."""
-        attempt = 0
-        while True:
-            compat = self._compat.get(request.model.id, ServerCompat())
-            try:
-                message = await self._ask(request, compat, on_delta)
-            except ProviderError as error:
-                adapted = compat.adapted_to(error, request)
-                if adapted is None:
-                    raise
-                attempt += 1
-                self._compat[request.model.id] = adapted[0]
-                reason = f"the server rejected the request; retrying {adapted[1]}"
-                retry = Retry(attempt=attempt, max_attempts=attempt, delay=0.0, reason=reason)
-            else:
-                return await self._with_cost(message)
-            await on_delta(retry)
-
-    async def models(self) -> list[str]:
-        """Return the names of the server's models, in its order. Raises ``ProviderError``."""
-        return [name for model in await self._list_models() if (name := _name(model))]
-
-    async def window(self, model: str) -> int | None:
-        """Return the size of a model's context in tokens: by the server's list of models, else by ``listed_window``.
-
-        Raises ``ProviderError``.
-        """
-        try:
-            size = await self._reported_window(model)
-        except ProviderError:
-            if self._listed_window is None:
-                raise
-            size = None
-        if size or self._listed_window is None:
-            return size
-        return await anyio.to_thread.run_sync(self._listed_window, model, abandon_on_cancel=True)
-
-    async def is_priced(self, model: str) -> bool:
-        """Return whether the cost of a model's responses is known. Never raises."""
-        if self._is_listed is None:
-            return False
-        return await anyio.to_thread.run_sync(self._is_listed, model, abandon_on_cancel=True)
-
-    async def _reported_window(self, model: str) -> int | None:
-        nothing: dict[str, Any] = {}
-        listed = next((entry for entry in await self._list_models() if _name(entry) == model), nothing)
-        sizes = [listed.get(name) for name in WINDOW_FIELDS] + [as_dict(listed.get("meta")).get("n_ctx")]
-        return next((size for size in sizes if isinstance(size, int) and size > 0), None)
-
-    async def _list_models(self) -> list[dict[str, Any]]:
-        endpoint = self._endpoint("/models", "")
-        progress = "nothing"
-        try:
-            with anyio.fail_after(self._list_timeout):
-                async with self._http.request("GET", "/models") as response:
-                    progress = "no complete list"
-                    if not response.ok:
-                        raise await read_error(response, endpoint)
-                    body = await response.read(MAX_LIST_BYTES)
-        except TimeoutError as error:
-            raise ConnectionFailed(f"{endpoint.url} sent {progress} for {self._list_timeout:g} s.") from error
-        try:
-            fields = as_dict(parse(body))
-        except ValueError:
-            fields = {}
-        if "data" not in fields and "models" not in fields:
-            raise error_from_foreign_body(body, response.content_type, endpoint)
-        return [as_dict(model) for model in as_list(fields.get("data")) or as_list(fields.get("models"))]
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._http.aclose()
-
-    async def _ask(self, request: ModelRequest, compat: ServerCompat, on_delta: OnDelta) -> AssistantMessage:
-        endpoint = self._endpoint(PATH, request.model.id)
-        body = self._encoder.body(request, compat)
-        async with self._http.request("POST", PATH, body) as response:
-            if not response.ok:
-                raise await read_error(response, endpoint)
-            # Loaded when the first request has been sent, while the model works on it.
-            from newel.providers.openai.stream import ResponseAccumulator
-
-            accumulator = ResponseAccumulator(request.tools)
-            await _StreamedResponse(response, accumulator, endpoint, on_delta).read()
-        for delta in accumulator.close():
-            await on_delta(delta)
-        return accumulator.message(model=request.model.id, provider=self.name)
-
-    async def _with_cost(self, message: AssistantMessage) -> AssistantMessage:
-        if self._price is None:
-            return message
-        cost = await anyio.to_thread.run_sync(self._price, message, abandon_on_cancel=True)
-        return message if cost is None else msgspec.structs.replace(message, cost=cost)
-
-    def _endpoint(self, path: str, model: str) -> EndpointDescription:
-        return EndpointDescription(self._http.display_url(path), model, self._secret)
-
-
-def _name(model: dict[str, Any]) -> str:
-    return as_str(model.get("id")) or as_str(model.get("name")) or ""
-
-
-class _StreamedResponse:
-    """Reads one response with status 200 into an accumulator: a stream of events, or one JSON document."""
-
-    def __init__(
-        self,
-        response: HttpResponse,
-        accumulator: ResponseAccumulator,
-        endpoint: EndpointDescription,
-        on_delta: OnDelta,
-    ) -> None:
-        self.response = response
-        self.accumulator = accumulator
-        self.endpoint = endpoint
-        self.on_delta = on_delta
-        self.parser = EventParser()
-        self.done = False
-
-    async def read(self) -> None:
-        async with aclosing(self.response.chunks()) as chunks:
-            prefix = b""
-            async for chunk in chunks:
-                if prefix := (prefix + chunk).lstrip(BLANK):
-                    break
-            # The first character decides: content types are missing or wrong too often.
-            if prefix.startswith((b"{", b"[")):
-                await self.read_json(await collect(chunks, MAX_EVENT, prefix))
-            elif prefix.startswith(b"<"):
-                raise self.not_a_completion(prefix)
-            else:
-                await self.read_events(prefix, chunks)
-
-    async def read_json(self, body: bytes) -> None:
-        try:
-            value = parse(body)
-        except ValueError as error:
-            raise (self.incomplete() if is_cut(error) else self.not_a_completion(body)) from error
-        await self.emit(self.feed(value))
-        if not self.accumulator.started:
-            raise self.not_a_completion(body)
-        self.accumulator.on_done()
-
-    async def read_events(self, prefix: bytes, chunks: AsyncIterator[bytes]) -> None:
-        await self.feed_events(self.parser.feed(prefix))
-        if not self.accumulator.finished:
-            async for chunk in chunks:
-                await self.feed_events(self.parser.feed(chunk))
-                if self.accumulator.finished:
-                    break
-        if self.accumulator.finished:
-            await self.read_rest(chunks)
-            return
-        try:
-            await self.feed_events(self.parser.close())
-        except BadResponse as error:
-            raise self.incomplete() from error  # an incomplete event
-        if not self.accumulator.finished:
-            is_foreign = (
-                prefix and not self.accumulator.started and "event-stream" not in self.response.content_type
-            )
-            raise self.not_a_completion(prefix) if is_foreign else self.incomplete()
-
-    async def read_rest(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read what follows a complete response, for a short time; failures no longer count."""
-        rest: list[ServerEvent] = []
-        with suppress(ProviderError), anyio.move_on_after(AFTER_FINISH_S) as scope:
-            if self.done:
-                scope.deadline = anyio.current_time() + AFTER_DONE_S
-            async for chunk in chunks:
-                rest += self.parser.feed(chunk)
-                if not self.done and any(event.data == DONE_EVENT for event in rest):
-                    self.done = True
-                    scope.deadline = anyio.current_time() + AFTER_DONE_S
-        await self.feed_events(rest)
-
-    async def feed_events(self, feed_events: list[ServerEvent]) -> None:
-        for event in feed_events:
-            if event.data == DONE_EVENT:
-                self.done = True
-                self.accumulator.on_done()
-            elif event.data:
-                await self.emit(self.feed(self.value(event), is_error=event.name == "error"))
-
-    def value(self, event: ServerEvent) -> object:
-        try:
-            return parse(event.data)
-        except ValueError as error:
-            if self.accumulator.finished:
-                return None
-            quoted = quote(event.data[:MAX_ERROR_BODY].decode("utf-8", "replace"), self.endpoint.secret)
-            raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {quoted}") from error
-
-    def feed(self, value: object, *, is_error: bool = False) -> list[Delta]:
-        """Accumulate one object. After the end of the response an error no longer counts."""
-        fields = as_dict(value)
-        error = fields.get("error")
-        if not error and (is_error or fields.get("object") == "error"):
-            error = value
-        if error and not self.accumulator.finished:
-            raise error_from_event(error, self.endpoint)
-        return self.accumulator.feed(fields)
-
-    async def emit(self, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            await self.on_delta(delta)
-
-    def not_a_completion(self, body: bytes) -> BadResponse:
-        return error_from_foreign_body(body, self.response.content_type, self.endpoint)
-
-    def incomplete(self) -> ConnectionFailed:
-        return ConnectionFailed(
-            f"{self.endpoint.url} closed the connection before the response was complete."
+        secret = (api_key or "").strip()
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        super().__init__(
+            base_url=base_url, secret=secret, name=name, key_headers=headers, compat=ServerCompat(), **options
         )
+        self._encoder = Encoder()
+
+    def _encode(self, request: ModelRequest, compat: ServerCompat) -> bytes:
+        return self._encoder.body(request, compat)
+
+    def _accumulator(self, request: ModelRequest) -> Accumulator:
+        from newel.providers.openai.stream import ResponseAccumulator
+
+        return ResponseAccumulator(request.tools)
+
+    def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
+        sizes = [fields.get(name) for name in WINDOW_FIELDS] + [as_dict(fields.get("meta")).get("n_ctx")]
+        size = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+        return ListedModel(as_str(fields.get("id")) or as_str(fields.get("name")), size)

@@ -1,11 +1,11 @@
-"""Builds the objects of the OpenAI chat completion API from a scripted response."""
+"""A scripted response as the answer to a request: with filled templates, ids and token counts. No API is involved yet."""
 
 from __future__ import annotations
 
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,8 @@ from mock_llm_server.conversation import ChatRequest
 from mock_llm_server.scenarios import Function, Response, ToolCall
 
 _TOKEN = re.compile(r"\s*\S{1,16}|\s+")
-_ARGUMENT_PIECE = 12
+ARGUMENT_PIECE = 12
+"""Characters of arguments in one event."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -103,61 +104,3 @@ def _usage(request: ChatRequest, response: Response, texts: list[str]) -> dict[s
 def tokens(text: str) -> list[str]:
     """Split a text into pieces of about a word."""
     return _TOKEN.findall(text)
-
-
-def completion(answer: Answer) -> dict[str, Any]:
-    """An answer as a ``chat.completion``."""
-    message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
-    message |= answer.reasoning
-    if answer.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in answer.calls
-        ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": answer.finish_reason}
-    return {
-        "id": answer.id,
-        "object": "chat.completion",
-        "created": answer.created,
-        "model": answer.model,
-        "choices": [choice],
-        "usage": answer.usage,
-    }
-
-
-def chunks(answer: Answer, *, include_usage: bool) -> Iterator[dict[str, Any]]:
-    """An answer as ``chat.completion.chunk`` objects, in the order in which they are sent."""
-    head: dict[str, Any] = {
-        "id": answer.id,
-        "object": "chat.completion.chunk",
-        "created": answer.created,
-        "model": answer.model,
-    }
-    tail = {"usage": None} if include_usage else {}
-
-    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**head, "choices": [choice], **tail}
-
-    yield chunk({"role": "assistant", "content": None if answer.content is None else "", "refusal": None})
-    for name, text in answer.reasoning.items():
-        yield from (chunk({name: token}) for token in tokens(text))
-    yield from (chunk({"content": token}) for token in tokens(answer.content or ""))
-    for index, call in enumerate(answer.calls):
-        function = {"name": call.name, "arguments": ""}
-        yield chunk(
-            {"tool_calls": [{"index": index, "id": call.id, "type": "function", "function": function}]}
-        )
-        for start in range(0, len(call.arguments), _ARGUMENT_PIECE):
-            piece = call.arguments[start : start + _ARGUMENT_PIECE]
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    yield chunk({}, answer.finish_reason)
-    if include_usage:
-        yield {**head, "choices": [], "usage": answer.usage}
-
-
-def error_body(
-    message: str, kind: str, *, param: str | None = None, code: str | None = None
-) -> dict[str, Any]:
-    """An error object of the OpenAI API."""
-    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

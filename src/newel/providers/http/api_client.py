@@ -1,0 +1,379 @@
+"""Base of the clients of model APIs over HTTP: requests, streamed responses, features that a server rejects, model lists."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
+from types import MappingProxyType
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
+
+import anyio
+import msgspec
+
+from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
+from newel.agent.events import Delta, Retry
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import ModelRequest, OnDelta, Price
+from newel.providers.errors import (
+    MAX_ERROR_BODY,
+    EndpointDescription,
+    error_from_event,
+    error_from_foreign_body,
+    quote,
+    read_error,
+)
+from newel.providers.http.client import HttpClient, HttpResponse, collect
+from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
+from newel.text.json import as_dict, as_list, is_cut, parse
+
+DONE_EVENT = b"[DONE]"
+BLANK = b" \t\r\n\xef\xbb\xbf"
+AFTER_DONE_S = 0.25
+AFTER_FINISH_S = 2.0
+"""Time for a server after it has declared the response complete: for the usage, and for the end of the body, without which
+the connection cannot be reused."""
+
+LIST_TIMEOUT_S = 10.0
+"""Time for a list of models: the user waits for it before the work starts."""
+
+MAX_LIST_BYTES = 8 * 2**20
+
+
+class Accumulator(Protocol):
+    """Turns the objects of a response, events of its stream or one document, into deltas, and finally into a message."""
+
+    started: bool
+    """Whether any part of a response has arrived."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the server has declared the response complete."""
+        ...
+
+    def feed(self, fields: dict[str, Any], /) -> list[Delta]:
+        """Accumulate one object. Raises ``ProviderError`` if the server gave up on the response."""
+        ...
+
+    def on_done(self) -> None:
+        """Handle the end of a document, and of a stream that says ``[DONE]``."""
+        ...
+
+    def close(self) -> list[Delta]:
+        """Return the deltas that were held back, after the last object."""
+        ...
+
+    def message(self, *, model: str, provider: str) -> AssistantMessage:
+        """Return the message. Raises ``BadResponse`` if nothing arrived."""
+        ...
+
+
+class Compat(Protocol):
+    """The features of an API that a server supports for a model, learned from its rejections. Immutable."""
+
+    def adapted_to(self, error: ProviderError, request: ModelRequest, /) -> tuple[Self, str] | None:
+        """Return the features to try next and a description; None if the rejection has another reason."""
+        ...
+
+
+class ListedModel(msgspec.Struct, frozen=True):
+    """A model in a server's list, with sizes in tokens; None if the list does not say."""
+
+    name: str
+    context_window: int | None = None
+    max_output: int | None = None
+
+
+class ClientOptions(TypedDict, total=False):
+    """What all clients accept; see ``ApiClient``."""
+
+    headers: Mapping[str, str]
+    timeout: float
+    list_timeout: float
+    price: Price | None
+    is_listed: Callable[[str], bool] | None
+    listed_window: Callable[[str], int | None] | None
+
+
+C = TypeVar("C", bound=Compat)
+
+
+class ApiClient(ABC, Generic[C]):
+    """A ``ModelServer`` over HTTP. A subclass has the API's paths, and encodes and decodes its bodies.
+
+    ``base_url`` is the URL before the API's path, with its query; ``secret`` is kept out of messages, and ``key_headers`` carry
+    it; ``headers`` go with each request, too. ``timeout`` is in seconds without a byte, ``list_timeout`` for the whole list of models. ``price``, ``is_listed`` (whether it
+    knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they may
+    be slow. Raises ``ConfigError`` for an invalid URL or key.
+
+    Features that a server rejects are omitted from then on; a ``Retry`` without delay reports it.
+    """
+
+    way: str
+    """The path of requests."""
+    list_path = "/models"
+    api = "a chat completions server"
+    """What the server should be, in messages about one that is not."""
+    base_hint = "most end in /v1"
+    """What to check about a base URL."""
+    key_hint = "Set LLM_AUTH_TOKEN or --api-key"
+    """How to set a key."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str,
+        secret: str,
+        name: str,
+        key_headers: Mapping[str, str],
+        compat: C,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        timeout: float = 120.0,
+        list_timeout: float = LIST_TIMEOUT_S,
+        price: Price | None = None,
+        is_listed: Callable[[str], bool] | None = None,
+        listed_window: Callable[[str], int | None] | None = None,
+    ) -> None:
+        self.name = name
+        self._secret = secret
+        sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
+        self._http = HttpClient(
+            base_url,
+            headers=sent | {"User-Agent": "newel"} | dict(headers) | dict(key_headers),
+            timeout=timeout,
+        )
+        self._list_timeout = list_timeout
+        self._price = price
+        self._is_listed = is_listed
+        self._listed_window = listed_window
+        self._default_compat = compat
+        self._compat: dict[str, C] = {}
+
+    # -- what an API defines ---------------------------------------------------------------------
+
+    @abstractmethod
+    def _encode(self, request: ModelRequest, compat: C) -> bytes:
+        """Return the body of a request."""
+
+    @abstractmethod
+    def _accumulator(self, request: ModelRequest) -> Accumulator:
+        """Return an accumulator for the response. Called when the request has been sent: it may import modules."""
+
+    def _path(self, request: ModelRequest, compat: C) -> str:  # noqa: ARG002 — for subclasses
+        """Return the path of a request, below the base URL."""
+        return self.way
+
+    @abstractmethod
+    def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
+        """Return a model of the server's list; None if it cannot be asked."""
+
+    # -- the model server ------------------------------------------------------------------------
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        """Ask the model; see ``Provider.complete``."""
+        attempt = 0
+        while True:
+            compat = self._compat.get(request.model.id, self._default_compat)
+            try:
+                message = await self._ask(request, compat, on_delta)
+            except ProviderError as error:
+                adapted = compat.adapted_to(error, request)
+                if adapted is None:
+                    raise
+                attempt += 1
+                self._compat[request.model.id] = adapted[0]
+                reason = f"the server rejected the request; retrying {adapted[1]}"
+                retry = Retry(attempt=attempt, max_attempts=attempt, delay=0.0, reason=reason)
+            else:
+                return await self._with_cost(message)
+            await on_delta(retry)
+
+    async def models(self) -> list[str]:
+        """Return the names of the server's models, in its order. Raises ``ProviderError``."""
+        return [model.name for model in await self.list_models()]
+
+    async def window(self, model: str) -> int | None:
+        """Return the size of a model's context in tokens: by the server's list of models, else by ``listed_window``.
+
+        Raises ``ProviderError``.
+        """
+        try:
+            sizes = [each.context_window for each in await self.list_models() if each.name == model]
+        except ProviderError:
+            if self._listed_window is None:
+                raise
+            sizes = []
+        size = next(iter(sizes), None)
+        if size or self._listed_window is None:
+            return size
+        return await anyio.to_thread.run_sync(self._listed_window, model, abandon_on_cancel=True)
+
+    async def is_priced(self, model: str) -> bool:
+        """Return whether the cost of a model's responses is known. Never raises."""
+        if self._is_listed is None:
+            return False
+        return await anyio.to_thread.run_sync(self._is_listed, model, abandon_on_cancel=True)
+
+    async def list_models(self) -> list[ListedModel]:
+        """Return the server's models, in its order. Raises ``ProviderError``."""
+        endpoint = self._endpoint(self.list_path, "")
+        progress = "nothing"
+        try:
+            with anyio.fail_after(self._list_timeout):
+                async with self._http.request("GET", self.list_path) as response:
+                    progress = "no complete list"
+                    if not response.ok:
+                        raise await read_error(response, endpoint)
+                    body = await response.read(MAX_LIST_BYTES)
+        except TimeoutError as error:
+            raise ConnectionFailed(f"{endpoint.url} sent {progress} for {self._list_timeout:g} s.") from error
+        try:
+            fields = as_dict(parse(body))
+        except ValueError:
+            fields = {}
+        if "data" not in fields and "models" not in fields:
+            raise error_from_foreign_body(body, response.content_type, endpoint)
+        entries = as_list(fields.get("data")) or as_list(fields.get("models"))
+        return [model for entry in entries if (model := self._listed(as_dict(entry))) and model.name]
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def _ask(self, request: ModelRequest, compat: C, on_delta: OnDelta) -> AssistantMessage:
+        path = self._path(request, compat)
+        endpoint = self._endpoint(path, request.model.id)
+        body = self._encode(request, compat)
+        async with self._http.request("POST", path, body) as response:
+            if not response.ok:
+                raise await read_error(response, endpoint)
+            accumulator = self._accumulator(request)
+            await ResponseReader(response, accumulator, endpoint, on_delta).read()
+        for delta in accumulator.close():
+            await on_delta(delta)
+        return accumulator.message(model=request.model.id, provider=self.name)
+
+    async def _with_cost(self, message: AssistantMessage) -> AssistantMessage:
+        if self._price is None:
+            return message
+        cost = await anyio.to_thread.run_sync(self._price, message, abandon_on_cancel=True)
+        return message if cost is None else msgspec.structs.replace(message, cost=cost)
+
+    def _endpoint(self, path: str, model: str) -> EndpointDescription:
+        return EndpointDescription(
+            self._http.display_url(path), model, self._secret, self.api, self.base_hint, self.key_hint
+        )
+
+
+class ResponseReader:
+    """Reads one response with status 200 into an accumulator: a stream of events, or one JSON document."""
+
+    def __init__(
+        self,
+        response: HttpResponse,
+        accumulator: Accumulator,
+        endpoint: EndpointDescription,
+        on_delta: OnDelta,
+    ) -> None:
+        self.response = response
+        self.accumulator = accumulator
+        self.endpoint = endpoint
+        self.on_delta = on_delta
+        self.parser = EventParser()
+        self.done = False
+
+    async def read(self) -> None:
+        async with aclosing(self.response.chunks()) as chunks:
+            prefix = b""
+            async for chunk in chunks:
+                if prefix := (prefix + chunk).lstrip(BLANK):
+                    break
+            # The first character decides: content types are missing or wrong too often.
+            if prefix.startswith((b"{", b"[")):
+                await self.read_json(await collect(chunks, MAX_EVENT, prefix))
+            elif prefix.startswith(b"<"):
+                raise self.foreign(prefix)
+            else:
+                await self.read_events(prefix, chunks)
+
+    async def read_json(self, body: bytes) -> None:
+        try:
+            value = parse(body)
+        except ValueError as error:
+            raise (self.incomplete() if is_cut(error) else self.foreign(body)) from error
+        await self.emit(self.feed(value))
+        if not self.accumulator.started:
+            raise self.foreign(body)
+        self.accumulator.on_done()
+
+    async def read_events(self, prefix: bytes, chunks: AsyncIterator[bytes]) -> None:
+        await self.feed_events(self.parser.feed(prefix))
+        if not self.accumulator.finished:
+            async for chunk in chunks:
+                await self.feed_events(self.parser.feed(chunk))
+                if self.accumulator.finished:
+                    break
+        if self.accumulator.finished:
+            await self.read_rest(chunks)
+            return
+        try:
+            await self.feed_events(self.parser.close())
+        except BadResponse as error:
+            raise self.incomplete() from error  # an incomplete event
+        if not self.accumulator.finished:
+            is_foreign = (
+                prefix and not self.accumulator.started and "event-stream" not in self.response.content_type
+            )
+            raise self.foreign(prefix) if is_foreign else self.incomplete()
+
+    async def read_rest(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read what follows a complete response, for a short time; failures no longer count."""
+        rest: list[ServerEvent] = []
+        with suppress(ProviderError), anyio.move_on_after(AFTER_FINISH_S) as scope:
+            if self.done:
+                scope.deadline = anyio.current_time() + AFTER_DONE_S
+            async for chunk in chunks:
+                rest += self.parser.feed(chunk)
+                if not self.done and any(event.data == DONE_EVENT for event in rest):
+                    self.done = True
+                    scope.deadline = anyio.current_time() + AFTER_DONE_S
+        await self.feed_events(rest)
+
+    async def feed_events(self, feed_events: list[ServerEvent]) -> None:
+        for event in feed_events:
+            if event.data == DONE_EVENT:
+                self.done = True
+                self.accumulator.on_done()
+            elif event.data:
+                await self.emit(self.feed(self.value(event), is_error=event.name == "error"))
+
+    def value(self, event: ServerEvent) -> object:
+        try:
+            return parse(event.data)
+        except ValueError as error:
+            if self.accumulator.finished:
+                return None
+            quoted = quote(event.data[:MAX_ERROR_BODY].decode("utf-8", "replace"), self.endpoint.secret)
+            raise BadResponse(f"{self.endpoint.url} sent an event that is not JSON: {quoted}") from error
+
+    def feed(self, value: object, *, is_error: bool = False) -> list[Delta]:
+        """Accumulate one object. After the end of the response an error no longer counts."""
+        fields = as_dict(value)
+        error = fields.get("error")
+        if not error and (is_error or fields.get("object") == "error"):
+            error = value
+        if error and not self.accumulator.finished:
+            raise error_from_event(error, self.endpoint)
+        return self.accumulator.feed(fields)
+
+    async def emit(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            await self.on_delta(delta)
+
+    def foreign(self, body: bytes) -> BadResponse:
+        return error_from_foreign_body(body, self.response.content_type, self.endpoint)
+
+    def incomplete(self) -> ConnectionFailed:
+        return ConnectionFailed(
+            f"{self.endpoint.url} closed the connection before the response was complete."
+        )
