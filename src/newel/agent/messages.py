@@ -40,7 +40,9 @@ class TextContent(Wire, frozen=True, tag_field="type", tag="text"):
 
 
 class ThinkingContent(Wire, frozen=True, tag_field="type", tag="thinking"):
-    """Reasoning of the model. ``field`` is the wire field of the response, in which it is sent back."""
+    """Reasoning of the model. ``field`` is the wire field of the response, in which it is sent back. ``signature`` is opaque: only
+    the model that made it, at the same provider, accepts it back.
+    """
 
     thinking: str
     field: str | None = None
@@ -56,13 +58,14 @@ class ImageContent(Wire, frozen=True, tag_field="type", tag="image"):
 
 class ToolCall(Wire, frozen=True, tag_field="type", tag="toolCall"):
     """A request to run a tool. ``problem`` is the reason why it must not run (cut off, repaired, not JSON); the model gets it
-    instead of a result.
+    instead of a result. ``signature`` belongs to the reasoning behind the call, like that of ``ThinkingContent``.
     """
 
     id: str
     name: str
     arguments: dict[str, Any]
     problem: str | None = None
+    signature: str | None = None
 
 
 class Attachment(Wire, frozen=True):
