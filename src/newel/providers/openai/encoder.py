@@ -1,13 +1,10 @@
-"""Encodes request bodies; each message is encoded once.
-
-A conversation grows at its end, so the bytes of all but its newest messages are those of the previous request. The encoder
-keeps them and encodes only new messages; after any other change of the history it encodes everything again.
-"""
+"""Encodes request bodies of chat completions."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, assert_never
 
 import msgspec
@@ -24,6 +21,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, ToolSpec
+from newel.providers.http.message_cache import MessageCache
 from newel.text.json import regex, to_json
 
 _MENTIONS_LIMIT = r"max_(?:completion_)?tokens"
@@ -83,15 +81,14 @@ class Encoder:
     """Encodes the requests of one client, one conversation at a time."""
 
     def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._encoded = bytearray()
-        self._reasoning_back: str | None = None
+        self._messages = MessageCache()
         self._tools: list[ToolSpec] = []
         self._encoded_tools = b""
 
     def body(self, request: ModelRequest, compat: ServerCompat) -> bytes:
         """Return the JSON of a chat completions request."""
-        self._extend(request.messages, compat.reasoning_back)
+        encode = partial(_encode_messages, reasoning_back=compat.reasoning_back)
+        messages = self._messages.encode(request.messages, encode, compat.reasoning_back)
         options: dict[str, Any] = {"model": request.model.id}
         if compat.stream:
             options["stream"] = True
@@ -105,26 +102,9 @@ class Encoder:
         system = b""
         if request.system_prompt:
             system = to_json({"role": "system", "content": request.system_prompt})
-            if self._encoded:
+            if messages:
                 system += b","
-        return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, self._encoded, b"]}"))
-
-    def _extend(self, messages: list[Message], reasoning_back: str | None) -> None:
-        """Encode the messages that are not encoded yet."""
-        count = len(self._messages)
-        if (
-            reasoning_back != self._reasoning_back
-            or self._messages != messages[:count]
-            or (count < len(messages) and _splits_results(self._messages, messages[count]))
-        ):
-            self._messages, self._encoded, count = [], bytearray(), 0
-            self._reasoning_back = reasoning_back
-        new = messages[count:]
-        for message in _encode_messages(new, reasoning_back):
-            if self._encoded:
-                self._encoded += b","
-            self._encoded += to_json(message)
-        self._messages += new
+        return b"".join((to_json(options)[:-1], tools, b',"messages":[', system, messages, b"]}"))
 
     def _tools_json(self, tools: list[ToolSpec]) -> bytes:
         if tools != self._tools:
@@ -133,16 +113,7 @@ class Encoder:
         return self._encoded_tools
 
 
-def _splits_results(encoded: Sequence[Message], following: Message) -> bool:
-    """Whether the encoded messages end between results of one message, whose images follow the last result."""
-    return (
-        bool(encoded)
-        and isinstance(encoded[-1], ToolResultMessage)
-        and isinstance(following, ToolResultMessage)
-    )
-
-
-def _encode_messages(messages: Sequence[Message], reasoning_back: str | None) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[Message], *, reasoning_back: str | None) -> list[dict[str, Any]]:
     """Convert messages to the protocol's format."""
     wire: list[dict[str, Any]] = []
     for message in move_result_images(messages):
