@@ -16,7 +16,9 @@ from tests.sshd import Sshd, served
 
 # What the tests themselves are told.
 KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_TESTS_THOROUGH", "NEWEL_CHROMIUM"}
-for name in [name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_"))]:
+for name in [
+    name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_", "GEMINI_"))
+]:
     if name not in KEPT:
         del os.environ[name]
 

@@ -107,10 +107,11 @@ export function describeRetry({ attempt, of, delay, reason, outcome }) {
   return `${toSentence(reason)} Retrying in ${Math.max(1, Math.round(delay))} s (attempt ${attempt} of ${of}).`;
 }
 
-/** A conversation's usage: "3.1k in · 420 out · $0.004 · 11 % of 128k"; "" for none. */
-export function formatUsage({ input, output, context, window, cost }) {
+/** A conversation's usage: "3.1k in (82 % cached) · 420 out · $0.004 · 11 % of 128k"; "" for none. */
+export function formatUsage({ input, output, cached, context, window, cost }) {
   if (!input && !output) return "";
-  const parts = [`${formatCount(input)} in`, `${formatCount(output)} out`];
+  const share = cached ? ` (${Math.round((100 * cached) / input)} % cached)` : "";
+  const parts = [`${formatCount(input)} in${share}`, `${formatCount(output)} out`];
   if (cost !== null && cost !== undefined) parts.push(`$${cost < 0.01 ? cost.toFixed(4) : cost.toFixed(2)}`);
   if (window) parts.push(`${Math.round((100 * context) / window)} % of ${formatCount(window)}`);
   return parts.join(" · ");

@@ -10,7 +10,7 @@
 const MAX_OUTPUT = 64 * 1024; // characters of a running tool's output that are kept
 const TRANSIENT_EVENTS = new Set(["message_start", "message_update", "tool_execution_update", "queue_update", "state_update"]);
 
-const EMPTY_TOTALS = { input: 0, output: 0, context: 0, window: null, cost: null };
+const EMPTY_TOTALS = { input: 0, output: 0, cached: 0, context: 0, window: null, cost: null };
 
 export const emptyTranscript = () => ({
   ready: false,
@@ -93,6 +93,8 @@ function addEventEntry(transcript, event) {
       return completeAcceptance(transcript, event) ?? add("acceptance", acceptance(event));
     case "notice":
       return add("notice", { level: event.level, text: event.message });
+    case "model_routed":
+      return add("notice", { level: "info", text: `Using the ${event.place} model ${event.model}: ${event.reason}.` });
     case "retry":
       return updateRetry(transcript, event) ?? add("retry", retryOf(event));
     case "error":

@@ -88,6 +88,7 @@ test("numbers are short and have units", () => {
   assert.deepEqual([formatDuration(4), formatDuration(1_900), formatDuration(125_000)], ["4 ms", "1.9 s", "2 min 5 s"]);
   const totals = { input: 3_100, output: 420, context: 14_080, window: 128_000, cost: 0.004 };
   assert.equal(formatUsage(totals), "3.1k in · 420 out · $0.0040 · 11 % of 128k");
+  assert.equal(formatUsage({ ...totals, cached: 2_542 }), "3.1k in (82 % cached) · 420 out · $0.0040 · 11 % of 128k");
   assert.equal(formatUsage({ input: 0, output: 0 }), "");
 });
 

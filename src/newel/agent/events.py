@@ -11,7 +11,7 @@ field names in camelCase.
       turn_end
     agent_end
 
-``retry``, ``queue_update``, ``state_update``, ``interrupted`` and ``error`` may occur anywhere.
+``retry``, ``model_routed``, ``queue_update``, ``state_update``, ``interrupted`` and ``error`` may occur anywhere.
 """
 
 from __future__ import annotations
@@ -148,6 +148,15 @@ class Retry(Event, frozen=True, tag="retry"):
     reason: str
 
 
+class ModelRouted(Event, frozen=True, tag="model_routed"):
+    """Which of several models is asked from now on, and why: ``place`` is ``local`` or ``remote``."""
+
+    place: str
+    provider: str
+    model: str
+    reason: str
+
+
 class Interrupted(Event, frozen=True, tag="interrupted"):
     pass
 
@@ -181,6 +190,7 @@ AgentEvent = (
     | QueueUpdate
     | StateUpdate
     | Retry
+    | ModelRouted
     | Interrupted
     | ErrorEvent
 )

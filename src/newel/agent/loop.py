@@ -17,13 +17,13 @@ from newel.agent.events import (
     AgentEnd,
     AgentEvent,
     AgentStart,
-    Delta,
     EndReason,
     ErrorEvent,
     Interrupted,
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelRouted,
     Retry,
     TextDelta,
     ThinkingDelta,
@@ -33,7 +33,7 @@ from newel.agent.events import (
 from newel.agent.formatting import describe_error, pluralize
 from newel.agent.limits import UsageLimiter
 from newel.agent.messages import AppMessage, AssistantMessage, TextContent, ThinkingContent, open_calls
-from newel.agent.ports import Emit, ModelRequest, Provider, RunConfig
+from newel.agent.ports import Emit, ModelRequest, Provider, ProviderEvent, RunConfig
 from newel.agent.tool_executor import ToolExecutor
 
 MAX_COMPACTIONS = 4
@@ -183,11 +183,12 @@ class _Run:
             partial.fold(event)
             await self.emit(event)
 
-        async def on_delta(delta: Delta | Retry) -> None:
-            is_retry = isinstance(delta, Retry)
-            await emit(
-                delta if is_retry else MessageUpdate(message_id=start.id, assistant_message_event=delta)
-            )
+        async def on_delta(event: ProviderEvent) -> None:
+            match event:
+                case Retry() | ModelRouted():
+                    await emit(event)
+                case _:
+                    await emit(MessageUpdate(message_id=start.id, assistant_message_event=event))
 
         await emit(MessageStart(message=start))
         try:

@@ -152,7 +152,7 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
 class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     """The result of a tool call. ``output`` and ``images`` go to the model, ``details`` to screens. ``duration`` is in
-    milliseconds, 0 if the tool did not run.
+    milliseconds, 0 if the tool did not run. ``is_invalid``: the call itself was wrong, so that no tool could run.
     """
 
     tool_call_id: str
@@ -162,6 +162,7 @@ class ToolResultMessage(Wire, frozen=True, tag_field="role", tag="toolResult"):
     images: list[ImageContent] = []
     details: dict[str, Any] = {}
     duration: int = 0
+    is_invalid: bool = False
     id: str = field(default_factory=new_id)
     timestamp: str = field(default_factory=now)
 

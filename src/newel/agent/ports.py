@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from newel.agent.events import AgentEvent, Delta, Retry
+from newel.agent.events import AgentEvent, Delta, ModelRouted, Retry
 from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Message, ToolCall, Usage, Wire
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high"]
@@ -55,7 +55,10 @@ class ModelRequest(Wire, frozen=True):
     thinking: ThinkingLevel = "off"
 
 
-OnDelta = Callable[[Delta | Retry], Awaitable[None]]
+ProviderEvent = Delta | Retry | ModelRouted
+"""What a provider reports while it answers."""
+
+OnDelta = Callable[[ProviderEvent], Awaitable[None]]
 
 
 class Provider(Protocol):

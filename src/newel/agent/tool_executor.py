@@ -35,6 +35,7 @@ class _PendingCall:
         self.planned: PlannedCall | None = None
         self.key: str | None = None
         self.refusal = ""
+        self.is_invalid = False
         self.started = False
         self.output_tail = ""
         self.result: ToolResultMessage | None = None
@@ -174,8 +175,10 @@ class ToolExecutor:
         if tool is None:
             names = ", ".join(tool.spec.name for tool in self.offered) or "none"
             call.refusal = f"There is no tool named '{request.name}'. The tools are: {names}."
+            call.is_invalid = True
         elif request.problem:
             call.refusal = f"Not run: {request.problem}"
+            call.is_invalid = True
         elif exceeded := self.limiter.exceeded_limit(in_turn=True):
             call.refusal = f"Not run. {exceeded[1]}"
         elif repetition := self.limiter.repetition(request):
@@ -188,6 +191,7 @@ class ToolExecutor:
                     call.key = await tool.serial_key(call.arguments)
             except InvalidArguments as error:
                 call.refusal = str(error)
+                call.is_invalid = True
             except Exception as error:  # noqa: BLE001 — what a tool raises becomes its result, and the run continues
                 call.refusal = f"Not run: {_describe_error(error)}"
             else:
@@ -205,7 +209,9 @@ class ToolExecutor:
     async def execute(self, call: _PendingCall) -> None:
         request = call.call
         if call.tool is None:
-            call.result = call.make_result(call.refusal, is_error=True)
+            call.result = msgspec.structs.replace(
+                call.make_result(call.refusal, is_error=True), is_invalid=call.is_invalid
+            )
             self.limiter.record_result(request, call.result)
             return
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from newel.agent.errors import ConfigError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.config.settings import Flags, load_settings
+from newel.providers.families import speaks_chat
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,6 +55,10 @@ def chat(
         payload["tools"] = tools
     key = settings.endpoint.api_key
     base_url, query = split_base_url(chat_completions_url(settings.endpoint.base_url))
+    if not speaks_chat(base_url, settings.endpoint.api):
+        raise ConfigError(
+            f"newel.chat speaks chat completions, and {redact_url(base_url)} does not. Set LLM_BASE_URL to a server that does."
+        )
     url = f"{base_url}/chat/completions{query}"
     answer = _post(
         url,

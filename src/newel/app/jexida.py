@@ -161,9 +161,9 @@ async def _open_model(
     from newel.app.model_resolver import connect, find_endpoint, find_model
 
     endpoint = await find_endpoint(newel)
-    client = connect(endpoint.base_url, endpoint.api_key)
+    client = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
     stack.push_async_callback(client.aclose)
-    return options.model or await find_model(newel, endpoint, client), ApiModels(client)
+    return options.model or newel.model or await find_model(endpoint, client), ApiModels(client)
 
 
 def _with(settings: RemoteSettings, options: Options) -> RemoteSettings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.config.settings import EndpointSettings
+from newel.config.endpoint import EndpointSettings
 from newel.config.trust import ServerTrust
 from newel.providers.http.urls import ollama_http_url
 from newel.text.sanitize import escape_line

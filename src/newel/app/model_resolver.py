@@ -13,7 +13,11 @@ import msgspec
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.ports import Model, Provider
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
-from newel.providers.model_server import ModelServer, connect
+from newel.providers.families import FAMILIES
+from newel.providers.http.urls import is_loopback
+from newel.providers.model_server import ModelServer, connect, find_window
+from newel.providers.retry import RetryLimits
+from newel.providers.routing import RoutingProvider
 from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.ssh.connection import SshConnection
 
+_VENDOR_KEYS = ", ".join(family.variables["api_key"] for family in FAMILIES if family.base_url)
 NAME_A_SERVER = """\
 For any OpenAI-compatible server:
   export LLM_BASE_URL=https://HOST/v1
@@ -33,8 +38,7 @@ NOTHING_CONFIGURED = f"""\
 No model is configured, and no server was found on this machine
 (Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000).
 {NAME_A_SERVER}
-For OpenAI:
-  export OPENAI_API_KEY=KEY OPENAI_MODEL=NAME
+For a vendor, set its key ({_VENDOR_KEYS}) and use --model NAME.
 To try Newel without a model:
   newel demo"""
 
@@ -44,6 +48,9 @@ No model is configured.
 {NAME_A_SERVER}"""
 
 MOST_NAMES = 8
+
+LOCAL_LIMITS = RetryLimits(attempts=2, connections=1)
+"""For a local model that another one replaces if it fails."""
 
 
 class NoModelConfigured(ConfigError, code="nothing_found"):
@@ -111,15 +118,59 @@ async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[
 
 
 async def _configured_model(settings: Settings, stack: AsyncExitStack) -> ResolvedModel:
-    endpoint = await find_endpoint(settings)
-    server = connect(endpoint.base_url, endpoint.api_key)
+    if settings.agent_mode == "local":
+        return await _local_model(settings, settings.retry, stack)
+    remote = await _connect(settings, await find_endpoint(settings), settings.model, settings.retry, stack)
+    if settings.agent_mode == "remote":
+        return msgspec.structs.replace(remote, small_name=settings.small_model)
+    local = await _local_model(settings, LOCAL_LIMITS, stack)
+    if local.server.name == remote.server.name and local.name == remote.name:
+        raise ConfigError(
+            f"agent_mode is hybrid_auto, but both models are {local.name} of {local.server.name}. Set another one under [local] in "
+            "config.toml, or configure a remote server."
+        )
+    window = local.model.context_window or await find_window(local.server, local.name)
+    local_model = msgspec.structs.replace(local.model, context_window=window)
+    provider = RoutingProvider(local.provider, local_model, remote.provider, settings.routing)
+    where = f"or first {local.name} on this machine"
+    return msgspec.structs.replace(remote, provider=provider, where=where)
+
+
+async def _local_model(settings: Settings, limits: RetryLimits, stack: AsyncExitStack) -> ResolvedModel:
+    """The model on this machine: that of ``[local]``, the configured one if it is here, or one that is found. Raises
+    ``ConfigError`` for another address: nothing leaves this machine.
+    """
+    local, endpoint = settings.local, settings.endpoint
+    name = local.model
+    if local.base_url:
+        endpoint = EndpointSettings(local.base_url, "[local] in config.toml", local.api_key)
+    elif endpoint is None or not is_loopback(endpoint.base_url):
+        endpoint = await find_endpoint(msgspec.structs.replace(settings, endpoint=None))
+    elif settings.agent_mode == "local":
+        name = name or settings.model
+    if not is_loopback(endpoint.base_url):
+        raise ConfigError(
+            f"agent_mode is {settings.agent_mode}, but {redact_url(endpoint.base_url)} ({endpoint.origin}) is not on this machine. "
+            "Set [local] base_url in config.toml to a server here."
+        )
+    return await _connect(settings, endpoint, name, limits, stack)
+
+
+async def _connect(
+    settings: Settings,
+    endpoint: EndpointSettings,
+    name: str | None,
+    limits: RetryLimits,
+    stack: AsyncExitStack,
+) -> ResolvedModel:
+    """A server, which ``stack`` closes, and its model: the named one, or the one that ``find_model`` chooses."""
+    server = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
     stack.push_async_callback(server.aclose)
     return ResolvedModel(
         server=server,
-        provider=_provider(server, settings),
-        name=await find_model(settings, endpoint, server),
+        provider=_provider(server, settings, limits),
+        name=name or await find_model(endpoint, server),
         facts=settings.models,
-        small_name=settings.small_model,
         where=f"of {endpoint.found_as}" if endpoint.found_as else "",
     )
 
@@ -143,7 +194,7 @@ async def _host_model(
             raise NoModelConfigured(message, summary) from error
     return ResolvedModel(
         server=server,
-        provider=_provider(server, settings),
+        provider=_provider(server, settings, settings.retry),
         name=name,
         facts=settings.models,
         where=f"on {connection.host} ({server.way})",
@@ -151,13 +202,13 @@ async def _host_model(
     )
 
 
-def _provider(server: ModelServer, settings: Settings) -> Provider:
+def _provider(server: ModelServer, settings: Settings, limits: RetryLimits) -> Provider:
     """The server with retries, and with the prices of the settings."""
     from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
-    provider: Provider = Retrying(server, settings.retry)
+    provider: Provider = Retrying(server, limits)
     return PricingProvider(provider, rates) if rates else provider
 
 
@@ -213,10 +264,8 @@ def _looked_for() -> str:
     return f"Newel looked for {', '.join(names)} and {last} on this machine. None of them answers."
 
 
-async def find_model(settings: Settings, endpoint: EndpointSettings, server: ModelServer) -> str:
-    """The configured model, else the server's only one, or the first of a local server."""
-    if settings.model:
-        return settings.model
+async def find_model(endpoint: EndpointSettings, server: ModelServer) -> str:
+    """The server's only model, or the first of a local server. Raises ``ConfigError`` if the user has to choose."""
     names = await server.models()
     if len(names) == 1 or (names and endpoint.found_as):
         return names[0]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from newel.agent.errors import ConfigError
-from newel.config.settings import OPENAI_URL, Settings
+from newel.config.settings import Settings
 from newel.config.trust import IgnoredServer, ServerTrust
+from newel.providers.families import OPENAI_URL
 from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanitize
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ MODULES = {
     "hosts": "hosts",
     "jexida": "jexida",
     "trust": "trust",
+    "keys": "keys",
     "mcp": "mcp",
 }
 """The module of each command; its function there is ``command_<name>(arguments) -> exit code``, with ``_`` for ``-``."""
@@ -66,6 +67,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "settings, servers and hosts",
         (
             ("newel doctor", "show the settings and their origin, and test them"),
+            ("newel keys", "store, list and remove API keys"),
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),

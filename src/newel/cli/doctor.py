@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import anyio
 import msgspec
@@ -18,13 +18,15 @@ from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRe
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
-from newel.app.model_resolver import connect, find_endpoint, find_model
+from newel.app.model_resolver import find_endpoint, find_model
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
-from newel.config.settings import EndpointSettings, Flags, Settings, load_settings, mask_secret
+from newel.config.endpoint import EndpointSettings
+from newel.config.settings import Flags, Settings, load_settings, mask_secret
+from newel.providers.families import Api
 from newel.providers.http.urls import is_loopback, ollama_http_url
-from newel.providers.model_server import ModelServer
+from newel.providers.model_server import ModelServer, connect
 from newel.providers.ollama.model_info import full_name
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
@@ -40,9 +42,10 @@ def command_doctor(arguments: Sequence[str]) -> int:
     parser = Parser(prog="newel doctor", description="Show the settings and their origin, and test them.")
     parser.add_argument("--base-url", metavar="URL", help="test this server")
     parser.add_argument("--api-key", metavar="KEY", help="use this key")
+    parser.add_argument("--api", choices=get_args(Api), help="the API that the server speaks")
     parser.add_argument("--model", help="test this model")
     options = parser.parse_args(arguments)
-    flags = Flags(base_url=options.base_url, api_key=options.api_key, model=options.model)
+    flags = Flags(base_url=options.base_url, api_key=options.api_key, api=options.api, model=options.model)
     print(
         f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
     )
@@ -123,7 +126,7 @@ async def _server(settings: Settings) -> list[Check]:
     checks: list[Check] = []
     if settings.endpoint is None:
         checks.append(Check(NOTE, "server", f"{redact_url(endpoint.base_url)}   ({endpoint.origin})"))
-    async with aclosing(connect(endpoint.base_url, endpoint.api_key)) as client:
+    async with aclosing(connect(endpoint.base_url, endpoint.api_key, endpoint.api)) as client:
         try:
             names = await client.models()
         except NewelError as error:
@@ -155,7 +158,7 @@ async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelS
     """Request one token: many servers list their models without a valid key."""
     if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
-    name = await find_model(settings, endpoint, client)
+    name = settings.model or await find_model(endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
     try:
         with anyio.fail_after(ANSWER_TIMEOUT_S):

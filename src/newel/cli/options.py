@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from newel.config.jexida import Through
 from newel.config.settings import Flags, load_host_places, newel_home
+from newel.providers.families import Api
+from newel.providers.routing import AgentMode
 
 if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
 
-MODEL_FLAGS = ("base_url", "api_key", "model", "thinking", "approve", "host", "through")
+MODEL_FLAGS = ("base_url", "api_key", "api", "model", "thinking", "approve", "host", "through", "agent_mode")
 """What ``add_model_options`` parses."""
 
 
@@ -32,7 +34,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add options for the model, its approval and its place."""
     add = parser.add_argument
     add("-m", "--model", metavar="NAME", help="use this model")
-    add("--base-url", metavar="URL", help="use this OpenAI-compatible server, or ollama://host")
+    add("--base-url", metavar="URL", help="use the model server at this address, or ollama://host")
+    add("--api", choices=get_args(Api), help="the API that it speaks (default: what its address tells)")
     add(
         "--api-key",
         metavar="KEY",
@@ -43,6 +46,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--approve",
         choices=["auto", "ask", "review", "read-only"],
         help="which tool calls run without asking (default: auto)",
+    )
+    add(
+        "--agent-mode",
+        choices=get_args(AgentMode),
+        help="which model works: the configured one (remote, the default), one on this machine, or first that one",
     )
     add(
         "--through",

@@ -219,6 +219,7 @@ def _describe_applied(data: dict[str, Any]) -> str:
 
 _WORDS: dict[str, Callable[[dict[str, Any]], str]] = {
     "agent.message": lambda data: data["text"],
+    "model.routed": lambda data: f"{data['place']} model {data['model']}: {data['reason']}",
     "job.started": lambda data: (
         f"{data['model']} ({data['provider']}), at most {pluralize(data['max_tool_calls'], 'tool call')}"
     ),

@@ -3,13 +3,14 @@
 Precedence, highest first:
 
 1. the command line
-2. the environment: ``LLM_*``, then ``OPENAI_*``
+2. the environment: ``LLM_*``, then ``OPENAI_*``, ``ANTHROPIC_*``, ``GEMINI_*``
 3. ``.env`` in the working folder: the same names
 4. ``config.toml`` in Newel's home (``$NEWEL_HOME``, else ``~/.newel``)
-5. the defaults below
+5. the keys that ``newel keys`` has stored
+6. the defaults below
 
-**Keys belong to servers.** A key is sent only to the server that is set in the same place, or to any server if it is given on
-the command line. So the ``.env`` of an unknown project can name another server, but that server never gets the user's key.
+**Keys belong to servers.** A key is sent only to the server that is set in the same place, to the vendor whose variable it is, or
+to any server if it is given on the command line (``newel.config.endpoint``). So the ``.env`` of an unknown project can name another server, but that server never gets the user's key.
 
 **Projects choose a server only with trust.** The ``.env`` of a folder is used once the user trusts the folder with its address
 (``newel.config.trust``). Until then its address, key and model are ignored; ``Settings.ignored`` names them. Even then, unless
@@ -24,7 +25,7 @@ of ``[review]``) and the user's ``config.toml``, never from a project's ``.env``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -32,50 +33,43 @@ import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
 from newel.agent.ports import Limits, ThinkingLevel
+from newel.config.endpoint import (
+    EndpointSettings,
+    Place,
+    choose_endpoint,
+    model_places,
+    read_dotenv,
+    read_variables,
+)
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
+from newel.config.keys import KeyStore
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse_rule
-from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.providers.families import Api
+from newel.providers.http.urls import is_loopback
 from newel.providers.pricing import Rates
 from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
+from newel.providers.routing import DEFAULT_ROUTING, AgentMode, RoutingLimits
 from newel.storage.files import read_regular
-from newel.text.sanitize import redact_url
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
 
 
-OPENAI_URL = "https://api.openai.com/v1"
 ONLY_DOTENV = "a server that only .env names"
 """The origin of ``approve`` if such a server sets it to ``ask``."""
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` if work on a host sets it to ``ask``."""
-NAMES = {
-    "base_url": ("LLM_BASE_URL", "OPENAI_BASE_URL"),
-    "api_key": ("LLM_AUTH_TOKEN", "OPENAI_API_KEY"),
-    "model": ("LLM_DEFAULT_MODEL", "OPENAI_MODEL"),
-    "small_model": ("LLM_SMALL_FAST_MODEL",),
-}
-"""The environment variables of each setting, highest precedence first."""
 REVIEW_PREFIX = "NEWEL_REVIEW_"
-
-
-class EndpointSettings(msgspec.Struct, frozen=True):
-    """A server and its key, each with its origin. ``found_as`` describes a server that was found on a port of this machine; it
-    is empty for a configured one.
-    """
-
-    base_url: str
-    origin: str
-    api_key: str | None = None
-    key_origin: str | None = None
-    found_as: str = ""
+AGENT_MODE = "NEWEL_AGENT_MODE"
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Dollars = Annotated[float, msgspec.Meta(ge=0)]
+Count0 = Annotated[int, msgspec.Meta(ge=0)]
+"""A count or milliseconds; 0 is no limit."""
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -153,6 +147,33 @@ class ReviewSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_copy_bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
+class LocalModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[local]``: the model on this machine. Without an address, it is that of the server that is found here."""
+
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+
+
+class HybridSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[hybrid]``: when a run leaves the local model; see ``newel.providers.routing.RoutingLimits``. 0 is no limit."""
+
+    max_local_attempts: Positive = DEFAULT_ROUTING.max_local_attempts
+    max_tool_calls: Count0 = DEFAULT_ROUTING.max_tool_calls or 0
+    remote_on_schema_fail: bool = DEFAULT_ROUTING.remote_on_schema_fail
+    remote_on_context_overflow: bool = DEFAULT_ROUTING.remote_on_context_overflow
+    remote_on_timeout_ms: Count0 = DEFAULT_ROUTING.remote_on_timeout_ms or 0
+
+    def limits(self) -> RoutingLimits:
+        return RoutingLimits(
+            max_local_attempts=self.max_local_attempts,
+            max_tool_calls=self.max_tool_calls or None,
+            remote_on_schema_fail=self.remote_on_schema_fail,
+            remote_on_context_overflow=self.remote_on_context_overflow,
+            remote_on_timeout_ms=self.remote_on_timeout_ms or None,
+        )
+
+
 class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
     """``[review]``. Only the user's own file has ``record``: no project can switch recording off."""
 
@@ -170,6 +191,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     base_url: str | None = None
     api_key: str | None = None
+    api: Api | None = None
     model: str | None = None
     small_model: str | None = None
     thinking: ThinkingLevel | None = None
@@ -182,6 +204,9 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     review: ReviewFile = ReviewFile()
     remote: RemoteSettings = RemoteSettings()
     permissions: PermissionsFile = PermissionsFile()
+    agent_mode: AgentMode | None = None
+    local: LocalModel = LocalModel()
+    hybrid: HybridSettings = HybridSettings()
 
 
 class Flags(msgspec.Struct, frozen=True):
@@ -189,6 +214,7 @@ class Flags(msgspec.Struct, frozen=True):
 
     base_url: str | None = None
     api_key: str | None = None
+    api: Api | None = None
     model: str | None = None
     thinking: ThinkingLevel | None = None
     approve: Approve | None = None
@@ -197,12 +223,13 @@ class Flags(msgspec.Struct, frozen=True):
     max_cost: float | None = None
     host: str | None = None
     through: Through | None = None
+    agent_mode: AgentMode | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
     tool's result, ``allow`` the files outside the project that tools may open. ``host`` is the SSH address where agents work
-    instead of ``cwd``; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
+    instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``origins`` names the place of each value that
     is not a default.
     """
@@ -228,6 +255,9 @@ class Settings(msgspec.Struct, frozen=True):
     remote: RemoteSettings = RemoteSettings()
     ignored: IgnoredServer | None = None
     allow: tuple[Rule, ...] = ()
+    agent_mode: AgentMode = "remote"
+    local: LocalModel = LocalModel()
+    routing: RoutingLimits = DEFAULT_ROUTING
 
 
 def load_settings(
@@ -239,25 +269,27 @@ def load_settings(
     file, remote_written = _read_toml(path)
     dotenv = cwd / ".env"
     origins: dict[str, str] = {}
-    stronger = [("command line", msgspec.structs.asdict(flags)), *_variables("environment", environ)]
+    stronger = [Place("command line", msgspec.structs.asdict(flags)), *read_variables("environment", environ)]
+    stronger.append(Place("environment", {"agent_mode": _agent_mode(environ)}))
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
-    places: list[tuple[str, Mapping[str, object]]] = [
+    places = [
         *stronger,
         *of_project,
-        (str(path), msgspec.structs.asdict(file)),
+        Place(str(path), msgspec.structs.asdict(file)),
+        *KeyStore(home).places(),
     ]
+    endpoint = choose_endpoint(places)
 
-    def first(name: str) -> Any:
-        for place, values in places:
-            if values.get(name) not in (None, ""):
-                origins[name] = place
-                return values[name]
+    def first(name: str, candidates: Iterable[Place] = places) -> Any:
+        for place in candidates:
+            if place.values.get(name) not in (None, ""):
+                origins[name] = place.origin
+                return place.values[name]
         return None
 
-    endpoint = _endpoint(places)
     host, host_model = flags.host, None
     if host is not None:
-        places.insert(1, (ON_A_HOST, {"approve": "ask"}))
+        places.insert(1, Place(ON_A_HOST, {"approve": "ask"}))
         host = host_places(home, file.remote).get(host, host)
         typed = (flags.through, flags.base_url, flags.model)
         host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
@@ -265,13 +297,13 @@ def load_settings(
         raise UsageError("--through chooses the connection to a host's model, so it requires --host.")
     is_strange = endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url)
     if is_strange and host_model is None:
-        places.insert(1, (ONLY_DOTENV, {"approve": "ask"}))
+        places.insert(1, Place(ONLY_DOTENV, {"approve": "ask"}))
     return Settings(
         home=home,
         cwd=cwd,
         endpoint=endpoint,
-        model=first("model"),
-        small_model=first("small_model"),
+        model=first("model", model_places(places, endpoint)),
+        small_model=first("small_model", model_places(places, endpoint)),
         thinking=first("thinking") or "off",
         approve=first("approve") or "auto",
         renderer=first("renderer"),
@@ -288,7 +320,19 @@ def load_settings(
         remote=file.remote,
         ignored=ignored,
         allow=_rules(path, file.permissions.allow),
+        agent_mode=first("agent_mode") or "remote",
+        local=file.local,
+        routing=file.hybrid.limits(),
     )
+
+
+def _agent_mode(environ: Mapping[str, str]) -> str | None:
+    mode = environ.get(AGENT_MODE)
+    if mode and mode not in get_args(AgentMode):
+        raise ConfigError(
+            f"environment: {AGENT_MODE} is {mode[:40]!r}, but must be one of {', '.join(get_args(AgentMode))}."
+        )
+    return mode
 
 
 def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
@@ -318,9 +362,9 @@ def dotenv_server(cwd: Path) -> str | None:
     return named_server(_of_project(cwd))
 
 
-def _of_project(cwd: Path) -> list[tuple[str, dict[str, object]]]:
+def _of_project(cwd: Path) -> list[Place]:
     dotenv = cwd / ".env"
-    return _variables(str(dotenv), _read_dotenv(dotenv))
+    return read_variables(str(dotenv), read_dotenv(dotenv), is_users=False)
 
 
 def newel_home(environ: Mapping[str, str]) -> Path:
@@ -333,22 +377,6 @@ def newel_home(environ: Mapping[str, str]) -> Path:
     if not configured and not environ.get("HOME", "x"):
         raise ConfigError("HOME is empty. Set HOME or NEWEL_HOME to your own folder.")
     return home.absolute()
-
-
-def _variables(place: str, environ: Mapping[str, str]) -> list[tuple[str, dict[str, object]]]:
-    """The ``LLM_*`` and the ``OPENAI_*`` variables, each family as a place."""
-    families: list[tuple[str, dict[str, object]]] = []
-    for prefix in ("LLM_", "OPENAI_"):
-        values: dict[str, object] = {
-            setting: environ[name]
-            for setting, names in NAMES.items()
-            for name in names
-            if name.startswith(prefix) and environ.get(name)
-        }
-        if prefix == "OPENAI_" and "api_key" in values:
-            values.setdefault("base_url", OPENAI_URL)
-        families.append((f"{place}: {prefix}*", values))
-    return families
 
 
 def _review_limits(
@@ -386,38 +414,6 @@ def _bad_limit(variable: str, name: str, text: str) -> str:
     return f"environment: {variable} is {text[:40]!r}, but must be {allowed}. Correct it, or unset it to use the default."
 
 
-def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSettings | None:
-    """The first address, with the key of the same place; a key on the command line goes to any address."""
-    _, flags = places[0]
-    for place, values in places:
-        if not (url := values.get("base_url")):
-            continue
-        base_url = str(url).strip().rstrip("/")
-        if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
-            raise ConfigError(
-                f"The base URL '{redact_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
-            )
-        for key_place, candidates in _key_places(places, place):
-            if key := candidates.get("api_key"):
-                return EndpointSettings(base_url, place, str(key), key_place)
-        return EndpointSettings(base_url, place)
-    if key := flags.get("api_key"):
-        return EndpointSettings(OPENAI_URL, "default", str(key), places[0][0])
-    return None
-
-
-def _key_places(
-    places: list[tuple[str, Mapping[str, object]]], place: str
-) -> list[tuple[str, Mapping[str, object]]]:
-    """The places whose keys may be sent to an address from ``place``. An address on the command line also gets the keys of the
-    environment and the user's file.
-    """
-    typed, environment = places[0], places[1:3]
-    if place == typed[0]:
-        return [typed, *environment, places[-1]]
-    return [typed, *(candidate for candidate in places if candidate[0] == place)]
-
-
 def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
     """The settings of the file, and the keys that are set under ``[remote]``, to tell them from defaults."""
     try:
@@ -432,27 +428,6 @@ def _read_toml(path: Path) -> tuple[ConfigFile, dict[str, Any]]:
     for problem in loaded.problems:
         raise ConfigError(f"{problem.message}. Correct the file, or move it away to use the defaults.")
     return loaded.settings, loaded.written.get("remote", {})
-
-
-def _read_dotenv(path: Path) -> dict[str, str]:
-    """Parse ``NAME=value`` lines with ``export``, comments and quotes as in a shell, but without expansion."""
-    try:
-        text = read_regular(path).decode(errors="replace")
-    except OSError:
-        return {}  # a project may have anything of this name
-    known_names = {name for names in NAMES.values() for name in names}
-    values: dict[str, str] = {}
-    for line in text.split("\n"):
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if not equals or name.strip() not in known_names:
-            continue
-        value = value.strip()
-        if value[:1] in {'"', "'"} and value.endswith(value[0]) and len(value) > 1:
-            value = value[1:-1]
-        else:
-            value = value.split(" #", 1)[0].rstrip()
-        values[name.strip()] = value
-    return values
 
 
 def mask_secret(secret: str | None) -> str:

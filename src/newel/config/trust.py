@@ -10,19 +10,18 @@ has been decided. A trust file that cannot be read trusts no server.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.config.endpoint import Place
 from newel.providers.http.urls import server_address
 from newel.workspace.disk.state_file import load_state, update_state
 
 FILE: Final = "trust.json"
-
-Place = tuple[str, Mapping[str, object]]
 
 
 class TrustDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,7 +92,7 @@ def trusted_places(
     ``stronger`` place names a server, the project's is not used and needs no trust.
     """
     address = named_server(of_project)
-    if address is None or any(values.get("base_url") for _, values in stronger):
+    if address is None or any(place.values.get("base_url") for place in stronger):
         return of_project, None
     folder = real_folder(cwd)
     trusted = ServerTrust(home).is_trusted(folder, address) if address else None
@@ -104,8 +103,8 @@ def trusted_places(
 
 def named_server(places: Sequence[Place]) -> str | None:
     """The first address that some places name: empty if it is invalid, None if there is none."""
-    for _, values in places:
-        if base_url := values.get("base_url"):
+    for place in places:
+        if base_url := place.values.get("base_url"):
             try:
                 return server_address(str(base_url))
             except ConfigError:

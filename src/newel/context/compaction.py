@@ -12,7 +12,6 @@ from typing import Any, Literal
 import msgspec
 
 from newel.agent.errors import BadResponse, NewelError
-from newel.agent.events import Delta, Retry
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -26,7 +25,7 @@ from newel.agent.messages import (
     UserMessage,
     new_id,
 )
-from newel.agent.ports import Model, ModelRequest, Provider
+from newel.agent.ports import Model, ModelRequest, Provider, ProviderEvent
 from newel.agent.transform import COMPACTION, Transformer
 from newel.context import compaction_summary
 
@@ -252,5 +251,5 @@ class _HistoryView:
         return best
 
 
-async def _ignore(_delta: Delta | Retry) -> None:
+async def _ignore(_event: ProviderEvent) -> None:
     """A summary is read when it is complete."""

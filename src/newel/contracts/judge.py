@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from newel.agent.errors import ContextOverflow
-from newel.agent.events import Delta, Retry
+from newel.agent.events import Retry
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, add_costs
-from newel.agent.ports import Model, ModelRequest, Provider, RunConfig, ToolSpec
+from newel.agent.ports import Model, ModelRequest, Provider, ProviderEvent, RunConfig, ToolSpec
 from newel.runs.run_events import Evaluation
 from newel.text.json import as_dict, as_str, find_object
 
@@ -67,7 +67,7 @@ async def evaluate(
     satisfied. Raises ``ProviderError``.
     """
 
-    async def on_delta(delta: Delta | Retry) -> None:
+    async def on_delta(delta: ProviderEvent) -> None:
         if isinstance(delta, Retry):
             await on_retry(delta)
 

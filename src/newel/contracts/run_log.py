@@ -11,7 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from newel.agent.events import AgentEnd, ErrorEvent, Interrupted, MessageEnd, Retry, ToolExecutionStart
+from newel.agent.events import (
+    AgentEnd,
+    ErrorEvent,
+    Interrupted,
+    MessageEnd,
+    ModelRouted,
+    Retry,
+    ToolExecutionStart,
+)
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -152,6 +160,8 @@ def _entries(event: RunEvent) -> Iterator[tuple[str, str]]:
             yield f"acceptance: {'passed' if event.passed else 'failed'} · {event.duration} ms", event.output
         case Retry():
             yield f"request {event.attempt} of {event.max_attempts} in {event.delay:g} s", event.reason
+        case ModelRouted():
+            yield f"{event.place} model {event.model}", event.reason
         case ErrorEvent():
             yield "notice" if event.is_notice else "error", event.message
         case Notice():

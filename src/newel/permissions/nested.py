@@ -20,6 +20,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "undo": (),
     "rollback": (),
     "trust": (),
+    "keys": ("set", "remove"),
     "mcp": ("add", "remove", "trust"),
     "hosts": ("add", "remove"),
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
+from newel.providers.families import Api
 from newel.providers.http.urls import ollama_http_url, server_name
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ClientOptions
 
 
 class ModelServer(Provider, Protocol):
@@ -39,8 +43,9 @@ class ModelServer(Provider, Protocol):
         ...
 
 
-def connect(base_url: str, api_key: str | None) -> ModelServer:
-    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), or for the base URL of chat completions.
+def connect(base_url: str, api_key: str | None, api: Api | None = None) -> ModelServer:
+    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), or for a base URL of the API: the given one, else the
+    one that the address tells, else chat completions.
 
     Raises ``ConfigError`` for an invalid address or key.
     """
@@ -49,18 +54,17 @@ def connect(base_url: str, api_key: str | None) -> ModelServer:
         from newel.providers.ollama.client import Ollama
 
         return Ollama(url, api_key=api_key, name=name)
-    from newel.providers.openai.chat import OpenAIChat
     from newel.providers.pricing import price_list_for
 
     prices = price_list_for(base_url)
-    return OpenAIChat(
-        base_url=base_url,
-        api_key=api_key,
-        name=name,
-        price=prices,
-        is_listed=prices.knows if prices else None,
-        listed_window=prices.window if prices else None,
-    )
+    options: ClientOptions = {
+        "price": prices,
+        "is_listed": prices.knows if prices else None,
+        "listed_window": prices.window if prices else None,
+    }
+    from newel.providers.openai.chat import OpenAIChat
+
+    return OpenAIChat(base_url=base_url, api_key=api_key, name=name, **options)
 
 
 async def find_window(server: ModelServer, model: str) -> int | None:

@@ -13,6 +13,7 @@ answers with server-sent events, each with the JSON of one struct of ``newel.age
     ===========  ==========================================================================
     ``delta``    ``TextDelta``, ``ThinkingDelta`` or ``ToolCallDelta``
     ``retry``    ``Retry``: the server asks the model again, and what came before is void
+    ``routed``   ``ModelRouted``: which of the server's models answers
     ``message``  ``AssistantMessage``: the whole answer; the last event
     ``error``    ``ErrorEvent``: there is no answer; the last event
     ===========  ==========================================================================
@@ -32,7 +33,7 @@ import msgspec
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.errors import BadResponse, ConnectionFailed, ProviderError
-from newel.agent.events import Delta, ErrorEvent, Retry
+from newel.agent.events import Delta, ErrorEvent, ModelRouted, Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import EndpointDescription, read_error
@@ -93,6 +94,8 @@ async def _read(response: HttpResponse, on_delta: OnDelta) -> AssistantMessage |
                         await on_delta(_decode(event, _decoder(Delta)))
                     case "retry":
                         await on_delta(_decode(event, _decoder(Retry)))
+                    case "routed":
+                        await on_delta(_decode(event, _decoder(ModelRouted)))
                     case "message":
                         message = _decode(event, _decoder(AssistantMessage))
                     case "error":

@@ -28,6 +28,7 @@ EventType = Literal[
     "message",
     "agent.message",
     "job.started",
+    "model.routed",
     "checkpoint.created",
     "tool.call.requested",
     "tool.call.completed",

@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.events import AgentEvent, MessageEnd, MessageStart, ToolExecutionStart
+from newel.agent.events import AgentEvent, MessageEnd, MessageStart, ModelRouted, ToolExecutionStart
 from newel.agent.loop import run
 from newel.agent.messages import (
     AppMessage,
@@ -313,6 +313,16 @@ class JobEventRecorder:
             self._requested_at = agent_event.timestamp
         if isinstance(agent_event, ToolExecutionStart) and agent_event.tool_name == PROPOSE:
             self._proposer.call = agent_event.tool_call_id
+        if isinstance(agent_event, ModelRouted):
+            await self._journal.append(
+                event(
+                    "model.routed",
+                    place=agent_event.place,
+                    provider=agent_event.provider,
+                    model=agent_event.model,
+                    reason=agent_event.reason,
+                )
+            )
         if not isinstance(agent_event, MessageEnd):
             return
         message = agent_event.message

@@ -89,12 +89,13 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
 
 
 class TabTotals(Wire, frozen=True, kw_only=True):
-    """Tokens and US dollars of a conversation so far; ``cost`` is None without a known price, ``window`` without a known context
+    """Tokens and US dollars of a conversation so far; ``cached`` is the part of the input that servers had in their caches; ``cost`` is None without a known price, ``window`` without a known context
     size.
     """
 
     input: int = 0
     output: int = 0
+    cached: int = 0
     context: int = 0
     window: int | None = None
     cost: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from newel.agent.events import EndReason, Retry
+from newel.agent.events import EndReason, ModelRouted, Retry
 from newel.agent.formatting import pluralize
 from newel.agent.messages import Usage
 from newel.text.json import to_json
@@ -47,6 +47,11 @@ def describe_retry(event: Retry, *, void: bool) -> str:
         f"The request failed: {as_clause(event.reason)}.{' Ignore the text above.' if void else ''} "
         f"Trying again in {short_number(event.delay)} s ({event.attempt} of {event.max_attempts})."
     )
+
+
+def describe_routing(event: ModelRouted) -> str:
+    """The message about the model that is asked from now on."""
+    return f"Using the {event.place} model {one_line(event.model)}: {as_clause(event.reason)}."
 
 
 def format_columns(rows: Sequence[tuple[str, str]], columns: int) -> str:
@@ -144,13 +149,16 @@ def usage_line(
     window: int | None = None,
     milliseconds: float | None = None,
 ) -> str:
-    """``3.1k in · 420 out · $0.004 · 11 % of 128k · 6.2 s``, without unknown parts.
+    """``3.1k in (82 % cached) · 420 out · $0.004 · 11 % of 128k · 6.2 s``, without unknown parts.
 
     ``context`` is the size of the last request, ``window`` of the model's context, both in tokens.
     """
     parts: list[str] = []
     if usage.total:
-        parts += [f"{short_number(usage.input)} in", f"{short_number(usage.output)} out"]
+        cached = (
+            f" ({usage.cache_read / usage.input:.0%} cached)".replace("%", " %") if usage.cache_read else ""
+        )
+        parts += [f"{short_number(usage.input)} in{cached}", f"{short_number(usage.output)} out"]
     if cost is not None:
         parts.append(format_cost(cost))
     if context and window:

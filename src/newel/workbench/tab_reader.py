@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, Retry
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd, ModelRouted, Retry
 from newel.jobs.engine import Engine
 from newel.runs.models import RunReport, SequencedEvent, Snapshot
 from newel.runs.run_events import Notice, decode
@@ -15,7 +15,7 @@ from newel.workbench.tab_session import TabSession
 
 PAGE_MESSAGES = 100
 """Messages in a snapshot."""
-REPORTS = (Retry, Notice, ErrorEvent, AgentEnd)
+REPORTS = (Retry, ModelRouted, Notice, ErrorEvent, AgentEnd)
 """Events of a chat's run that a snapshot has besides its messages."""
 
 Frame = Snapshot | SequencedEvent

@@ -419,6 +419,7 @@ class TabSession:
         return TabTotals(
             input=usage.input,
             output=usage.output,
+            cached=usage.cache_read,
             context=used.context,
             window=agent.window() if agent else None,
             cost=add_costs(used.cost, judged.cost),

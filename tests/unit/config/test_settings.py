@@ -99,6 +99,96 @@ def test_a_url_on_the_command_line_uses_the_environments_key(tmp_path: Path) -> 
     assert (endpoint.base_url, endpoint.api_key) == ("http://typed", "sk-env")
 
 
+KEYS = {"OPENAI_API_KEY": "sk-o", "ANTHROPIC_API_KEY": "sk-a", "GEMINI_API_KEY": "sk-g"}
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "key", "api"),
+    [
+        ("gpt-5.2-codex", "https://api.openai.com/v1", "sk-o", None),
+        ("o3", "https://api.openai.com/v1", "sk-o", None),
+        ("claude-opus-5", "https://api.anthropic.com", "sk-a", "anthropic"),
+        ("gemini-3-pro", "https://generativelanguage.googleapis.com", "sk-g", "gemini"),
+        ("qwen3-coder", "https://api.openai.com/v1", "sk-o", None),
+        (None, "https://api.openai.com/v1", "sk-o", None),
+    ],
+)
+def test_of_several_vendors_the_models_own_is_asked(
+    tmp_path: Path, model: str | None, url: str, key: str, api: str | None
+) -> None:
+    endpoint = load(tmp_path, KEYS, flags=Flags(model=model)).endpoint
+    assert endpoint is not None
+    assert (endpoint.base_url, endpoint.api_key, endpoint.api) == (url, key, api)
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("https://api.openai.com/v1", "sk-o"),
+        ("https://api.anthropic.com", "sk-a"),
+        ("https://api.anthropic.com/v1/messages", "sk-a"),
+        ("https://generativelanguage.googleapis.com/v1beta", "sk-g"),
+        ("https://gateway.example/anthropic", "sk-a"),
+        ("https://gateway.example/v1", "sk-o"),
+        ("http://api.anthropic.com/anthropic", "sk-a"),
+        ("https://api.anthropic.com.evil.example/v1", "sk-o"),
+    ],
+)
+def test_a_typed_address_gets_the_key_of_its_own_family(tmp_path: Path, url: str, key: str) -> None:
+    endpoint = load(tmp_path, KEYS, flags=Flags(base_url=url)).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key == key
+
+
+@pytest.mark.parametrize(
+    "variable", ["LLM_BASE_URL", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GEMINI_BASE_URL"]
+)
+def test_a_vendors_key_goes_to_no_address_of_another_family(tmp_path: Path, variable: str) -> None:
+    environ = {variable: "https://gateway.example/v1", **KEYS}
+    environ.pop(variable.replace("BASE_URL", "API_KEY"), None)
+    endpoint = load(tmp_path, environ).endpoint
+    assert endpoint is not None
+    assert endpoint.base_url != "https://gateway.example/v1" or endpoint.api_key is None
+
+
+def test_a_vendors_key_goes_to_its_own_address_whoever_of_the_user_names_it(tmp_path: Path) -> None:
+    environ = {"LLM_BASE_URL": "https://api.anthropic.com", **KEYS}
+    endpoint = load(tmp_path, environ).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key == "sk-a"
+
+
+def test_a_projects_vendor_address_gets_no_key_of_the_user(tmp_path: Path) -> None:
+    """It would spend the user's money for a project that only names the vendor."""
+    url = "https://api.anthropic.com"
+    environ = {"ANTHROPIC_MODEL": "claude-opus-5"}
+    endpoint = load(tmp_path, environ, f"LLM_BASE_URL={url}", 'api_key = "mine"', trusted=url).endpoint
+    assert endpoint is not None
+    assert endpoint.api_key is None
+
+
+def test_another_vendors_model_is_not_asked_of_the_chosen_one(tmp_path: Path) -> None:
+    environ = {"OPENAI_MODEL": "gpt-5", "ANTHROPIC_API_KEY": "sk-a", "ANTHROPIC_MODEL": "claude-opus-5"}
+    settings = load(tmp_path, environ)
+    assert settings.endpoint is not None
+    assert (settings.endpoint.api_key, settings.model) == ("sk-a", "claude-opus-5")
+
+
+def test_the_api_of_an_address_can_be_set_beside_it(tmp_path: Path) -> None:
+    url = "http://gateway.example/v1"
+    for settings in (
+        load(tmp_path, {"LLM_BASE_URL": url, "LLM_API": "anthropic"}),
+        load(tmp_path, toml=f'base_url = "{url}"\napi = "anthropic"'),
+        load(tmp_path, {"LLM_BASE_URL": url}, flags=Flags(api="anthropic")),
+    ):
+        assert settings.endpoint is not None
+        assert settings.endpoint.api == "anthropic"
+    with pytest.raises(
+        ConfigError, match=r"The API 'grpc' \(environment: LLM_\*\) is unknown\. Use one of chat,"
+    ):
+        load(tmp_path, {"LLM_BASE_URL": url, "LLM_API": "grpc"})
+
+
 def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
     text = "# mine\nexport LLM_BASE_URL='http://a'\nLLM_AUTH_TOKEN=\"k y\"\nLLM_DEFAULT_MODEL=m # note\nPATH=/evil\n"
     settings = load(tmp_path, dotenv=text, trusted="http://a")

@@ -60,6 +60,7 @@ def test_money_and_sizes() -> None:
 def test_the_meter_omits_unknown_values() -> None:
     assert usage_line(Usage(), None, milliseconds=6_200) == "6.2 s"
     assert usage_line(Usage(input=10, output=2), 0.5) == "10 in · 2 out · $0.500"
+    assert usage_line(Usage(input=100, output=2, cache_read=82), None) == "100 in (82 % cached) · 2 out"
     assert usage_line(Usage(), None) == ""
     assert (
         usage_line(Usage(input=10, output=2), None, context=12, milliseconds=5)

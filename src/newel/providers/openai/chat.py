@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from newel.agent.ports import ModelRequest
-from newel.providers.http.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
 from newel.providers.openai.encoder import Encoder, ServerCompat
 from newel.text.json import as_dict, as_str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from newel.agent.events import Delta, Retry, TextDelta, ThinkingDelta, ToolCallDelta
+from newel.agent.events import ModelRouted, Retry, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import (
     AssistantMessage,
     Message,
@@ -15,7 +15,7 @@ from newel.agent.messages import (
     UserMessage,
     new_id,
 )
-from newel.agent.ports import ModelRequest, OnDelta, Provider
+from newel.agent.ports import ModelRequest, OnDelta, Provider, ProviderEvent
 from newel.terminal.jexida.json_stream import AnswerStream
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, read, render
 from newel.terminal.jexida.shell_tool import TOOL
@@ -35,7 +35,7 @@ class AnswerOrShell:
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         stream = AnswerStream()
 
-        async def pass_on(delta: Delta | Retry) -> None:
+        async def pass_on(delta: ProviderEvent) -> None:
             nonlocal stream
             match delta:
                 case TextDelta():
@@ -44,7 +44,7 @@ class AnswerOrShell:
                 case Retry():
                     stream = AnswerStream()
                     await on_delta(delta)
-                case ThinkingDelta():
+                case ThinkingDelta() | ModelRouted():
                     await on_delta(delta)
                 case ToolCallDelta():  # no tools were offered
                     pass

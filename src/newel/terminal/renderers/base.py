@@ -30,7 +30,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.transform import COMPACTION
-from newel.text.format import format_size, one_line, usage_line
+from newel.text.format import describe_routing, format_size, one_line, usage_line
 from newel.text.json import to_json
 from newel.text.sanitize import sanitize
 
@@ -99,6 +99,8 @@ class Renderer:
                 self.on_tool_end(event)
             case e.Retry():
                 self.on_retry(event)
+            case e.ModelRouted():
+                self.on_notice(describe_routing(event))
             case e.ErrorEvent():
                 (self.on_notice if event.is_notice else self.on_error)(event.message)
             case e.AgentEnd():

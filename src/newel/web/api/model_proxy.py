@@ -8,8 +8,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from newel.agent.errors import ProviderError
-from newel.agent.events import Delta, ErrorEvent, Retry
-from newel.agent.ports import ModelRequest, Provider
+from newel.agent.events import ErrorEvent, ModelRouted, Retry
+from newel.agent.ports import ModelRequest, Provider, ProviderEvent
 from newel.providers.proxy import PATH
 from newel.web.event_stream import Events, EventStream
 from newel.web.http_schema import read_body, route
@@ -19,11 +19,11 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
     """``provider`` retries and knows prices. With None every request is refused."""
     router = APIRouter()
 
-    streamed = ("delta", "retry", "message", "error")
+    streamed = ("delta", "retry", "routed", "message", "error")
 
     @router.post(PATH, **route("Send a request to the model", None, 503, body=ModelRequest, stream=streamed))
     async def ask(request: Request) -> Response:
-        """Streams ``delta`` and ``retry``, and at the end ``message`` or ``error``. Closing the connection cancels the
+        """Streams ``delta``, ``retry`` and ``routed``, and at the end ``message`` or ``error``. Closing the connection cancels the
         request.
         """
         model_request = await read_body(request, ModelRequest)
@@ -32,8 +32,14 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
         complete = provider.complete
 
         async def produce(events: Events) -> None:
-            async def on_delta(delta: Delta | Retry) -> None:
-                await events("retry" if isinstance(delta, Retry) else "delta", delta)
+            async def on_delta(event: ProviderEvent) -> None:
+                match event:
+                    case Retry():
+                        await events("retry", event)
+                    case ModelRouted():
+                        await events("routed", event)
+                    case _:
+                        await events("delta", event)
 
             try:
                 message = await complete(model_request, on_delta)

@@ -25,7 +25,7 @@ DROPPED: Final = frozenset(
 )
 """Variables that make a shell run another file first, or force colours."""
 
-_OF_THE_AGENT: Final = ("LLM_", "OPENAI_")
+_OF_THE_AGENT: Final = ("LLM_", "OPENAI_", "ANTHROPIC_", "GEMINI_")
 """Prefixes of the variables that configure the agent's own model: keys, and URLs with passwords."""
 
 UNATTENDED: Final = {
