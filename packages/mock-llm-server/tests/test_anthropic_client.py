@@ -304,6 +304,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": None}, "max_tokens: Field required"),
     ({"max_tokens": 0}, "greater than or equal to 1"),
     ({"max_tokes": 1}, "max_tokes: Extra inputs are not permitted"),
+    ({"messages": [{"role": "user", "content": []}, *ask("hi")]}, "messages.0: all messages must have"),
     (history([says("")]), "must be non-empty"),
     (history([says(" \n")]), "non-whitespace"),
     (history([says("hi"), {"type": "imagine"}]), "Input tag 'imagine'"),

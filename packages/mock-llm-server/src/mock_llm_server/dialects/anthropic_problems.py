@@ -89,6 +89,9 @@ def _field_problems(body: dict[str, Any]) -> Iterator[Problem]:
     effort = _object(body.get("output_config")).get("effort")
     if effort is not None and effort not in EFFORTS:
         yield "output_config.effort", f"Input should be one of {', '.join(sorted(EFFORTS))}"
+    for number, message in enumerate(body["messages"]):
+        if not message["content"]:
+            yield f"messages.{number}", "all messages must have non-empty content"
     for block in _blocks(body.get("system")):
         if not str(block.get("text", "")).strip():
             yield "system", "text content blocks must be non-empty"
@@ -150,8 +153,6 @@ def _block_problems(turns: list[Turn], sign: Callable[[str], str]) -> Iterator[P
         if role not in BLOCKS:
             yield f"messages.{number}.role", "Input should be 'user' or 'assistant'"
             continue
-        if not blocks:
-            yield f"messages.{number}", "all messages must have non-empty content"
         for index, block in enumerate(blocks):
             field = f"messages.{number}.content.{index}"
             kind = block.get("type")
