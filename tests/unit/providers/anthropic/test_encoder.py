@@ -129,6 +129,14 @@ def test_thoughts_return_only_to_the_model_that_had_them(message: AssistantMessa
     assert [block["type"] for block in blocks] == (["thinking", "text"] if kept else ["text"])
 
 
+def test_a_change_of_the_model_takes_its_thoughts_away() -> None:
+    """Otherwise the encoding kept for the earlier model is sent to the new one, with thoughts that it cannot read."""
+    history = [UserMessage("Why?"), said(thought(), TextContent("So.")), UserMessage("And?")]
+    encoder = MessagesEncoder("anthropic")
+    assert b'"signature"' in raw(*history, encoder=encoder)
+    assert b'"signature"' not in raw(*history, encoder=encoder, model=Model("claude-opus-5"))
+
+
 def test_thoughts_before_a_change_of_the_conversation_are_left_out() -> None:
     """Otherwise a compacted conversation cannot go on: signatures cover all that came before."""
     old, new = said(thought("old"), TextContent("a")), said(thought("new"), TextContent("b"))
