@@ -33,10 +33,10 @@ MAX_QUOTE = 400
 """Characters of a server's message that are shown."""
 
 _OVERFLOW = (
-    r"(?i)context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length)"
+    r"(?i)context[_ ]length[_ ]exceeded|exceed_context_size|maximum context length|context[ -]?(?:window|size|length|limit)"
     r"|(?:prompt|input|request) is too long|too many (?:input )?tokens|reduce the length"
     r"|exceeds? the (?:model's )?(?:maximum )?(?:number of |input )?tokens|maximum number of tokens"
-    r"|greater than the context|string_above_max_length"
+    r"|greater than the context|string_above_max_length|request_too_large"
 )
 _OVERLOADED = r"(?i)overloaded|loading model|model is loading|temporarily unavailable"
 _NO_CREDIT = r"(?i)insufficient_quota|billing|credit balance|payment required"
@@ -47,6 +47,8 @@ _KINDS = {
     "not_found": 404,
     "invalid_request": 400,
     "rate_limit": 429,
+    "billing": 402,
+    "request_too_large": 413,
 }
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"
@@ -108,6 +110,8 @@ def classify(
         )
     if (status in (400, 413, 422) or status >= 500) and not regex(_RATE).search(text) and is_overflow(text):
         return ContextOverflow(f"The conversation is too long for {endpoint.model}{detail}", status=status)
+    if status == 402:
+        return RequestRejected(f"The account at {endpoint.url} has no credit left{detail}", status=status)
     if status == 429 or (status == 413 and regex(_RATE).search(text)):
         if regex(_NO_CREDIT).search(text):
             return RequestRejected(f"The account at {endpoint.url} has no credit left{detail}", status=status)

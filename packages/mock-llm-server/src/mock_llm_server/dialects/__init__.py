@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mock_llm_server.answer import Answer
 from mock_llm_server.conversation import ChatRequest, Problem
+from mock_llm_server.dialects.anthropic import AnthropicMessages
 from mock_llm_server.dialects.chat_completions import ChatCompletions
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply
@@ -71,5 +72,5 @@ class Dialect(Protocol):
 
 
 CHAT_COMPLETIONS = ChatCompletions()
-DIALECTS: tuple[Dialect, ...] = (CHAT_COMPLETIONS,)
-"""The first that handles a request answers it."""
+DIALECTS: tuple[Dialect, ...] = (AnthropicMessages(), CHAT_COMPLETIONS)
+"""The first that handles a request answers it. Both list models under the same path; a header tells them apart."""
