@@ -14,7 +14,8 @@ from newel.agent.messages import AssistantMessage, Attachment, CustomMessage, To
 from newel.app.hosts import SSH_CONFIG
 from newel.cli import MODULES
 from newel.cli.main import agent_parser
-from newel.config.settings import NAMES, ConfigFile, Flags, Limits, ModelFacts, load_settings
+from newel.config.settings import AGENT_MODE, ConfigFile, Flags, Limits, ModelFacts, load_settings
+from newel.providers.families import FAMILIES
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.rpc.server import AnyRequest, ApprovalAsked
 from newel.tools import coding_tools
@@ -104,8 +105,8 @@ def test_every_environment_variable_and_key_of_the_settings_is_documented() -> N
     rows = re.search(r"^\| setting \|.*?\n\n", SETTINGS, re.MULTILINE | re.DOTALL)
     assert rows is not None
     told = set(re.findall(r"`([A-Z_]+)`", rows[0]))
-    known = {name for variables in NAMES.values() for name in variables}
-    assert known <= told <= known | {"NEWEL_HOME", SSH_CONFIG}
+    known = {name for family in FAMILIES for name in family.variables.values()}
+    assert known <= told <= known | {"NEWEL_HOME", AGENT_MODE, SSH_CONFIG}
     for key in names(ConfigFile, "limits", "models") | names(ModelFacts):
         assert key in rows[0], key
     for key in names(Limits):

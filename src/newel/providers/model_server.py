@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
-from newel.providers.families import Api
+from newel.providers.families import Api, find_api
 from newel.providers.http.urls import ollama_http_url, server_name
 
 if TYPE_CHECKING:
@@ -62,9 +62,15 @@ def connect(base_url: str, api_key: str | None, api: Api | None = None) -> Model
         "is_listed": prices.knows if prices else None,
         "listed_window": prices.window if prices else None,
     }
-    from newel.providers.openai.chat import OpenAIChat
+    match api or find_api(base_url):
+        case "anthropic":
+            from newel.providers.anthropic.client import AnthropicMessages
 
-    return OpenAIChat(base_url=base_url, api_key=api_key, name=name, **options)
+            return AnthropicMessages(base_url=base_url, api_key=api_key, name=name, **options)
+        case _:
+            from newel.providers.openai.chat import OpenAIChat
+
+            return OpenAIChat(base_url=base_url, api_key=api_key, name=name, **options)
 
 
 async def find_window(server: ModelServer, model: str) -> int | None:

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from newel.agent.events import Delta, Retry
 from newel.agent.messages import AssistantMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest, Provider, ToolSpec
+from newel.agent.ports import Model, ModelRequest, Provider, ProviderEvent, ToolSpec
 from newel.providers.openai.chat import OpenAIChat
 
 Handler = Callable[[socket.socket], None]
@@ -98,11 +97,11 @@ class RawServer:
         return json.loads(self.requests[at][1])
 
 
-async def ask(provider: Provider, **options: Any) -> tuple[AssistantMessage, list[Delta | Retry]]:
+async def ask(provider: Provider, **options: Any) -> tuple[AssistantMessage, list[ProviderEvent]]:
     """Make one request; returns the answer and the deltas."""
-    seen: list[Delta | Retry] = []
+    seen: list[ProviderEvent] = []
 
-    async def on_delta(delta: Delta | Retry) -> None:
+    async def on_delta(delta: ProviderEvent) -> None:
         seen.append(delta)
 
     fields: dict[str, Any] = {"messages": [UserMessage("Hi")], "tools": [BASH], "model": Model("m")} | options

@@ -11,9 +11,9 @@ import anyio
 import pytest
 
 from newel.agent.errors import BadResponse, ConnectionFailed, ContextOverflow, RequestRejected, ServerFailed
-from newel.agent.events import Delta, Retry, TextDelta, ThinkingDelta, ToolCallDelta
+from newel.agent.events import Retry, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import ImageContent, TextContent, ThinkingContent, ToolResultMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest
+from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import ModelMissing
 from tests.integration.providers.raw import Serve, ask, floods, http
@@ -261,7 +261,7 @@ async def test_cancelling_closes_the_connection(start: Start) -> None:
     server, client = start([{"trigger": "Hi", "answer": "Half", "fault": "hang"}])
     began = anyio.Event()
 
-    async def on_delta(_: Delta | Retry) -> None:
+    async def on_delta(_: ProviderEvent) -> None:
         began.set()
 
     async with anyio.create_task_group() as group:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from newel.agent.errors import BadResponse, ConnectionFailed, RequestRejected, ServerFailed
-from newel.agent.events import Delta, Retry, TextDelta, ThinkingDelta
+from newel.agent.events import TextDelta, ThinkingDelta
 from newel.agent.messages import (
     AssistantMessage,
     ImageContent,
@@ -20,7 +20,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.agent.ports import Model, ModelRequest
+from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.providers.ollama.cli import OllamaCli
 from newel.providers.ollama.model_info import ModelMissing
 from tests.integration.providers.raw import ask
@@ -218,7 +218,7 @@ async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     programs = LocalPrograms(OllamaProgram(tmp_path / "host", **fields).folder)
     began = anyio.Event()
 
-    async def on_delta(_: Delta | Retry) -> None:
+    async def on_delta(_: ProviderEvent) -> None:
         began.set()
 
     async with anyio.create_task_group() as group:

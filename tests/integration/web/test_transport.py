@@ -9,9 +9,9 @@ import pytest
 
 from newel.agent.agent import Agent
 from newel.agent.errors import ProviderError, RateLimited, RequestRejected
-from newel.agent.events import Delta, Retry, TextDelta
+from newel.agent.events import Retry, TextDelta
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
+from newel.agent.ports import Model, ModelRequest, OnDelta, ProviderEvent, RunConfig
 from newel.agent.transform import Transformer
 from newel.providers.proxy import AppTransport, ModelProxy
 from newel.tools import coding_tools
@@ -44,7 +44,7 @@ async def test_an_agent_works_locally_and_asks_the_remote_model(tmp_path: Path) 
 
 
 async def test_deltas_retries_and_the_answer_arrive_unchanged(tmp_path: Path) -> None:
-    sent: list[Delta | Retry] = [
+    sent: list[ProviderEvent] = [
         TextDelta("H\u2028e"),
         Retry(attempt=1, max_attempts=5, delay=0.5, reason="busy"),
         TextDelta("Hi \ud83d\ude00\n\n"),
@@ -57,9 +57,9 @@ async def test_deltas_retries_and_the_answer_arrive_unchanged(tmp_path: Path) ->
                 await on_delta(delta)
             return answer
 
-    heard: list[Delta | Retry] = []
+    heard: list[ProviderEvent] = []
 
-    async def on_delta(delta: Delta | Retry) -> None:
+    async def on_delta(delta: ProviderEvent) -> None:
         heard.append(delta)
 
     async with serve_workbench(tmp_path, Echo(), relay=Retried()) as server:

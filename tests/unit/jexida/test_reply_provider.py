@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from newel.agent.events import Delta, Retry, TextDelta
+from newel.agent.events import TextDelta
 from newel.agent.messages import (
     AssistantMessage,
     TextContent,
@@ -13,7 +13,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.agent.ports import Model, ModelRequest
+from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
 from newel.terminal.jexida.reply_provider import AnswerOrShell
 from tests.scripted_provider import ScriptedProvider
@@ -36,7 +36,7 @@ async def ask(answer: AssistantMessage) -> tuple[AssistantMessage, str, ModelReq
     script = ScriptedProvider([answer])
     seen: list[str] = []
 
-    async def on_delta(delta: Delta | Retry) -> None:
+    async def on_delta(delta: ProviderEvent) -> None:
         if isinstance(delta, TextDelta):
             seen.append(delta.delta)
 

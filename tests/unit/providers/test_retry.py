@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from newel.agent.errors import ConnectionFailed, ProviderError, RateLimited, RequestRejected, ServerFailed
-from newel.agent.events import Delta, Retry, TextDelta
+from newel.agent.events import Retry, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent
-from newel.agent.ports import Model, ModelRequest
+from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.providers.retry import Retrying, RetryLimits, retry_delay
 from tests.scripted_provider import Answer, ScriptedProvider
 
@@ -17,10 +17,10 @@ ANSWER = AssistantMessage([TextContent("Hello")])
 
 async def ask(
     script: list[Answer], limits: RetryLimits | None = None
-) -> tuple[AssistantMessage, list[Delta | Retry]]:
-    seen: list[Delta | Retry] = []
+) -> tuple[AssistantMessage, list[ProviderEvent]]:
+    seen: list[ProviderEvent] = []
 
-    async def on_delta(delta: Delta | Retry) -> None:
+    async def on_delta(delta: ProviderEvent) -> None:
         seen.append(delta)
 
     provider = Retrying(ScriptedProvider(script), limits or RetryLimits(attempts=3), base_delay=0.002)

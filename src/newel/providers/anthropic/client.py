@@ -7,7 +7,7 @@ from typing import Any, Unpack
 from newel.agent.ports import ModelRequest
 from newel.providers.anthropic.compat import MessagesCompat
 from newel.providers.anthropic.encoder import MessagesEncoder
-from newel.providers.http.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
+from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
 from newel.text.json import as_count, as_str
 
 VERSION = "2023-06-01"
@@ -60,9 +60,9 @@ class AnthropicMessages(ApiClient[MessagesCompat]):
         return self._encoder.body(request, compat)
 
     def _accumulator(self, request: ModelRequest) -> Accumulator:
-        from newel.providers.anthropic.stream import MessageAccumulator
+        from newel.providers.anthropic.stream import AnthropicAccumulator
 
-        return MessageAccumulator(request.tools)
+        return AnthropicAccumulator(request.tools)
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
         window = as_count(fields.get("max_input_tokens")) or None

@@ -1,6 +1,6 @@
 """Accumulates the events of a response into deltas, and finally into a message.
 
-``MessageAccumulator`` accepts unvalidated events of the Messages API, and whole ``message`` objects. A message is a list of blocks,
+``AnthropicAccumulator`` accepts unvalidated events of the Messages API, and whole ``message`` objects. A message is a list of blocks,
 whose order is kept: the signatures of thoughts cover it.
 """
 
@@ -40,7 +40,7 @@ class _Block:
         return "".join(self.pieces)
 
 
-class MessageAccumulator:
+class AnthropicAccumulator:
     """Feed it events, pass on the deltas, then get the message. ``tools`` are the offered ones."""
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:

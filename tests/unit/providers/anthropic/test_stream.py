@@ -13,7 +13,7 @@ from newel.agent.errors import BadResponse
 from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, TextContent, ThinkingContent, ToolCall, Usage
 from newel.agent.ports import ToolSpec
-from newel.providers.anthropic.stream import MessageAccumulator
+from newel.providers.anthropic.stream import AnthropicAccumulator
 
 TOOLS = [
     ToolSpec("read", "Read.", {"type": "object", "properties": {"file_path": {}}}, aliases=("read_file",))
@@ -42,7 +42,7 @@ def opening(**usage: int) -> dict[str, Any]:
 
 
 def fold(*events: dict[str, Any]) -> tuple[AssistantMessage, list[Delta]]:
-    folding = MessageAccumulator(TOOLS)
+    folding = AnthropicAccumulator(TOOLS)
     deltas = [each for event in events for each in folding.feed(event)] + folding.close()
     return folding.message(model="m", provider="p"), deltas
 
@@ -221,7 +221,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 def test_no_event_breaks_the_client(events: list[dict[str, Any]]) -> None:
     """Otherwise a broken or hostile server ends the program instead of the request."""
-    folding = MessageAccumulator(TOOLS)
+    folding = AnthropicAccumulator(TOOLS)
     for event in json.loads(json.dumps(events)):
         folding.feed(event)
     if folding.started:
