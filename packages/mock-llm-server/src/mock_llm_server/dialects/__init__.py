@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from mock_llm_server.answer import Answer
 from mock_llm_server.conversation import ChatRequest, Problem
 from mock_llm_server.dialects.chat_completions import ChatCompletions
+from mock_llm_server.dialects.ollama import Ollama
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply
+from mock_llm_server.scenarios import ServedModel
 
 
 class Dialect(Protocol):
@@ -29,12 +31,21 @@ class Dialect(Protocol):
         """Whether a request asks a model by this API, whatever its method."""
         ...
 
-    def query(self, request: Request, models: list[str]) -> Reply | None:
-        """The reply to any other request of the API, such as one for the list of models; None if it is not of this API."""
+    def query(self, request: Request, models: Sequence[ServedModel]) -> Reply | None:
+        """The reply to any other request of the API, such as one for the list of models; None if it is not of this API.
+
+        ``Reply.methods`` are those that the path allows: the server refuses others.
+        """
         ...
 
     def read(self, request: Request) -> ChatRequest:
         """Read the conversation. Raises ``msgspec.DecodeError`` for a body that is not a request of the API."""
+        ...
+
+    def refusal(
+        self, request: Request, conversation: ChatRequest, models: Sequence[ServedModel]
+    ) -> Reply | None:
+        """The error for a request that no model of the API answers; None for an API whose scripted models answer all."""
         ...
 
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:
@@ -71,5 +82,5 @@ class Dialect(Protocol):
 
 
 CHAT_COMPLETIONS = ChatCompletions()
-DIALECTS: tuple[Dialect, ...] = (CHAT_COMPLETIONS,)
+DIALECTS: tuple[Dialect, ...] = (CHAT_COMPLETIONS, Ollama())
 """The first that handles a request answers it."""
