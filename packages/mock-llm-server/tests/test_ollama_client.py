@@ -100,7 +100,7 @@ def ask(text: str) -> list[dict[str, Any]]:
 
 
 def chat(client: Client, model: str, messages: list[Any], **options: Any) -> ChatResponse:
-    return client.chat(model, messages, **options)  # pyright: ignore[reportUnknownMemberType] (a tool may be any function)
+    return client.chat(model, messages, **options)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] (a tool may be any function)
 
 
 def stream(client: Client, messages: list[Any], **options: Any) -> list[ChatResponse]:
