@@ -24,6 +24,7 @@ def scenario(trigger: str, *steps: dict[str, Any]) -> dict[str, Any]:
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20}
 SCRIPT: dict[str, Any] = {
+    "ollama_version": "0.33.0",
     "models": [
         "mock-large:70b",
         {"name": "plain", "capabilities": ["completion"], "context_length": 2048, "num_ctx": 1024},
@@ -188,8 +189,11 @@ def test_models_are_listed_and_described(client: Client) -> None:
     assert absent.value.status_code == 404
 
 
-def test_the_version_is_reported(server: MockServer) -> None:
+def test_a_server_is_recognised_as_ollama_only_if_its_script_says_so(server: MockServer) -> None:
+    """A client that asks for chat completions would otherwise be told to use the other API."""
     assert httpx2.get(f"{server.url}/api/version").json() == {"version": "0.33.0"}
+    with running() as plain:
+        assert httpx2.get(f"{plain.url}/api/version").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/api/show", "/api/chat"])

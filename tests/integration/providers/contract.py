@@ -23,7 +23,8 @@ class ContractProvider(msgspec.Struct, frozen=True):
     """A provider: ``connect`` makes its client for a server's URL and a timeout in seconds.
 
     ``overflow`` and ``unknown_model`` are the API's words for a conversation that is too long and for a model that the server
-    does not have. ``lacks`` are the features that the API does not have, by the names of their tests.
+    does not have. ``lacks`` are the features that the API does not have, or that most of its servers refuse, by the names of
+    their tests.
     """
 
     name: str

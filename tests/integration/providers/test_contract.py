@@ -247,6 +247,7 @@ def fault_name(fault: dict[str, Any]) -> str:
         {"kind": "status", "status": 408},
         {"kind": "status", "status": 500},
         {"kind": "status", "status": 503},
+        {"kind": "status", "status": 529},
         {"kind": "reset", "after_chunks": 0},
         {"kind": "reset", "after_chunks": 3},
         {"kind": "stall", "after_chunks": 0},

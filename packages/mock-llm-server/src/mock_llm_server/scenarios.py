@@ -274,6 +274,8 @@ class Script(Spec, frozen=True):
     default_response: Response = Response(content=_SORRY)
     models: list[str | ServedModel] = field(default_factory=list[str | ServedModel])
     """Listed by GET /models, besides ``mock-model``. Requests may use any name, except those of Ollama's API."""
+    ollama_version: str | None = None
+    """The answer of GET /api/version, by which clients recognise Ollama. Without it, the server does not pretend to be one."""
     description: str = ""
 
     @property

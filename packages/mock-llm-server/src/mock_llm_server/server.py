@@ -105,7 +105,7 @@ class MockServer:
         if request.path.removeprefix("/v1") == "/health":
             return _only(CHAT_COMPLETIONS, "GET, HEAD", request) or json_reply(200, {"status": "ok"})
         for dialect in DIALECTS:
-            if reply := dialect.query(request, self._script.served_models):
+            if reply := dialect.query(request, self._script):
                 return _only(dialect, reply.methods, request) or reply
         message = f"Not found: {request.path}. Try {CHAT_COMPLETIONS.path}."
         return CHAT_COMPLETIONS.error(404, message, code="unknown_url")
@@ -117,7 +117,7 @@ class MockServer:
             return dialect.error(400, f"The body is not a request for {dialect.path}: {error}.")
         if not request.messages:
             return dialect.error(400, "The list of messages is empty.", param="messages")
-        if refusal := dialect.refusal(http, request, self._script.served_models):
+        if refusal := dialect.refusal(http, request, self._script):
             return refusal
         if self._strict and (problem := dialect.problem(http, request)):
             return dialect.error(400, problem[1], param=problem[0])

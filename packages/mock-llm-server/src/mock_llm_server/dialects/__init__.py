@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from mock_llm_server.answer import Answer
@@ -11,7 +11,7 @@ from mock_llm_server.dialects.chat_completions import ChatCompletions
 from mock_llm_server.dialects.ollama import Ollama
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply
-from mock_llm_server.scenarios import ServedModel
+from mock_llm_server.scenarios import Script
 
 
 class Dialect(Protocol):
@@ -31,7 +31,7 @@ class Dialect(Protocol):
         """Whether a request asks a model by this API, whatever its method."""
         ...
 
-    def query(self, request: Request, models: Sequence[ServedModel]) -> Reply | None:
+    def query(self, request: Request, script: Script) -> Reply | None:
         """The reply to any other request of the API, such as one for the list of models; None if it is not of this API.
 
         ``Reply.methods`` are those that the path allows: the server refuses others.
@@ -42,10 +42,8 @@ class Dialect(Protocol):
         """Read the conversation. Raises ``msgspec.DecodeError`` for a body that is not a request of the API."""
         ...
 
-    def refusal(
-        self, request: Request, conversation: ChatRequest, models: Sequence[ServedModel]
-    ) -> Reply | None:
-        """The error for a request that no model of the API answers; None for an API whose scripted models answer all."""
+    def refusal(self, request: Request, conversation: ChatRequest, script: Script) -> Reply | None:
+        """The error for a request that no model of the script answers, strict or not; None for an API that takes any name."""
         ...
 
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:

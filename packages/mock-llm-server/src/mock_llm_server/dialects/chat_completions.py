@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
@@ -12,7 +12,7 @@ from mock_llm_server.answer import ARGUMENT_PIECE, Answer, tokens
 from mock_llm_server.conversation import ChatRequest, Problem, history_problem
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply, event, json_reply
-from mock_llm_server.scenarios import ServedModel
+from mock_llm_server.scenarios import Script
 
 PATH = "/chat/completions"
 
@@ -38,13 +38,13 @@ class ChatCompletions:
         self,
         request: Request,  # noqa: ARG002 — the port's shape
         conversation: ChatRequest,  # noqa: ARG002
-        models: Sequence[ServedModel],  # noqa: ARG002
+        script: Script,  # noqa: ARG002
     ) -> Reply | None:
         return None
 
-    def query(self, request: Request, models: Sequence[ServedModel]) -> Reply | None:
+    def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))
-        names = [model.name for model in models]
+        names = [model.name for model in script.served_models]
         if route == "/models":
             return json_reply(200, {"object": "list", "data": [_model(name) for name in names]})
         if not route.startswith("/models/"):

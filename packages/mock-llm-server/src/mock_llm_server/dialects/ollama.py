@@ -16,9 +16,8 @@ from mock_llm_server.answer import Answer, Call, tokens
 from mock_llm_server.conversation import ChatRequest, Message, Problem
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Piece, Reply, json_reply
-from mock_llm_server.scenarios import ServedModel
+from mock_llm_server.scenarios import Script, ServedModel
 
-VERSION = "0.33.0"
 NDJSON = "application/x-ndjson"
 DEFAULT_CONTEXT = 4096
 """Tokens of a context for which a request sets no ``num_ctx``."""
@@ -111,10 +110,10 @@ class Ollama:
         self,
         request: Request,
         conversation: ChatRequest,  # noqa: ARG002 — the port's shape
-        models: Sequence[ServedModel],
+        script: Script,
     ) -> Reply | None:
         body = _body(request)
-        model = _find(models, body.model)
+        model = _find(script.served_models, body.model)
         if model is None:
             return self.error(404, f"model '{body.model}' not found")
         if body.think and "thinking" not in model.capabilities:
@@ -136,10 +135,11 @@ class Ollama:
             )
         return _history_problem(body.messages)
 
-    def query(self, request: Request, models: Sequence[ServedModel]) -> Reply | None:
+    def query(self, request: Request, script: Script) -> Reply | None:
+        models = script.served_models
         match request.path:
-            case "/api/version":
-                return json_reply(200, {"version": VERSION})
+            case "/api/version" if script.ollama_version:
+                return json_reply(200, {"version": script.ollama_version})
             case "/api/tags":
                 return json_reply(200, {"models": [_listed(model) for model in models]})
             case "/api/ps":
