@@ -262,6 +262,8 @@ RESULT: dict[str, Any] = {"role": "tool", "content": "3", "tool_name": "add"}
         ({"messages": ask("hi" * 10_000)}, "drop its oldest messages"),
         ({"messages": ask("hi" * 10_000), "truncate": False}, "longer than the context length"),
         ({"messages": [*ask("hi"), ADD | {"tool_calls": [call("", a=1)]}]}, "name of its function"),
+        ({"messages": [ask("hi")[0] | {"reasoning": "Hm."}]}, "ignore the field messages[0].reasoning"),
+        ({"messages": ask("hi"), "max_tokens": 10}, "ignore the field max_tokens"),
     ],
 )
 def test_a_strict_server_refuses_what_ollama_would_lose(

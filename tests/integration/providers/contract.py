@@ -15,12 +15,16 @@ from newel.providers.ollama.client import Ollama
 from newel.providers.openai.chat import OpenAIChat
 
 MODEL = Model("mock-model")
-LOADED = {"name": MODEL.id, "loaded_context": 65_536}
+OTHER_MODEL = Model("mock-model-2")
+NAME = "localhost"
+"""The name of every client: providers are named after their hosts, whatever the API."""
+
+SERVED = [{"name": model.id, "loaded_context": 65_536} for model in (MODEL, OTHER_MODEL)]
 """Ollama loads a model again, without its cache, to give it a larger context. This one is large enough for all tests."""
 
 
 class ContractProvider(msgspec.Struct, frozen=True):
-    """A provider: ``connect`` makes its client for a server's URL and a timeout in seconds.
+    """A provider: ``connect`` makes its client for a server's URL, with a timeout in seconds and a name.
 
     ``overflow`` and ``unknown_model`` are the API's words for a conversation that is too long and for a model that the server
     does not have. ``lacks`` are the features that the API does not have, or that most of its servers refuse, by the names of
@@ -28,7 +32,7 @@ class ContractProvider(msgspec.Struct, frozen=True):
     """
 
     name: str
-    connect: Callable[[str, float], ModelServer]
+    connect: Callable[[str, float, str], ModelServer]
     overflow: str
     unknown_model: str
     lacks: frozenset[str] = frozenset()
@@ -40,14 +44,16 @@ class ContractProvider(msgspec.Struct, frozen=True):
 PROVIDERS = (
     ContractProvider(
         "Chat completions",
-        lambda url, timeout: OpenAIChat(base_url=f"{url}/v1", api_key="sk-test", timeout=timeout),
+        lambda url, timeout, name: OpenAIChat(
+            base_url=f"{url}/v1", api_key="sk-test", timeout=timeout, name=name
+        ),
         overflow="This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
         unknown_model="The model `mock-model` does not exist or you do not have access to it.",
         lacks=frozenset({"thoughts go back"}),
     ),
     ContractProvider(
         "Ollama",
-        lambda url, timeout: Ollama(url, timeout=timeout),
+        lambda url, timeout, name: Ollama(url, timeout=timeout, name=name),
         overflow="the prompt is longer than the context length currently available to the model",
         unknown_model="model 'mock-model' not found",
         lacks=frozenset({"cached tokens"}),
@@ -76,8 +82,8 @@ async def connected(
     seconds without a byte.
     """
     scenario = {"name": "it", "trigger": "", "steps": list(steps), "loop": loop}
-    async with serve({"models": [LOADED], "scenarios": [scenario]}, strict=True) as server:
-        client = provider.connect(server.url, patience)
+    async with serve({"models": SERVED, "scenarios": [scenario]}, strict=True) as server:
+        client = provider.connect(server.url, patience, NAME)
         try:
             yield Connected(server, client)
         finally:

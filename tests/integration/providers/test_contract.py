@@ -25,9 +25,16 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, Provider
-from newel.providers.http import client
+from newel.providers.http import client as http_client
 from newel.providers.retry import Retrying, RetryLimits
-from tests.integration.providers.contract import MODEL, PROVIDERS, ContractProvider, connected
+from tests.integration.providers.contract import (
+    MODEL,
+    NAME,
+    OTHER_MODEL,
+    PROVIDERS,
+    ContractProvider,
+    connected,
+)
 from tests.integration.providers.raw import ask
 
 pytestmark = pytest.mark.anyio
@@ -320,7 +327,7 @@ async def test_bounded(
 ) -> None:
     """An endless answer is refused in bounded memory."""
     if fault["of"] != "junk":  # its line has a limit of its own
-        monkeypatch.setattr(client, "MAX_RESPONSE_BYTES", 2**20)  # the usual 64 MiB take half a minute
+        monkeypatch.setattr(http_client, "MAX_RESPONSE_BYTES", 2**20)  # the usual 64 MiB take half a minute
     assert type(await refusal(provider, fault)) is BadResponse
 
 
@@ -342,7 +349,24 @@ async def test_malformed_arguments(provider: ContractProvider) -> None:
     assert "its arguments are not valid JSON" in (message.tool_calls[0].problem or "")
 
 
-# -- several providers --------------------------------------------------------------------------------
+# -- several models and providers ---------------------------------------------------------------------
+
+
+async def test_change_of_model(provider: ContractProvider) -> None:
+    """A conversation goes on with another model or server, which gets the calls and results, and no reasoning of the first."""
+    steps = (
+        {"response": {"reasoning": "A private thought.", "tool_calls": CALLS}},
+        {"response": {"content": "{{ model }}: {{ tool_result }}"}},
+    )
+    async with connected(provider, *steps) as it:
+        elsewhere = provider.connect(it.server.url, 10.0, "elsewhere")
+        history: list[Message] = [UserMessage("Hi")]
+        await converse(it.client, history, thinking="high")
+        for client, model in ((it.client, OTHER_MODEL), (elsewhere, MODEL)):
+            message, _ = await ask(client, model=model, messages=history, thinking="high")
+            assert message.text == f"{model.id}: result of pwd"
+            assert b"A private thought." not in it.bodies[-1]
+        await elsewhere.aclose()
 
 
 @pytest.mark.parametrize(
@@ -359,7 +383,7 @@ async def test_change_of_provider(first: ContractProvider, second: ContractProvi
     )
     async with connected(first, *steps) as it:
         history: list[Message] = [UserMessage("Hi")]
-        other = second.connect(it.server.url, 10.0)
+        other = second.connect(it.server.url, 10.0, NAME)
         for each in (it.client, other, it.client):
             message = await converse(each, history, thinking="high")
         assert message.text == "Found result of pwd."

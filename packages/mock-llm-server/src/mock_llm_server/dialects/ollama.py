@@ -70,6 +70,9 @@ class _ChatBody(msgspec.Struct):
     format: dict[str, Any] | str | None = None
     truncate: bool | None = None
     shift: bool | None = None
+    keep_alive: str | float | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
 
     @property
     def num_ctx(self) -> int:
@@ -133,7 +136,7 @@ class Ollama:
                 "truncate",
                 f"The conversation has more than {body.num_ctx} tokens: Ollama would drop its oldest messages silently.",
             )
-        return _history_problem(body.messages)
+        return _unknown_field(msgspec.json.decode(request.body)) or _history_problem(body.messages)
 
     def query(self, request: Request, script: Script) -> Reply | None:
         models = script.served_models
@@ -210,6 +213,15 @@ def _full_name(name: str) -> str:
 def _find(models: Sequence[ServedModel], name: str) -> ServedModel | None:
     full = _full_name(name)
     return next((model for model in models if _full_name(model.name) == full), None)
+
+
+def _unknown_field(body: dict[str, Any]) -> Problem | None:
+    """A field that Ollama ignores, such as one of another API, so that its content would be lost."""
+    messages = [(f"messages[{i}].", message, _Message) for i, message in enumerate(body["messages"])]
+    for where, fields, known in [("", body, _ChatBody), *messages]:
+        for name in fields.keys() - set(known.__struct_fields__):
+            return f"{where}{name}", f"Ollama would ignore the field {where}{name}."
+    return None
 
 
 def _history_problem(messages: list[_Message]) -> Problem | None:
