@@ -1,4 +1,5 @@
-"""A substitute for Ollama's server: its API over real HTTP, in any version; no model runs.
+"""A substitute for Ollama's server where the mock server is not enough: in any version, at a Unix socket, and with state: models
+are loaded, pulled and removed. No model runs.
 
 From Ollama's ``docs/api.md``, ``api/types.go``, ``server/routes.go``, ``server/prompt.go`` and ``server/sched.go`` at
 v0.33.0, and from the versions named:
@@ -6,7 +7,7 @@ v0.33.0, and from the versions named:
 - ``POST /api/chat`` streams JSON objects, one per line, in chunks of HTTP, as ``application/x-ndjson``; the last has
   ``done``, ``done_reason`` and the counts. Thoughts arrive as ``thinking``, calls whole as ``tool_calls``.
 - A failure before the first line has a status and ``{"error": "…"}``; a later one is a line ``{"error": "…"}``.
-- 404 ``model 'x' not found``; 400 for tools, thinking or a level of it that the model does not support, 401 for the cloud.
+- 404 ``model 'x' not found``; 400 for tools, thinking or a level of it that the model does not support.
 - ``think`` is a boolean before v0.11.0; a string cannot be decoded there: 400.
 - A conversation longer than ``num_ctx`` (default 4096) silently loses its oldest messages, except the system message and
   the last one; with ``truncate: false`` (since v0.12.6) it is refused with 400. Four bytes are a token here.
@@ -40,11 +41,10 @@ class OllamaServer:
     ``script`` answers whose ``trigger`` occurs last in the conversation that the model sees::
 
         {"trigger": "…", "answer": "…", "constrained": "the answer to a format", "thinking": "…", "tool_calls": […],
-         "done_reason": "length", "fault": "status" | "error" | "cut" | "hang" | "garbage", "error": "…", "status": 500,
-         "times": how often the fault occurs}
+         "fault": "hang", "times": how often the fault occurs}
 
     ``requests`` are the bodies of chats, ``seen`` the messages that the model saw in each, ``loads`` counts how often a
-    model was loaded; ``registry`` names the models that can be pulled. ``left`` is set when a client disconnects early.
+    model was loaded; ``registry`` names the models that can be pulled.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class OllamaServer:
         self.loaded: dict[str, int] = {}
         self.loads = 0
         self.registry: list[str] = []
-        self.left = threading.Event()
         self.connections: list[socket.socket] = []
         self._faults: dict[int, int] = {}
         tcp = None if path else ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -152,8 +151,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._show(model)
         elif refused := self._refused(sent, model):
             self._whole({"error": refused}, 400)
-        elif model.get("cloud"):
-            self._whole({"error": "unauthorized", "signin_url": "https://ollama.com/connect?x"}, 401)
         else:
             self._chat(sent, name, model)
 
@@ -214,9 +211,6 @@ class _Handler(BaseHTTPRequestHandler):
             return
         server.seen.append(messages)
         step = server.step("\n".join(each["content"] for each in messages))
-        if step.get("fault") == "status":
-            self._whole({"error": step.get("error", "failed")}, step.get("status", 500))
-            return
         thinks = "thinking" in model["capabilities"] and sent.get("think", True)
         answer = step.get("answer", "")
         if sent.get("format") is not None:
@@ -230,30 +224,20 @@ class _Handler(BaseHTTPRequestHandler):
             for line in lines:
                 self._line(head | {"message": {"role": "assistant", "content": ""} | line, "done": False})
             if step.get("fault"):
-                self._fail(step)
+                self._hang()
             counts = {"prompt_eval_count": sum(map(_tokens, messages)), "eval_count": len(lines)}
-            end = {"done": True, "done_reason": step.get("done_reason", "stop"), "total_duration": 1} | counts
+            end = {"done": True, "done_reason": "stop", "total_duration": 1} | counts
             self._line(head | {"message": {"role": "assistant", "content": ""}} | end)
             self.wfile.write(b"0\r\n\r\n")
         except (BrokenPipeError, ConnectionResetError):
-            server.left.set()
+            pass
 
-    def _fail(self, step: dict[str, Any]) -> None:
-        """Execute a fault in the middle of an answer."""
-        match step["fault"]:
-            case "error":
-                self._line({"error": step.get("error", "llama runner process has terminated")})
-                self.wfile.write(b"0\r\n\r\n")
-            case "hang":
-                until = time.monotonic() + LONGEST_HANG
-                while time.monotonic() < until:
-                    if select.select([self.connection], [], [], 0.02)[0] and not self.connection.recv(1):
-                        self.stand_in.left.set()
-                        break
-            case "garbage":
-                self._chunk(b"<html>oh no</html>\n")
-            case _:
-                pass
+    def _hang(self) -> None:
+        """Be silent in the middle of an answer, until the client disconnects."""
+        until = time.monotonic() + LONGEST_HANG
+        while time.monotonic() < until:
+            if select.select([self.connection], [], [], 0.02)[0] and not self.connection.recv(1):
+                break
         self.close_connection = True
         raise ConnectionResetError
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import anyio
 import pytest
 
+from mock_llm_server import MockServer
+from mock_llm_server import serve as serve_mock
 from newel.agent.errors import BadResponse, ConnectionFailed, ContextOverflow, RequestRejected, ServerFailed
 from newel.agent.events import Retry, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import ImageContent, TextContent, ThinkingContent, ToolResultMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest, ProviderEvent
+from newel.agent.ports import Model
 from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import ModelMissing
 from tests.integration.providers.raw import Serve, ask, floods, http
@@ -28,6 +30,7 @@ MODELS = {
     "qwen3:latest": {"capabilities": ["completion", "tools", "thinking", "vision"], "context_length": 40_960},
 }
 SCRIPT = [{"trigger": "Hi", "answer": "Hello, wörld", "thinking": "A greeting."}]
+HELLO = {"response": {"content": "Hello, wörld", "reasoning": "A greeting."}}
 LS = {"function": {"name": "bash", "arguments": {"command": "ls"}}}
 
 Start = Callable[..., tuple[OllamaServer, Ollama]]
@@ -56,19 +59,38 @@ async def start() -> AsyncGenerator[Start]:
         server.close()
 
 
-async def test_an_answer_streams_and_its_tokens_are_counted(start: Start) -> None:
-    _, client = start()
-    message, seen = await ask(client, model=PHI3)
+@asynccontextmanager
+async def mocked(
+    *steps: dict[str, Any], models: dict[str, dict[str, Any]] = MODELS
+) -> AsyncGenerator[tuple[MockServer, Ollama]]:
+    """A strict server whose ``models`` take the steps, and its client."""
+    scenario = {"name": "it", "trigger": "", "steps": list(steps or [HELLO])}
+    served = [{"name": name} | fields for name, fields in models.items()]
+    script = {"models": served, "scenarios": [scenario], "ollama_version": "0.33.0"}
+    async with serve_mock(script, strict=True) as server:
+        client = Ollama(server.url)
+        yield server, client
+        await client.aclose()
+
+
+def chats(server: MockServer) -> list[dict[str, Any]]:
+    """The bodies of the requests that asked a model."""
+    return [request["body"] for request in server.requests if request["path"] == "/api/chat"]
+
+
+async def test_an_answer_streams_and_its_tokens_are_counted() -> None:
+    usage = {"prompt_tokens": 7, "completion_tokens": 3}
+    async with mocked({"response": {"content": "Hello, wörld", "usage": usage}}) as (_, client):
+        message, seen = await ask(client, model=PHI3)
     assert message.content == [TextContent("Hello, wörld")]
-    assert seen == [TextDelta("Hello"), TextDelta(", wör"), TextDelta("ld")]
+    assert seen == [TextDelta("Hello,"), TextDelta(" wörld")]
     assert (message.model, message.provider, message.stop_reason) == ("phi3", "ollama", "stop")
-    assert message.usage.input > 0
-    assert message.usage.output == 3
+    assert (message.usage.input, message.usage.output) == (7, 3)
 
 
-async def test_thoughts_are_not_part_of_the_answer(start: Start) -> None:
-    _, client = start()
-    message, seen = await ask(client, model=THINKER, thinking="high")
+async def test_thoughts_are_not_part_of_the_answer() -> None:
+    async with mocked() as (_, client):
+        message, seen = await ask(client, model=THINKER, thinking="high")
     assert message.content == [ThinkingContent("A greeting.", field="thinking"), TextContent("Hello, wörld")]
     assert "".join(delta.delta for delta in seen if isinstance(delta, ThinkingDelta)) == "A greeting."
 
@@ -82,10 +104,10 @@ async def test_thoughts_are_not_part_of_the_answer(start: Start) -> None:
         ({"model": PHI3, "thinking": "high"}, None),
     ],
 )
-async def test_a_model_thinks_as_configured(start: Start, options: dict[str, Any], sent: object) -> None:
-    server, client = start()
-    await ask(client, **options)
-    assert server.requests[-1].get("think") == sent
+async def test_a_model_thinks_as_configured(options: dict[str, Any], sent: object) -> None:
+    async with mocked() as (server, client):
+        await ask(client, **options)
+        assert chats(server)[-1].get("think") == sent
 
 
 @pytest.mark.parametrize(("version", "more"), [("0.10.1", {}), ("0.13.0", {"levels": False})])
@@ -100,21 +122,20 @@ async def test_a_server_without_thinking_levels_is_only_told_to_think(
     assert [request["think"] for request in server.requests] == [True, True]
 
 
-async def test_a_tool_is_called_and_its_result_comes_back(start: Start) -> None:
-    server, client = start([{"trigger": "Hi", "tool_calls": [LS, LS]}, {"trigger": "a.py", "answer": "One."}])
-    message, seen = await ask(client, model=LLAMA)
+async def test_a_tool_is_called_and_its_result_comes_back() -> None:
+    async with mocked({"response": {"tool_calls": [LS, LS]}}) as (server, client):
+        message, seen = await ask(client, model=LLAMA)
+        first, second = message.tool_calls
+        picture = ImageContent("aGk=", "image/png")
+        results = [
+            ToolResultMessage(first.id, "bash", "a.py", is_error=False, images=[picture]),
+            ToolResultMessage(second.id, "bash", "a.py", is_error=False),
+        ]
+        await ask(client, model=LLAMA, messages=[UserMessage("Hi"), message, *results])
+        sent = chats(server)[-1]["messages"]
     assert [(call.name, call.arguments) for call in message.tool_calls] == [("bash", {"command": "ls"})] * 2
     assert message.stop_reason == "toolUse"
     assert [delta.index for delta in seen if isinstance(delta, ToolCallDelta)] == [0, 1]
-    first, second = message.tool_calls
-    picture = ImageContent("aGk=", "image/png")
-    results = [
-        ToolResultMessage(first.id, "bash", "a.py", is_error=False, images=[picture]),
-        ToolResultMessage(second.id, "bash", "a.py", is_error=False),
-    ]
-    history = [UserMessage("Hi"), message, *results]
-    assert (await ask(client, model=LLAMA, messages=history))[0].text == "One."
-    sent = server.requests[-1]["messages"]
     assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool", "user"]
     assert sent[1]["tool_calls"][0]["function"] == LS["function"]
     assert sent[2] == {"role": "tool", "content": "a.py", "tool_name": "bash", "tool_call_id": first.id}
@@ -143,11 +164,11 @@ async def test_a_model_without_tools_can_call_them_as_text(start: Start, version
     assert told == {"role": "user", "content": "<tool_response>\na.py\n<\\/tool_response>\n</tool_response>"}
 
 
-async def test_a_vision_model_gets_images(start: Start) -> None:
-    server, client = start()
+async def test_a_vision_model_gets_images() -> None:
     picture, odd = ImageContent("aGk=", "image/png"), ImageContent("aGk=", "image/tiff")
-    await ask(client, model=THINKER, messages=[UserMessage([TextContent("Hi"), picture, odd])])
-    sent = server.requests[-1]["messages"][-1]
+    async with mocked() as (server, client):
+        await ask(client, model=THINKER, messages=[UserMessage([TextContent("Hi"), picture, odd])])
+        sent = chats(server)[-1]["messages"][-1]
     assert sent["images"] == ["aGk="]
     assert "image/tiff" in sent["content"]
 
@@ -176,35 +197,37 @@ async def test_a_long_conversation_is_not_cut(start: Start, version: str) -> Non
     assert server.loads == 2
 
 
-async def test_a_conversation_beyond_the_models_window_is_an_error_and_not_cut(start: Start) -> None:
-    server, client = start()
+async def test_a_conversation_beyond_the_models_window_is_an_error_and_not_cut() -> None:
     history = [UserMessage("Hi"), UserMessage("lorem ipsum " * 6_000)]
-    with pytest.raises(ContextOverflow, match=r"16384 tokens"):
-        await ask(client, model=LLAMA, messages=history)
-    assert server.requests[-1]["options"]["num_ctx"] == 16_384
-    assert await client.window("llama3.2") == 16_384
+    async with mocked() as (server, client):
+        with pytest.raises(ContextOverflow, match="longer than the context length"):
+            await ask(client, model=LLAMA, messages=history)
+        assert chats(server)[-1]["options"]["num_ctx"] == 16_384
+        assert await client.window("llama3.2") == 16_384
 
 
-async def test_a_context_that_was_too_small_is_requested_again_larger(start: Start) -> None:
+async def test_a_context_that_was_too_small_is_requested_again_larger() -> None:
     error = "the prompt is longer than the context length"
-    fault = {"trigger": "Hi", "answer": "Hello", "fault": "status", "status": 400, "error": error, "times": 1}
-    server, client = start([fault])
-    message, seen = await ask(client, model=PHI3)
-    assert message.text == "Hello"
-    assert isinstance(seen[0], Retry)
-    assert [request["options"]["num_ctx"] for request in server.requests] == [8192, 16_384]
+    fault = {"kind": "status", "status": 400, "message": error, "times": 1}
+    async with mocked(HELLO | {"fault": fault}) as (server, client):
+        message, seen = await ask(client, model=PHI3)
+        assert message.text == "Hello, wörld"
+        assert isinstance(seen[0], Retry)
+        assert [request["options"]["num_ctx"] for request in chats(server)] == [8192, 16_384]
 
 
-async def test_the_settings_and_the_loaded_model_determine_the_context(start: Start) -> None:
-    server, client = start(models=MODELS | {"big:latest": MODELS["phi3:latest"] | {"num_ctx": 65_536}})
-    server.loaded["phi3:latest"] = 12_345
-    await ask(client, model=Model("phi3"))
-    await ask(client, model=Model("big"))
-    await ask(client, model=Model("qwen3", context_window=6_000, max_output=100))
-    options = [request["options"] for request in server.requests]
+async def test_the_settings_and_the_loaded_model_determine_the_context() -> None:
+    phi3 = MODELS["phi3:latest"]
+    models = {"phi3:latest": phi3 | {"loaded_context": 12_345}, "big:latest": phi3 | {"num_ctx": 65_536}}
+    async with mocked(models=MODELS | models) as (server, client):
+        await ask(client, model=Model("phi3"))
+        await ask(client, model=Model("big"))
+        await ask(client, model=Model("qwen3", context_window=6_000, max_output=100))
+        options = [request["options"] for request in chats(server)]
+        windows = [await client.window(name) for name in ("phi3", "big", "qwen3")]
     assert options[:2] == [{"num_ctx": 12_345}, {"num_ctx": 65_536}]
     assert options[2] == {"num_ctx": 6_000, "num_predict": 100}
-    assert [await client.window(name) for name in ("phi3", "big", "qwen3")] == [32_768, 65_536, 32_768]
+    assert windows == [32_768, 65_536, 32_768]
 
 
 # -- what goes wrong ----------------------------------------------------------------------------------
@@ -226,50 +249,47 @@ async def test_a_missing_model_is_named_with_a_remedy_and_not_downloaded(start: 
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
-        ({"fault": "cut"}, ConnectionFailed, "connection"),
-        ({"fault": "error"}, ServerFailed, "has terminated"),
-        ({"fault": "garbage"}, BadResponse, "did not answer like Ollama"),
-        ({"fault": "status", "status": 503, "error": "server busy"}, ServerFailed, "server busy"),
+        ({"kind": "reset"}, ConnectionFailed, "connection"),
+        ({"kind": "end_early"}, ConnectionFailed, "closed the connection before the response was complete"),
+        ({"kind": "truncated_json"}, ConnectionFailed, "closed the connection before the response"),
+        ({"kind": "stream_error", "message": "runner has terminated"}, ServerFailed, "has terminated"),
         (
-            {"fault": "status", "error": "it requires more system memory (9.1 GiB)"},
+            {"kind": "status", "status": 200, "body": ['{"message": {}}\n', "<html>oh no</html>\n"]},
+            BadResponse,
+            "did not answer like Ollama",
+        ),
+        ({"kind": "status", "status": 503, "message": "server busy"}, ServerFailed, "server busy"),
+        (
+            {"kind": "status", "message": "it requires more system memory (9.1 GiB)"},
             RequestRejected,
             "smaller model",
         ),
-        ({"fault": "error", "error": "CUDA error: out of memory"}, RequestRejected, "smaller model"),
+        (
+            {"kind": "stream_error", "message": "CUDA error: out of memory"},
+            RequestRejected,
+            "smaller model",
+        ),
+        (
+            {
+                "kind": "status",
+                "status": 401,
+                "body": {"error": "unauthorized", "signin_url": "https://ollama.com/connect?x"},
+            },
+            RequestRejected,
+            "ollama signin",
+        ),
     ],
 )
-async def test_failures_say_what_happened(
-    start: Start, fault: dict[str, Any], error: type[Exception], words: str
-) -> None:
-    _, client = start([{"trigger": "Hi", "answer": "Half an answer"} | fault])
-    with pytest.raises(error, match=words):
-        await ask(client, model=PHI3)
+async def test_failures_say_what_happened(fault: dict[str, Any], error: type[Exception], words: str) -> None:
+    step = {"response": {"content": "Half of an answer"}, "fault": fault}
+    async with mocked(step) as (_, client):
+        with pytest.raises(error, match=words):
+            await ask(client, model=PHI3)
 
 
-async def test_a_cloud_model_without_a_login_says_how(start: Start) -> None:
-    _, client = start(models={"phi3:latest": MODELS["phi3:latest"] | {"cloud": True}})
-    with pytest.raises(RequestRejected, match="ollama signin"):
-        await ask(client, model=PHI3)
-
-
-async def test_a_truncated_answer_is_reported(start: Start) -> None:
-    _, client = start([{"trigger": "Hi", "answer": "Half", "done_reason": "length"}])
-    assert (await ask(client, model=PHI3))[0].stop_reason == "length"
-
-
-async def test_cancelling_closes_the_connection(start: Start) -> None:
-    server, client = start([{"trigger": "Hi", "answer": "Half", "fault": "hang"}])
-    began = anyio.Event()
-
-    async def on_delta(_: ProviderEvent) -> None:
-        began.set()
-
-    async with anyio.create_task_group() as group:
-        request = ModelRequest(PHI3, "", [UserMessage("Hi")])
-        group.start_soon(client.complete, request, on_delta)
-        await began.wait()
-        group.cancel_scope.cancel()
-    assert await anyio.to_thread.run_sync(server.left.wait, 5)
+async def test_a_truncated_answer_is_reported() -> None:
+    async with mocked({"response": {"content": "Half", "finish_reason": "length"}}) as (_, client):
+        assert (await ask(client, model=PHI3))[0].stop_reason == "length"
 
 
 @pytest.mark.parametrize(
@@ -304,10 +324,10 @@ async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     assert failed.value.retryable, "the tunnel to a host may come back"
 
 
-async def test_models_are_listed_and_connections_reused(start: Start) -> None:
-    _, client = start()
-    assert await client.models() == list(MODELS)
-    assert await client.version() == "0.33.0"
+async def test_models_and_the_version_are_reported() -> None:
+    async with mocked() as (_, client):
+        assert await client.models() == ["mock-model:latest", *MODELS]
+        assert await client.version() == "0.33.0"
 
 
 async def test_a_server_behind_a_unix_socket_works_like_one_on_loopback() -> None:

@@ -79,7 +79,7 @@ def apply_fault(fault: Fault | None, reply: Reply, dialect: Dialect, *, streamed
                 reply, headers=reply.headers | {"content-type": fault.content_type}
             )
         case EndlessBodyFault():
-            return _endless(fault, reply, pieces, streamed=streamed)
+            return _endless(fault, reply, pieces, dialect, streamed=streamed)
         case _:
             assert_never(fault)
 
@@ -128,7 +128,8 @@ def _status(fault: StatusFault, reply: Reply, dialect: Dialect) -> Reply:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     body = fault.body
     if body is None:
-        base = dialect.error(fault.status, f"This is a scripted fault with status {fault.status}.")
+        message = fault.message or f"This is a scripted fault with status {fault.status}."
+        base = dialect.error(fault.status, message)
     elif isinstance(body, dict):
         base = json_reply(fault.status, body)
     else:
@@ -139,13 +140,18 @@ def _status(fault: StatusFault, reply: Reply, dialect: Dialect) -> Reply:
     return msgspec.structs.replace(base, headers=base.headers | headers, wait=reply.wait, reset=fault.reset)
 
 
-def _endless(fault: EndlessBodyFault, reply: Reply, pieces: list[Piece], *, streamed: bool) -> Reply:
-    if not streamed:
+def _endless(
+    fault: EndlessBodyFault, reply: Reply, pieces: list[Piece], dialect: Dialect, *, streamed: bool
+) -> Reply:
+    has_events = "event-stream" in dialect.content_type
+    if not streamed or (fault.of == "junk" and not has_events):
         first, repeated = b'{"id": "', _JUNK
     elif fault.of == "junk":
         first, repeated = b"data: ", _JUNK
+    elif fault.of == "content":
+        first, repeated = pieces[0].data, pieces[1].data
     else:
-        first, repeated = pieces[0].data, pieces[1].data if fault.of == "content" else _PING
+        first, repeated = pieces[0].data, _PING if has_events else b"\n"
     return msgspec.structs.replace(_chunked(reply, [Piece(first)]), more=_forever(repeated))
 
 

@@ -110,7 +110,7 @@ def script_from(exchanges: Iterable[Exchange], *, timing: bool = False) -> Repla
     recorded.script = Script(
         scenarios=[scenario for scenario in scenarios if scenario.steps],
         default_response=Response(content="The recording does not contain an answer to this message."),
-        models=sorted(models),
+        models=[*sorted(models)],
         description="Made from a recording.",
     )
     return recorded

@@ -27,6 +27,8 @@ class Reply(msgspec.Struct, frozen=True):
     """Seconds before the first byte."""
     reset: bool = False
     """End with a TCP reset; without pieces, before the first byte."""
+    methods: str = "GET, HEAD"
+    """The methods that the path of a query allows, separated by commas."""
     note: dict[str, Any] = field(default_factory=dict[str, Any])
     """The source of the reply, for recordings."""
 

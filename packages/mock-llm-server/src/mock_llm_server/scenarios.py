@@ -83,6 +83,8 @@ class StatusFault(BaseFault, frozen=True, tag="status"):
     status: Annotated[int, Meta(ge=200, le=599)] = 500
     headers: dict[str, str] = field(default_factory=dict[str, str])
     body: str | list[str] | dict[str, Any] | None = None
+    message: str | None = None
+    """The message of the API's error, if there is no ``body``."""
     reset: bool = False
     """Reset the connection after the body instead of ending it."""
 
@@ -249,14 +251,41 @@ class Scenario(Spec, frozen=True):
 _SORRY = "This is a mock server. It answers only what its scenarios describe."
 
 
+class ServedModel(Spec, frozen=True):
+    """A model in the lists of models. Sizes are in tokens; only some APIs report the fields besides ``name``."""
+
+    name: str
+    capabilities: list[str] = field(default_factory=lambda: ["completion", "tools", "thinking", "vision"])
+    """Ollama refuses requests for others."""
+    context_length: Annotated[int, Meta(ge=1)] = 131_072
+    num_ctx: Annotated[int, Meta(ge=1)] | None = None
+    """The context that Ollama's settings of the model ask for."""
+    loaded_context: Annotated[int, Meta(ge=1)] | None = None
+    """The context with which Ollama has loaded the model; None if it is not loaded."""
+
+
+DEFAULT_MODEL = ServedModel(name="mock-model")
+
+
 class Script(Spec, frozen=True):
     """A scenario file. The first scenario that matches a conversation answers it."""
 
     scenarios: list[Scenario]
     default_response: Response = Response(content=_SORRY)
-    models: list[str] = field(default_factory=list[str])
-    """Listed by GET /models, besides ``mock-model``. Requests may use any name."""
+    models: list[str | ServedModel] = field(default_factory=list[str | ServedModel])
+    """Listed by GET /models, besides ``mock-model``. Requests may use any name, except those of Ollama's API."""
+    ollama_version: str | None = None
+    """The answer of GET /api/version, by which clients recognise Ollama. Without it, the server does not pretend to be one."""
     description: str = ""
+
+    @property
+    def served_models(self) -> list[ServedModel]:
+        """The models of all lists. An entry for ``mock-model`` replaces the default one."""
+        models = {DEFAULT_MODEL.name: DEFAULT_MODEL}
+        for entry in self.models:
+            model = entry if isinstance(entry, ServedModel) else ServedModel(name=entry)
+            models[model.name] = model
+        return list(models.values())
 
 
 # -- loading ---------------------------------------------------------------------------------------

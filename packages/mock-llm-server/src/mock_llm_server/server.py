@@ -24,7 +24,6 @@ from mock_llm_server.scenarios import Response, Script, load, parse
 from mock_llm_server.templates import TemplateError
 from mock_llm_server.upstream import Upstream
 
-_MODEL = "mock-model"
 _DISCONNECTED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -33,7 +32,8 @@ class MockServer:
 
     ``url`` is its address without a path, such as ``http://127.0.0.1:43210``; both ``url`` and ``url + "/v1"`` are valid base
     URLs. ``requests`` are the latest requests, oldest first: ``{"method", "path", "headers", "body"}`` with masked secrets
-    and decoded body, and for chat completions the ``{"scenario", "step"}`` of the answer (None for the default response).
+    and decoded body, and for questions to a model the ``{"scenario", "step"}`` of the answer (None for the default response).
+    ``bodies`` are their bodies as received. ``abandoned`` counts the replies during which the client disconnected.
     """
 
     def __init__(
@@ -48,6 +48,8 @@ class MockServer:
         self.url = ""
         self.port = 0
         self.requests: list[dict[str, Any]] = []
+        self.bodies: list[bytes] = []
+        self.abandoned = 0
         self._script = script
         self._strict = strict
         self._recorder = recorder
@@ -81,15 +83,19 @@ class MockServer:
     async def _send(self, connection: Connection, request: Request, reply: Reply) -> None:
         if self._keep:
             self.requests.append(msgspec.structs.asdict(request_record(request)) | reply.note)
-            del self.requests[: -self._keep]
-        if not self._recorder:
-            await connection.reply(reply, lambda _: None)
-            return
-        recording = ExchangeRecorder(request_record(request), reply)
+            self.bodies.append(request.body)
+            del self.requests[: -self._keep], self.bodies[: -self._keep]
+        recording = ExchangeRecorder(request_record(request), reply) if self._recorder else None
         try:
-            recording.exchange.response.ending = await connection.reply(reply, recording.on_sent)
+            ending = await connection.reply(reply, recording.on_sent if recording else lambda _: None)
+            if recording:
+                recording.exchange.response.ending = ending
+        except _DISCONNECTED:
+            self.abandoned += 1
+            raise
         finally:
-            self._recorder.write(recording.exchange)
+            if recording and self._recorder:
+                self._recorder.write(recording.exchange)
 
     def reply(self, request: Request) -> Reply:
         """The reply to a request, with its faults."""
@@ -98,10 +104,9 @@ class MockServer:
                 return _only(dialect, "POST", request) or self._answer(dialect, request)
         if request.path.removeprefix("/v1") == "/health":
             return _only(CHAT_COMPLETIONS, "GET, HEAD", request) or json_reply(200, {"status": "ok"})
-        models = list(dict.fromkeys([_MODEL, *self._script.models]))
         for dialect in DIALECTS:
-            if reply := dialect.query(request, models):
-                return _only(dialect, "GET, HEAD", request) or reply
+            if reply := dialect.query(request, self._script):
+                return _only(dialect, reply.methods, request) or reply
         message = f"Not found: {request.path}. Try {CHAT_COMPLETIONS.path}."
         return CHAT_COMPLETIONS.error(404, message, code="unknown_url")
 
@@ -112,6 +117,8 @@ class MockServer:
             return dialect.error(400, f"The body is not a request for {dialect.path}: {error}.")
         if not request.messages:
             return dialect.error(400, "The list of messages is empty.", param="messages")
+        if refusal := dialect.refusal(http, request, self._script):
+            return refusal
         if self._strict and (problem := dialect.problem(http, request)):
             return dialect.error(400, problem[1], param=problem[0])
         match = find_step(self._script, read_conversation(request))

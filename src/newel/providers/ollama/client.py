@@ -32,7 +32,7 @@ from newel.providers.errors import (
 )
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.urls import is_private
-from newel.providers.ollama.encoder import body, encode_messages
+from newel.providers.ollama.encoder import MessageEncoder, body
 from newel.providers.ollama.model_info import (
     DEFAULT_MAX_CONTEXT,
     ModelProfile,
@@ -41,7 +41,7 @@ from newel.providers.ollama.model_info import (
     parse_profile,
 )
 from newel.providers.openai.stream import ResponseAccumulator
-from newel.text.json import as_count, as_dict, as_list, as_str, parse, regex
+from newel.text.json import as_count, as_dict, as_list, as_str, is_cut, parse, regex
 from newel.text.lines import LineSplitter
 
 URL = "http://127.0.0.1:11434"
@@ -100,6 +100,7 @@ class Ollama:
         self.name = name
         self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, display_name=place)
         self._schema = schema
+        self._encoder = MessageEncoder(name)
         self._profiles: dict[str, ModelProfile] = {}
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
@@ -108,7 +109,7 @@ class Ollama:
         profile = self._profiles.get(model) or await self._load_profile(model)
         attempt = 0
         while True:
-            messages = encode_messages(request, profile)
+            messages = self._encoder.encode(request, profile)
             profile = self._profiles[model] = profile.with_room_for(len(messages), request)
             try:
                 return await self._ask(messages, request, profile, on_delta)
@@ -210,9 +211,7 @@ class Ollama:
                     if accumulator.finished:
                         break
                 else:
-                    raise ConnectionFailed(
-                        f"{endpoint.url} closed the connection before the response was complete."
-                    )
+                    raise _incomplete(endpoint)
                 # A connection is reused only if the body was read to its end.
                 with suppress(ProviderError), anyio.move_on_after(AFTER_DONE_S):
                     async for _ in objects:
@@ -247,6 +246,10 @@ def _not_ollama(answer: bytes, endpoint: EndpointDescription) -> BadResponse:
     )
 
 
+def _incomplete(endpoint: EndpointDescription) -> ConnectionFailed:
+    return ConnectionFailed(f"{endpoint.url} closed the connection before the response was complete.")
+
+
 def _no_memory(message: str, endpoint: EndpointDescription) -> RequestRejected | None:
     """The error for a model that is too large for the host; retrying would not help."""
     if not regex(_NO_MEMORY).search(message):
@@ -277,7 +280,7 @@ def _object(line: bytes, endpoint: EndpointDescription) -> dict[str, Any]:
     try:
         fields = as_dict(parse(line))
     except ValueError as error:
-        raise _not_ollama(line, endpoint) from error
+        raise (_incomplete(endpoint) if is_cut(error) else _not_ollama(line, endpoint)) from error
     if error := fields.get("error"):
         message, codes = parse_error_body(msgspec.json.encode(error), endpoint.secret)
         raise _no_memory(message, endpoint) or classify(500, message, codes, endpoint, None)

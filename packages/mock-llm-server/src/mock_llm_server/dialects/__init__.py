@@ -9,8 +9,10 @@ from mock_llm_server.answer import Answer
 from mock_llm_server.conversation import ChatRequest, Problem
 from mock_llm_server.dialects.anthropic import AnthropicMessages
 from mock_llm_server.dialects.chat_completions import ChatCompletions
+from mock_llm_server.dialects.ollama import Ollama
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply
+from mock_llm_server.scenarios import Script
 
 
 class Dialect(Protocol):
@@ -30,12 +32,19 @@ class Dialect(Protocol):
         """Whether a request asks a model by this API, whatever its method."""
         ...
 
-    def query(self, request: Request, models: list[str]) -> Reply | None:
-        """The reply to any other request of the API, such as one for the list of models; None if it is not of this API."""
+    def query(self, request: Request, script: Script) -> Reply | None:
+        """The reply to any other request of the API, such as one for the list of models; None if it is not of this API.
+
+        ``Reply.methods`` are those that the path allows: the server refuses others.
+        """
         ...
 
     def read(self, request: Request) -> ChatRequest:
         """Read the conversation. Raises ``msgspec.DecodeError`` for a body that is not a request of the API."""
+        ...
+
+    def refusal(self, request: Request, conversation: ChatRequest, script: Script) -> Reply | None:
+        """The error for a request that no model of the script answers, strict or not; None for an API that takes any name."""
         ...
 
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:
@@ -72,5 +81,5 @@ class Dialect(Protocol):
 
 
 CHAT_COMPLETIONS = ChatCompletions()
-DIALECTS: tuple[Dialect, ...] = (AnthropicMessages(), CHAT_COMPLETIONS)
-"""The first that handles a request answers it. Both list models under the same path; a header tells them apart."""
+DIALECTS: tuple[Dialect, ...] = (AnthropicMessages(), CHAT_COMPLETIONS, Ollama())
+"""The first that handles a request answers it. Some list models under the same path; a header tells them apart."""

@@ -17,6 +17,7 @@ from mock_llm_server.conversation import ChatRequest, Message, Part, Problem, To
 from mock_llm_server.dialects.anthropic_problems import find_problem
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply, json_reply
+from mock_llm_server.scenarios import Script
 
 PATH = "/messages"
 VERSION_HEADER = "anthropic-version"
@@ -84,10 +85,19 @@ class AnthropicMessages:
             return VERSION_HEADER, "header is required"
         return find_problem(msgspec.json.decode(request.body), sign)
 
-    def query(self, request: Request, models: list[str]) -> Reply | None:
+    def refusal(
+        self,
+        request: Request,  # noqa: ARG002 — the port's shape
+        conversation: ChatRequest,  # noqa: ARG002
+        script: Script,  # noqa: ARG002
+    ) -> Reply | None:
+        return None
+
+    def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))
         if VERSION_HEADER not in request.headers:
             return None
+        models = [model.name for model in script.served_models]
         if route == "/models":
             return json_reply(200, _page(models, parse_qs(request.query)))
         if not route.startswith("/models/"):

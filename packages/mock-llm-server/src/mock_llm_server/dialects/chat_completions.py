@@ -12,6 +12,7 @@ from mock_llm_server.answer import ARGUMENT_PIECE, Answer, tokens
 from mock_llm_server.conversation import ChatRequest, Problem, history_problem
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply, event, json_reply
+from mock_llm_server.scenarios import Script
 
 PATH = "/chat/completions"
 
@@ -33,14 +34,23 @@ class ChatCompletions:
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:  # noqa: ARG002 — the port's shape
         return history_problem(conversation.messages)
 
-    def query(self, request: Request, models: list[str]) -> Reply | None:
+    def refusal(
+        self,
+        request: Request,  # noqa: ARG002 — the port's shape
+        conversation: ChatRequest,  # noqa: ARG002
+        script: Script,  # noqa: ARG002
+    ) -> Reply | None:
+        return None
+
+    def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))
+        names = [model.name for model in script.served_models]
         if route == "/models":
-            return json_reply(200, {"object": "list", "data": [_model(name) for name in models]})
+            return json_reply(200, {"object": "list", "data": [_model(name) for name in names]})
         if not route.startswith("/models/"):
             return None
         name = route.removeprefix("/models/")
-        if name in models:
+        if name in names:
             return json_reply(200, _model(name))
         return self.error(404, f"This server has no model {name}.", code="model_not_found")
 
