@@ -128,7 +128,8 @@ def _status(fault: StatusFault, reply: Reply, dialect: Dialect) -> Reply:
     headers = {name.lower(): value for name, value in fault.headers.items()}
     body = fault.body
     if body is None:
-        base = dialect.error(fault.status, f"This is a scripted fault with status {fault.status}.")
+        message = f"This is a scripted fault with status {fault.status}."
+        base = dialect.error(fault.status, message, headers=headers)
     elif isinstance(body, dict):
         base = json_reply(fault.status, body)
     else:
