@@ -355,7 +355,7 @@ def thinking(**config: Any) -> dict[str, Any]:
     ("name", "body", "reason"),
     [
         ("m", {"stream": True}, 'Unknown name "stream": Cannot find field.'),
-        ("m", {"generationConfig": {"thinkingConfig": {"level": 1}}}, "'generationConfig.thinkingConfig'"),
+        ("m", {"generationConfig": {"thinkingConfig": {"level": 1}}}, "'generation_config.thinking_config'"),
         (
             "m",
             {
@@ -367,7 +367,7 @@ def thinking(**config: Any) -> dict[str, Any]:
                     }
                 ]
             },
-            "Unknown name \"exclusiveMinimum\" at 'tools[0].functionDeclarations[0].parameters.properties[0].value'",
+            "Unknown name \"exclusiveMinimum\" at 'tools[0].function_declarations[0].parameters.properties[0].value'",
         ),
         ("m", {"tools": [{"functionDeclarations": [{"name": "a b"}]}]}, "Invalid function name"),
         ("m", {"tools": [{"functionDeclarations": [{"name": "a"}, {"name": "a"}]}]}, "Duplicate function"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,8 @@ from newel.agent.ports import Model
 from newel.providers.gemini.client import Gemini
 from newel.providers.http.api_client import ListedModel
 from newel.providers.retry import Retrying, RetryLimits
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
 from tests.integration.providers.raw import Serve, ask, http
 
 pytestmark = pytest.mark.anyio
@@ -223,6 +226,22 @@ async def test_each_request_begins_with_the_one_before(gemini: Connect, serve: S
     sent = [body for _, body in server.requests]
     assert all(after.startswith(before.removesuffix(b"]}")) for before, after in pairwise(sent))
     assert len({len(body) for body in sent}) == 50
+
+
+@pytest.mark.parametrize("older", [False, True])
+async def test_the_schemas_of_all_tools_are_accepted(gemini: Connect, tmp_path: Path, *, older: bool) -> None:
+    """Otherwise one keyword in one schema fails every request; older servers know only the ones of OpenAPI."""
+    message = "Invalid JSON payload received. Unknown name \"parametersJsonSchema\" at 'tools[0]'."
+    fault = {"kind": "status", "status": 400, "body": {"error": {"message": message}}, "times": 1}
+    step = {"response": {"content": "Yes."}} | ({"fault": fault} if older else {})
+    tools = [tool.spec for tool in coding_tools(LocalWorkspace(str(tmp_path)))]
+    async with mock(script(step), strict=True) as server:
+        answered, _ = await ask(gemini(server.url), model=MODEL, tools=tools)
+        assert answered.text == "Yes."
+        declarations = bodies(server)[-1]["tools"][0]["functionDeclarations"]
+    field = "parameters" if older else "parametersJsonSchema"
+    assert [each["name"] for each in declarations] == ["read", "bash", "edit", "write"]
+    assert all(each[field]["properties"] for each in declarations)
 
 
 # -- thinking --------------------------------------------------------------------------------------

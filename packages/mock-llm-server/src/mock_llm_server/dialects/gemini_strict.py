@@ -125,7 +125,8 @@ def _unknown_name(value: Any, kind: str, path: str) -> Problem | None:
                 path,
                 f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.',
             )
-        place = f"{path}.{name}" if path else name
+        snake_case = re.sub(r"([A-Z])", lambda match: f"_{match[1].lower()}", name)
+        place = f"{path}.{snake_case}" if path else snake_case
         if known[field] and (problem := _unknown_name(inner, known[field], place)):
             return problem
     return None
