@@ -301,7 +301,8 @@ class ResponseReader:
             value = parse(body)
         except ValueError as error:
             raise (self.incomplete() if is_cut(error) else self.foreign(body)) from error
-        await self.emit(self.feed(value))
+        for each in as_list(value) or [value]:  # some servers send the events of a stream as an array
+            await self.emit(self.feed(each))
         if not self.accumulator.started:
             raise self.foreign(body)
         self.accumulator.on_done()

@@ -41,6 +41,11 @@ _OVERFLOW = (
 _OVERLOADED = r"(?i)overloaded|loading model|model is loading|temporarily unavailable"
 _NO_CREDIT = r"(?i)insufficient_quota|billing|credit balance|payment required"
 _RATE = r"(?i)rate.?limit"
+_EXHAUSTED = "resource_exhausted"
+"""The status of Google's APIs both for a short pause and for a quota that is gone; their text mentions billing in either case."""
+_QUOTA_GONE = r"(?i)per_?day|credits? (?:are|is) depleted|spend(?:ing)? cap|\blimit: 0\b"
+_BAD_KEY = "api_key_invalid"
+_UNSUPPORTED_PLACE = "failed_precondition"
 _KINDS = {
     "authentication": 401,
     "permission": 403,
@@ -74,7 +79,10 @@ def error_from_response(
 ) -> ProviderError:
     """Return the error for a response with a status other than 2xx."""
     message, codes = parse_error_body(body, endpoint.secret)
-    return classify(status, message, codes, endpoint, retry_after(headers))
+    pause = retry_after(headers)
+    return classify(
+        status, message, codes, endpoint, _retry_delay(_decoded(body)) if pause is None else pause
+    )
 
 
 async def read_error(response: HttpResponse, endpoint: EndpointDescription) -> ProviderError:
@@ -90,7 +98,8 @@ def error_from_event(error: object, endpoint: EndpointDescription) -> ProviderEr
     status = code if isinstance(code, int) and 400 <= code < 600 else None
     if status is None:
         status = next((number for kind, number in _KINDS.items() if kind in codes), 500)
-    return classify(status, quote(message, endpoint.secret), codes, endpoint, None)
+    pause = _retry_delay(error)
+    return classify(status, quote(message, endpoint.secret), codes, endpoint, pause)
 
 
 def classify(
@@ -113,17 +122,27 @@ def classify(
     if status == 402:
         return RequestRejected(f"The account at {endpoint.url} has no credit left{detail}", status=status)
     if status == 429 or (status == 413 and regex(_RATE).search(text)):
-        if regex(_NO_CREDIT).search(text):
+        if _EXHAUSTED in codes and regex(_QUOTA_GONE).search(text):
+            return RequestRejected(
+                f"The quota for {endpoint.model} at {endpoint.url} is used up{detail} Wait until it is renewed, choose "
+                "another model, or raise the quota.",
+                status=status,
+            )
+        if _EXHAUSTED not in codes and regex(_NO_CREDIT).search(text):
             return RequestRejected(f"The account at {endpoint.url} has no credit left{detail}", status=status)
         return RateLimited(
             f"Too many requests to {endpoint.url} ({status}){detail}", status=status, retry_after=pause
         )
-    if status in (408, 425) or status >= 500 or regex(_OVERLOADED).search(text):
+    if status in (408, 425, 499) or status >= 500 or regex(_OVERLOADED).search(text):
         return ServerFailed(
             f"{endpoint.url} {_failure_phrase(status, text)} ({status}){detail}",
             status=status,
             retry_after=pause,
         )
+    if _BAD_KEY in codes:
+        status = 401
+    elif _UNSUPPORTED_PLACE in codes and "location" in message:
+        detail += " Use a server that serves your location."
     return RequestRejected(_rejection_message(status, detail, endpoint), status=status)
 
 
@@ -184,6 +203,23 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
+def _retry_delay(value: object) -> float | None:
+    """Return the pause in the details of an error of Google's APIs, such as ``"1.5s"``, in seconds; None if they name none."""
+    fields = as_dict(next(iter(as_list(value)), value))
+    for each in map(as_dict, as_list(as_dict(fields.get("error") or fields).get("details"))):
+        delay = as_str(each.get("retryDelay"))
+        if regex(r"\d{1,9}(?:\.\d{1,9})?s").fullmatch(delay):
+            return float(delay[:-1])
+    return None
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return parse(body)
+    except ValueError:
+        return None
+
+
 def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) -> str:
     url, model = endpoint.url, endpoint.model
     if status in (401, 403) and not endpoint.secret:
@@ -214,7 +250,10 @@ def _message_and_codes(value: Any, depth: int = 4) -> tuple[str, str]:
         message = f"{message} ({raw})"
     if location := ".".join(str(part) for part in as_list(fields.get("loc"))):
         message = f"{location}: {message}"
-    names = (fields.get("code"), fields.get("type"), fields.get("status"), fields.get("param"))
+    names = [fields.get("code"), fields.get("type"), fields.get("status"), fields.get("param")]
+    for each in map(as_dict, as_list(fields.get("details"))):
+        names.append(each.get("reason"))
+        names += [as_dict(violation).get("quotaId") for violation in as_list(each.get("violations"))]
     return message, " ".join(str(name) for name in names if name).lower()
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from newel.providers.gemini.client import Gemini
 from newel.providers.openai.chat import OpenAIChat
+from tests.integration.providers import gemini_wire
 from tests.integration.providers.raw import Connect, Handler, RawServer, Serve
 
 
@@ -38,3 +40,17 @@ async def connect() -> AsyncGenerator[Connect]:
     yield start
     for provider in made:
         await provider.aclose()
+
+
+@pytest.fixture
+async def gemini() -> AsyncGenerator[gemini_wire.Connect]:
+    """``gemini(url, …)`` makes a client that is closed after the test."""
+    made: list[Gemini] = []
+
+    def connect(base_url: str, **options: Any) -> Gemini:
+        made.append(Gemini(base_url=base_url, api_key="test-key", **options))
+        return made[-1]
+
+    yield connect
+    for client in made:
+        await client.aclose()

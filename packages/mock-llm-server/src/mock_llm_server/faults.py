@@ -8,7 +8,7 @@ from typing import assert_never
 
 import msgspec
 
-from mock_llm_server.dialects import Dialect
+from mock_llm_server.dialects.base import Dialect
 from mock_llm_server.reply import Piece, Reply, json_reply
 from mock_llm_server.scenarios import (
     EndEarlyFault,
@@ -129,7 +129,7 @@ def _status(fault: StatusFault, reply: Reply, dialect: Dialect) -> Reply:
     body = fault.body
     if body is None:
         message = fault.message or f"This is a scripted fault with status {fault.status}."
-        base = dialect.error(fault.status, message)
+        base = dialect.error(fault.status, message, headers=headers)
     elif isinstance(body, dict):
         base = json_reply(fault.status, body)
     else:

@@ -230,7 +230,7 @@ class HttpClient:
 
     def display_url(self, path: str) -> str:
         """Return the URL of a path for messages, without credentials."""
-        return self._display_name or redact_url(f"{self._base_url}{path}{self._query}")
+        return self._display_name or redact_url(self._url(path))
 
     @asynccontextmanager
     async def request(self, method: str, path: str, body: bytes = b"") -> AsyncGenerator[HttpResponse]:
@@ -257,13 +257,18 @@ class HttpClient:
     def _target(self, path: str) -> _Target:
         """Return what all requests for a path share."""
         if path not in self._targets:
-            url = f"{self._base_url}{path}{self._query}"
+            url = self._url(path)
             headers = [
                 (name.encode(), value.encode())
                 for name, value in (self._headers | _default_headers(url)).items()
             ]
             self._targets[path] = _Target(request_url(url), headers, self.display_url(path))
         return self._targets[path]
+
+    def _url(self, path: str) -> str:
+        """Return the URL of a path, which may have a query besides that of the base URL."""
+        query = f"&{self._query[1:]}" if "?" in path and self._query else self._query
+        return f"{self._base_url}{path}{query}"
 
     async def aclose(self) -> None:
         """Close the connections. The next request opens new ones."""

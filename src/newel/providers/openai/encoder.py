@@ -71,7 +71,6 @@ class ServerCompat(msgspec.Struct, frozen=True):
 
 
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_LISTED = f"{', '.join(IMAGE_TYPES[:-1])} or {IMAGE_TYPES[-1]}"
 
 MAX_TYPE_LENGTH = 40
 """Characters of a wrong type that are shown."""
@@ -185,11 +184,14 @@ def _encode_image(image: ImageContent) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{image.mime_type};base64,{image.data}"}}
 
 
-def image_placeholder(image: ImageContent) -> str:
-    """Return a text in place of an image that servers reject; it would fail every later request of the conversation."""
-    if image.mime_type not in IMAGE_TYPES:
+def image_placeholder(image: ImageContent, types: Sequence[str] = IMAGE_TYPES) -> str:
+    """Return a text in place of an image that servers reject, which accept ``types``; it would fail every later request of the
+    conversation.
+    """
+    if image.mime_type not in types:
         kind = image.mime_type[:MAX_TYPE_LENGTH]
-        return f"[Image omitted: its type '{kind}' is not {_LISTED}.]"
+        listed = f"{', '.join(types[:-1])} or {types[-1]}"
+        return f"[Image omitted: its type '{kind}' is not {listed}.]"
     return "" if _is_base64(image.data) else "[Image omitted: its data is not valid base64.]"
 
 

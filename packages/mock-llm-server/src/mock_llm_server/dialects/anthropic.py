@@ -15,6 +15,7 @@ import msgspec
 from mock_llm_server.answer import ARGUMENT_PIECE, Answer, Call, tokens
 from mock_llm_server.conversation import ChatRequest, Message, Part, Problem, ToolCallRef
 from mock_llm_server.dialects.anthropic_problems import find_problem
+from mock_llm_server.dialects.base import Dialect
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply, json_reply
 from mock_llm_server.scenarios import Script
@@ -60,8 +61,8 @@ class WireRequest(msgspec.Struct):
     stream: bool | None = None
 
 
-class AnthropicMessages:
-    """See ``mock_llm_server.dialects.Dialect``."""
+class AnthropicMessages(Dialect):
+    """See ``mock_llm_server.dialects.base.Dialect``."""
 
     path = f"/v1{PATH}"
     content_type = "text/event-stream; charset=utf-8"
@@ -84,14 +85,6 @@ class AnthropicMessages:
         if VERSION_HEADER not in request.headers:
             return VERSION_HEADER, "header is required"
         return find_problem(msgspec.json.decode(request.body), sign)
-
-    def refusal(
-        self,
-        request: Request,  # noqa: ARG002 — the port's shape
-        conversation: ChatRequest,  # noqa: ARG002
-        script: Script,  # noqa: ARG002
-    ) -> Reply | None:
-        return None
 
     def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))

@@ -10,6 +10,7 @@ import msgspec
 
 from mock_llm_server.answer import ARGUMENT_PIECE, Answer, tokens
 from mock_llm_server.conversation import ChatRequest, Problem, history_problem
+from mock_llm_server.dialects.base import Dialect
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply, event, json_reply
 from mock_llm_server.scenarios import Script
@@ -17,8 +18,8 @@ from mock_llm_server.scenarios import Script
 PATH = "/chat/completions"
 
 
-class ChatCompletions:
-    """See ``mock_llm_server.dialects.Dialect``."""
+class ChatCompletions(Dialect):
+    """See ``mock_llm_server.dialects.base.Dialect``."""
 
     path = f"/v1{PATH}"
     content_type = "text/event-stream; charset=utf-8"
@@ -33,14 +34,6 @@ class ChatCompletions:
 
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:  # noqa: ARG002 — the port's shape
         return history_problem(conversation.messages)
-
-    def refusal(
-        self,
-        request: Request,  # noqa: ARG002 — the port's shape
-        conversation: ChatRequest,  # noqa: ARG002
-        script: Script,  # noqa: ARG002
-    ) -> Reply | None:
-        return None
 
     def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))

@@ -14,6 +14,7 @@ import msgspec
 
 from mock_llm_server.answer import Answer, Call, tokens
 from mock_llm_server.conversation import ChatRequest, Message, Problem
+from mock_llm_server.dialects.base import Dialect
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Piece, Reply, json_reply
 from mock_llm_server.scenarios import Script, ServedModel
@@ -93,8 +94,8 @@ class _ModelBody(msgspec.Struct):
     stream: bool | None = None
 
 
-class Ollama:
-    """See ``mock_llm_server.dialects.Dialect``."""
+class Ollama(Dialect):
+    """See ``mock_llm_server.dialects.base.Dialect``."""
 
     path = _CHAT
     content_type = NDJSON
