@@ -25,6 +25,7 @@ from mock_llm_server.templates import TemplateError
 from mock_llm_server.upstream import Upstream
 
 _MODEL = "mock-model"
+_RESPONSES_ONLY = "This model is only supported in v1/responses and not in v1/chat/completions."
 _DISCONNECTED = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -110,6 +111,8 @@ class MockServer:
             request = dialect.read(http)
         except (msgspec.DecodeError, RecursionError) as error:
             return dialect.error(400, f"The body is not a request for {dialect.path}: {error}.")
+        if dialect is CHAT_COMPLETIONS and request.model in self._script.responses_only:
+            return dialect.error(404, _RESPONSES_ONLY, param="model")
         if not request.messages:
             return dialect.error(400, "The list of messages is empty.", param="messages")
         if self._strict and (problem := dialect.problem(http, request)):

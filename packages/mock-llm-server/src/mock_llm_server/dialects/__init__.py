@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from mock_llm_server.answer import Answer
 from mock_llm_server.conversation import ChatRequest, Problem
 from mock_llm_server.dialects.chat_completions import ChatCompletions
+from mock_llm_server.dialects.responses import Responses
 from mock_llm_server.http1 import Request
 from mock_llm_server.reply import Reply
 
@@ -71,5 +72,5 @@ class Dialect(Protocol):
 
 
 CHAT_COMPLETIONS = ChatCompletions()
-DIALECTS: tuple[Dialect, ...] = (CHAT_COMPLETIONS,)
+DIALECTS: tuple[Dialect, ...] = (CHAT_COMPLETIONS, Responses())
 """The first that handles a request answers it."""
