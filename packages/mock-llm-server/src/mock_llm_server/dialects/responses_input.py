@@ -16,6 +16,7 @@ from mock_llm_server.conversation import ChatRequest, Message, Part, Problem, To
 JsonObject = dict[str, Any]
 
 ENCRYPTED = "reasoning.encrypted_content"
+_SEAL = "mock:"
 PART_SEPARATOR = "\n\n"
 """Separates the parts of a summary in scripted reasoning."""
 
@@ -156,14 +157,16 @@ def reasoning_id(text: str) -> str:
 
 
 def encrypt(text: str) -> str:
-    return b64encode(text.encode()).decode()
+    """An opaque form of reasoning, never empty, from which its id follows."""
+    return b64encode(f"{_SEAL}{text}".encode()).decode()
 
 
 def _decrypt(content: str) -> str | None:
     try:
-        return b64decode(content, validate=True).decode()
+        sealed = b64decode(content, validate=True).decode()
     except ValueError:
         return None
+    return sealed.removeprefix(_SEAL) if sealed.startswith(_SEAL) else None
 
 
 # -- what a strict endpoint refuses ---------------------------------------------------------------
