@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 from newel.agent.errors import ProviderError
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.errors import EndpointMissing
-from newel.providers.http.api_client import ClientOptions
-from newel.providers.model_server import ModelServer
+from newel.providers.http.api_client import ApiClient, ClientOptions
 from newel.providers.openai.encoder import is_for_responses
 
 Api = Literal["chat", "responses"]
@@ -37,7 +36,7 @@ class OpenAI:
         self._preferred: Api = prefer
         self._apis: dict[str, Api] = {}
         """The API of each model that has changed it."""
-        self._clients: dict[Api, ModelServer] = {}
+        self._clients: dict[Api, ApiClient[Any]] = {}
         self._latest = self._client(prefer)
 
     @property
@@ -83,12 +82,12 @@ class OpenAI:
         for client in self._clients.values():
             await client.aclose()
 
-    def _client(self, api: Api) -> ModelServer:
+    def _client(self, api: Api) -> ApiClient[Any]:
         if api not in self._clients:
             self._clients[api] = self._connect(api)
         return self._clients[api]
 
-    def _connect(self, api: Api) -> ModelServer:
+    def _connect(self, api: Api) -> ApiClient[Any]:
         if api == "chat":
             from newel.providers.openai.chat import OpenAIChat as Client
         else:
