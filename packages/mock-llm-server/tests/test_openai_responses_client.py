@@ -170,6 +170,7 @@ def test_every_event_is_a_strict_event(server: MockServer, text: str, options: d
     assert [value["sequence_number"] for value in objects] == list(range(len(objects)))
     assert names[:2] == ["response.created", "response.in_progress"]
     assert objects[0]["response"]["usage"] is None
+    assert all(value["part"]["text"] == "" for value in objects if value["type"].endswith("part.added"))
     whole = post(server, input=text, **options).json()
     assert names[-1] == f"response.{whole['status']}"
     assert [item["type"] for item in objects[-1]["response"]["output"]] == [

@@ -317,7 +317,7 @@ class ResponsesAccumulator:
         item.name = name or item.name
         arguments = _arguments_text(entry.get("arguments"))
         item.arguments = arguments or item.arguments
-        piece = "" if item.size else arguments
+        piece = _rest(item, arguments)
         if piece:
             item.add(piece)
         if not piece and not new_name:
@@ -352,16 +352,21 @@ class ResponsesAccumulator:
         the text of a later item was.
         """
         latest = self._latest[item.kind]
-        if len(text) <= item.size or (latest is not item and latest.size):
-            return []
-        streamed = item.text
-        return self._add(item, text[len(streamed) :]) if text.startswith(streamed) else []
+        return [] if latest is not item and latest.size else self._add(item, _rest(item, text))
 
     def _add(self, item: _Item, text: str) -> list[Delta]:
         if not text:
             return []
         item.add(text)
         return [TextDelta(text) if item.kind == MESSAGE else ThinkingDelta(text)]
+
+
+def _rest(item: _Item, text: str) -> str:
+    """Return what has not come before of a whole text; nothing if it differs from what has come."""
+    if len(text) <= item.size:
+        return ""
+    streamed = item.text
+    return text[len(streamed) :] if text.startswith(streamed) else ""
 
 
 def _index(fields: dict[str, Any]) -> int | None:

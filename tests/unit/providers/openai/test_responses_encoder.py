@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseInputItemParam
+from pydantic import TypeAdapter
 
 from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected
 from newel.agent.messages import (
@@ -119,6 +121,18 @@ def test_each_kind_of_message_is_encoded() -> None:
             },
         ],
     }
+
+
+def test_the_official_types_accept_every_item() -> None:
+    """Otherwise servers that are built on them, such as vLLM, would refuse the request."""
+    answer = said(thought(1, "hm"), TextContent("A"), ToolCall("c", "read", {}, signature="fc_1"), id="x")
+    raw = said(thought(2, "hm", encrypted="", is_raw=True), TextContent("B"), id="y")
+    result = ToolResultMessage("c", "read", "done", is_error=False, images=[IMAGE])
+    items = encode(UserMessage("a"), UserMessage([TextContent("b"), IMAGE]), answer, result, raw)["input"]
+    adapter: TypeAdapter[Any] = TypeAdapter(ResponseInputItemParam)
+    for item in items:
+        adapter.validate_python(item, strict=False)
+    assert [item["id"] for item in items if item.get("role") == "assistant"] == ["msg_1_x", "msg_1_y"]
 
 
 def test_raw_reasoning_goes_back_in_its_own_field() -> None:

@@ -139,7 +139,9 @@ def test_a_call_arrives_once_however_it_is_sent(events: list[Event]) -> None:
     ]
     assert message.tool_calls[0].problem is None
     assert message.stop_reason == "toolUse"
-    assert any(isinstance(delta, ToolCallDelta) and delta.name == "bash" for delta in seen)
+    written = [delta for delta in seen if isinstance(delta, ToolCallDelta)]
+    assert "bash" in {delta.name for delta in written}
+    assert "".join(delta.delta for delta in written) in {"", ARGUMENTS}
 
 
 def test_parallel_calls_are_not_mixed_up() -> None:
@@ -161,6 +163,14 @@ def test_parallel_calls_are_not_mixed_up() -> None:
         message, _ = fold(*events, EMPTY)
         assert [call.arguments for call in message.tool_calls] == [{"command": "0"}, {"command": "1"}]
         assert [call.id for call in message.tool_calls] == ["c0", "c1"]
+
+
+def test_text_that_comes_too_late_is_left_out() -> None:
+    """Otherwise the message that is kept would differ from the one that the user read."""
+    first = deltas("output_text", "One", item_id="msg_1", output_index=0)
+    second = deltas("output_text", "Two", item_id="msg_2", output_index=1)
+    whole = response(message_item("One, late", id="msg_1"), message_item("Two", id="msg_2"))
+    assert fold(*first, *second, event("completed", response=whole))[0].text == "OneTwo"
 
 
 def test_calls_without_ids_get_different_ones() -> None:
@@ -210,7 +220,8 @@ def test_raw_reasoning_is_taken_once() -> None:
     ]
     content = [{"type": "reasoning_text", "text": "Let me see"}]
     item = {"type": "reasoning", "id": "r", "summary": [{"text": "Seeing"}], "content": content}
-    message, _ = fold(*pieces, event("output_item.done", output_index=8, item=item), EMPTY)
+    summary = deltas("reasoning_summary_text", "Seeing", item_id="r")
+    message, _ = fold(*pieces, *summary, event("output_item.done", output_index=8, item=item), EMPTY)
     (thought,) = message.content
     assert isinstance(thought, ThinkingContent)
     assert thought.thinking == "Let me see"
