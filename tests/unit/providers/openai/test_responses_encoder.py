@@ -25,6 +25,13 @@ from newel.providers.openai.responses_encoder import FIELD, ResponsesCompat, Res
 
 IMAGE = ImageContent("aGk=", "image/png")
 TOOL = ToolSpec("read", "Read a file.", {"type": "object"}, aliases=("cat",))
+ENCODED_TOOL = {
+    "type": "function",
+    "name": "read",
+    "description": "Read a file.",
+    "parameters": {"type": "object"},
+    "strict": False,
+}
 
 
 def request(*messages: Message, **more: Any) -> ModelRequest:
@@ -85,15 +92,7 @@ def test_each_kind_of_message_is_encoded() -> None:
         "prompt_cache_key": f"newel-{asked.id}",
         "reasoning": {"effort": "low", "summary": "auto"},
         "parallel_tool_calls": True,
-        "tools": [
-            {
-                "type": "function",
-                "name": "read",
-                "description": "Read a file.",
-                "parameters": {"type": "object"},
-                "strict": False,
-            }
-        ],
+        "tools": [ENCODED_TOOL],
         "instructions": "Be brief.",
         "input": [
             {"type": "message", "role": "user", "content": "Look"},
