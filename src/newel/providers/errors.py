@@ -46,6 +46,11 @@ _EXHAUSTED = "resource_exhausted"
 _QUOTA_GONE = r"(?i)per_?day|credits? (?:are|is) depleted|spend(?:ing)? cap|\blimit: 0\b"
 _BAD_KEY = "api_key_invalid"
 _UNSUPPORTED_PLACE = "failed_precondition"
+_MISSING = (404, 405, 501)
+_NO_ENDPOINT = r"(?i)unexpected endpoint"
+"""LM Studio's words for a path that it does not serve, with status 200."""
+_NO_ITEM = r"(?i)\bmodel|\bitem\b|deployment"
+"""What a server that has the path may not find."""
 _KINDS = {
     "authentication": 401,
     "permission": 403,
@@ -54,11 +59,21 @@ _KINDS = {
     "rate_limit": 429,
     "billing": 402,
     "request_too_large": 413,
+    "insufficient_quota": 429,
+    "invalid_": 400,
+    "unsupported_": 400,
+    "image": 400,
+    "policy": 400,
 }
+"""Statuses by a part of the code or type of an error without one."""
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+"
 _TITLE = r"(?i)<title[^>]{0,100}>([^<]{1,400})"
 _TAG = r"(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|\Z)|<[^>]{0,300}>"
+
+
+class EndpointMissing(RequestRejected, code="request_rejected"):
+    """The server does not have the path; a model that it does not have is another error."""
 
 
 class EndpointDescription(msgspec.Struct, frozen=True):
@@ -117,6 +132,9 @@ def classify(
             f"{endpoint.url} redirects requests ({status}){detail} Set the base URL to where it points.",
             status=status,
         )
+    if _is_missing(status, text):
+        status = status if status in _MISSING else 404
+        return EndpointMissing(_rejection_message(status, detail, endpoint), status=status)
     if (status in (400, 413, 422) or status >= 500) and not regex(_RATE).search(text) and is_overflow(text):
         return ContextOverflow(f"The conversation is too long for {endpoint.model}{detail}", status=status)
     if status == 402:
@@ -144,6 +162,12 @@ def classify(
     elif _UNSUPPORTED_PLACE in codes and "location" in message:
         detail += " Use a server that serves your location."
     return RequestRejected(_rejection_message(status, detail, endpoint), status=status)
+
+
+def _is_missing(status: int, text: str) -> bool:
+    if status in _MISSING:
+        return not regex(_NO_ITEM).search(text)
+    return regex(_NO_ENDPOINT).search(text) is not None
 
 
 def _failure_phrase(status: int, text: str) -> str:
@@ -226,9 +250,9 @@ def _rejection_message(status: int, detail: str, endpoint: EndpointDescription) 
         return f"{url} requires an API key ({status}){detail} {endpoint.key_hint} to one."
     if status in (401, 403):
         return f"{url} rejected the API key ({status}){detail} {endpoint.key_hint} to a valid one."
-    if status == 404:
+    if status in _MISSING:
         return (
-            f"{url} was not found, or the server does not have the model '{model}' (404){detail} "
+            f"{url} was not found, or the server does not have the model '{model}' ({status}){detail} "
             f"Check the name of the model and the base URL; {endpoint.base_hint}."
         )
     return f"{url} rejected the request ({status}){detail}"

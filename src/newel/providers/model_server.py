@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
@@ -62,15 +62,22 @@ def connect(base_url: str, api_key: str | None, api: Api | None = None) -> Model
         "is_listed": prices.knows if prices else None,
         "listed_window": prices.window if prices else None,
     }
-    match api or find_api(base_url):
+    spoken = api or find_api(base_url) or "chat"
+    match spoken:
         case "anthropic":
             from newel.providers.anthropic.client import AnthropicMessages
 
             return AnthropicMessages(base_url=base_url, api_key=api_key, name=name, **options)
-        case _:
-            from newel.providers.openai.chat import OpenAIChat
+        case "gemini":
+            from newel.providers.gemini.client import Gemini
 
-            return OpenAIChat(base_url=base_url, api_key=api_key, name=name, **options)
+            return Gemini(base_url=base_url, api_key=api_key, name=name, **options)
+        case "chat" | "responses":
+            from newel.providers.openai.server import OpenAI
+
+            return OpenAI(base_url=base_url, api_key=api_key, name=name, prefer=spoken, **options)
+        case _:
+            assert_never(spoken)
 
 
 async def find_window(server: ModelServer, model: str) -> int | None:

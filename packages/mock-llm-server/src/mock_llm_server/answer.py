@@ -26,7 +26,9 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A response with filled templates, ids and token counts. ``reasoning`` maps the name of a field to its text."""
+    """A response with filled templates, ids and token counts. ``reasoning`` maps the name of a field to its text; ``request`` is
+    the request that it answers.
+    """
 
     id: str
     created: int
@@ -36,6 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     calls: list[Call]
     finish_reason: str
     usage: dict[str, Any]
+    request: ChatRequest
 
 
 def fill_response(response: Response, values: Mapping[str, str]) -> Response:
@@ -80,6 +83,7 @@ def build_answer(request: ChatRequest, response: Response) -> Answer:
         calls=calls,
         finish_reason=response.finish_reason or ("tool_calls" if calls else "stop"),
         usage=_usage(request, response, [*reasoning.values(), *(call.arguments for call in calls)]),
+        request=request,
     )
 
 

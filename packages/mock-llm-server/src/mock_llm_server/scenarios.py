@@ -15,7 +15,7 @@ from mock_llm_server.json_location import explain, line_of
 
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Milliseconds: TypeAlias = Annotated[float, Meta(ge=0, le=86_400_000)]
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "function_call", "error"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x21-\xff]([\t\x20-\xff]*[\x21-\xff])?|")
@@ -274,6 +274,8 @@ class Script(Spec, frozen=True):
     default_response: Response = Response(content=_SORRY)
     models: list[str | ServedModel] = field(default_factory=list[str | ServedModel])
     """Listed by GET /models, besides ``mock-model``. Requests may use any name, except those of Ollama's API."""
+    responses_only: list[str] = field(default_factory=list[str])
+    """Models that chat completions refuse, as OpenAI does for its coding models."""
     ollama_version: str | None = None
     """The answer of GET /api/version, by which clients recognise Ollama. Without it, the server does not pretend to be one."""
     description: str = ""

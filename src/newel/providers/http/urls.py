@@ -31,11 +31,11 @@ ENCODE = (
 
 
 def split_base_url(base_url: str) -> tuple[str, str]:
-    """Return the base URL without a pasted ``/chat/completions``, and its query. Raises ``ConfigError``, without showing a password,
-    if it is invalid.
+    """Return the base URL without a pasted ``/chat/completions`` or ``/responses``, and its query. Raises ``ConfigError``, without
+    showing a password, if it is invalid.
     """
     url, question, query = base_url.strip().partition("?")
-    url = url.rstrip("/").removesuffix("/chat/completions")
+    url = url.rstrip("/").removesuffix("/chat/completions").removesuffix("/responses")
     if not (_is_valid(url, HTTP) and is_clear(base_url.strip())) or not base_url.isprintable() or " " in url:
         raise ConfigError(_refusal(base_url, "base URL", "https://host/v1"))
     if "#" in base_url:

@@ -26,9 +26,13 @@ class OpenAIChat(ApiClient[ServerCompat]):
         self, *, base_url: str, api_key: str | None, name: str = "openai", **options: Unpack[ClientOptions]
     ) -> None:
         secret = (api_key or "").strip()
-        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         super().__init__(
-            base_url=base_url, secret=secret, name=name, key_headers=headers, compat=ServerCompat(), **options
+            base_url=base_url,
+            secret=secret,
+            name=name,
+            key_headers=bearer(secret),
+            compat=ServerCompat(),
+            **options,
         )
         self._encoder = Encoder()
 
@@ -41,6 +45,16 @@ class OpenAIChat(ApiClient[ServerCompat]):
         return ResponseAccumulator(request.tools)
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
-        sizes = [fields.get(name) for name in WINDOW_FIELDS] + [as_dict(fields.get("meta")).get("n_ctx")]
-        size = next((size for size in sizes if isinstance(size, int) and size > 0), None)
-        return ListedModel(as_str(fields.get("id")) or as_str(fields.get("name")), size)
+        return read_listed(fields)
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """Return the headers that carry a key, if there is one."""
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
+
+
+def read_listed(fields: dict[str, Any]) -> ListedModel:
+    """Return a model of a server's list."""
+    sizes = [fields.get(name) for name in WINDOW_FIELDS] + [as_dict(fields.get("meta")).get("n_ctx")]
+    size = next((size for size in sizes if isinstance(size, int) and size > 0), None)
+    return ListedModel(as_str(fields.get("id")) or as_str(fields.get("name")), size)

@@ -34,6 +34,15 @@ _REFUSES = (
 _REQUIRES = r"(?i)missing|required|must be|passed back"
 _REASONING = "reasoning_content"
 _UNRELATED_STATUSES = (401, 403, 429)
+_FOR_RESPONSES = (
+    r"(?i)(?:supported in|use|via|through|with) (?:the )?`?/?v1/responses|not a chat model|responses api"
+    r"|not accessible via the /chat/completions"
+)
+
+
+def is_for_responses(error: ProviderError) -> bool:
+    """Whether a server rejected a request because the model, or its options, need the Responses API."""
+    return error.status in (400, 404) and regex(_FOR_RESPONSES).search(str(error)) is not None
 
 
 class ServerCompat(msgspec.Struct, frozen=True):
@@ -51,7 +60,7 @@ class ServerCompat(msgspec.Struct, frozen=True):
     def adapted_to(self, error: ProviderError, request: ModelRequest) -> tuple[ServerCompat, str] | None:
         """Return the features to try next and a description; None if the rejection has another reason."""
         message = str(error)
-        if error.status is None or error.status in _UNRELATED_STATUSES:
+        if error.status is None or error.status in _UNRELATED_STATUSES or is_for_responses(error):
             return None
         if request.model.max_output and self.limit and regex(_MENTIONS_LIMIT).search(message):
             other_name = "max_completion_tokens" if self.limit == "max_tokens" else None

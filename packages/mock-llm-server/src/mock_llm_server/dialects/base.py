@@ -29,12 +29,12 @@ class Dialect(Protocol):
         """Whether a request asks a model by this API, whatever its method."""
         ...
 
-    def query(self, request: Request, script: Script) -> Reply | None:
+    def query(self, request: Request, script: Script) -> Reply | None:  # noqa: ARG002
         """The reply to any other request of the API, such as one for the list of models; None if it is not of this API.
 
         ``Reply.methods`` are those that the path allows: the server refuses others.
         """
-        ...
+        return None
 
     def read(self, request: Request) -> ChatRequest:
         """Read the conversation. Raises ``msgspec.DecodeError`` for a body that is not a request of the API."""

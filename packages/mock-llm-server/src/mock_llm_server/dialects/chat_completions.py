@@ -16,6 +16,7 @@ from mock_llm_server.reply import Reply, event, json_reply
 from mock_llm_server.scenarios import Script
 
 PATH = "/chat/completions"
+RESPONSES_ONLY = "This model is only supported in v1/responses and not in v1/chat/completions."
 
 
 class ChatCompletions(Dialect):
@@ -34,6 +35,11 @@ class ChatCompletions(Dialect):
 
     def problem(self, request: Request, conversation: ChatRequest) -> Problem | None:  # noqa: ARG002 — the port's shape
         return history_problem(conversation.messages)
+
+    def refusal(self, request: Request, conversation: ChatRequest, script: Script) -> Reply | None:  # noqa: ARG002
+        if conversation.model in script.responses_only:
+            return self.error(404, RESPONSES_ONLY, param="model")
+        return None
 
     def query(self, request: Request, script: Script) -> Reply | None:
         route = unquote(_route(request))
