@@ -49,8 +49,9 @@ class ReasoningView {
   }
 }
 
+/** The parts that are shown: reasoning without text is only a signature. */
 const partsOf = (message) =>
-  message.content.map((part) => {
+  message.content.filter((part) => part.type !== "thinking" || part.thinking).map((part) => {
     if (part.type === "thinking") return { type: "thinking", text: part.thinking };
     return part.type === "toolCall" ? { ...part, type: "call" } : part;
   });

@@ -220,7 +220,8 @@ const resultOf = (told, output) => ({
 });
 
 function toLive(message) {
-  const parts = (message.content ?? []).map((part) => {
+  const shown = (message.content ?? []).filter((part) => part.type !== "thinking" || part.thinking);
+  const parts = shown.map((part) => {
     if (part.type === "text") return { type: "text", text: part.text };
     if (part.type === "thinking") return { type: "thinking", text: part.thinking };
     return { type: "call", text: JSON.stringify(part.arguments ?? {}), name: part.name };

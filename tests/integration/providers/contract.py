@@ -10,9 +10,12 @@ import msgspec
 
 from mock_llm_server import MockServer, serve
 from newel.agent.ports import Model
+from newel.providers.anthropic.client import AnthropicMessages
+from newel.providers.gemini.client import Gemini
 from newel.providers.model_server import ModelServer
 from newel.providers.ollama.client import Ollama
 from newel.providers.openai.chat import OpenAIChat
+from newel.providers.openai.responses import OpenAIResponses
 
 MODEL = Model("mock-model")
 OTHER_MODEL = Model("mock-model-2")
@@ -50,6 +53,29 @@ PROVIDERS = (
         overflow="This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
         unknown_model="The model `mock-model` does not exist or you do not have access to it.",
         lacks=frozenset({"thoughts go back"}),
+    ),
+    ContractProvider(
+        "Responses",
+        lambda url, timeout, name: OpenAIResponses(
+            base_url=f"{url}/v1", api_key="sk-test", timeout=timeout, name=name
+        ),
+        overflow="Your input exceeds the context window of this model. Please adjust your input and try again.",
+        unknown_model="The model `mock-model` does not exist or you do not have access to it.",
+    ),
+    ContractProvider(
+        "Anthropic",
+        lambda url, timeout, name: AnthropicMessages(
+            base_url=url, api_key="sk-test", timeout=timeout, name=name
+        ),
+        overflow="prompt is too long: 201000 tokens > 200000 maximum",
+        unknown_model="model: mock-model",
+    ),
+    ContractProvider(
+        "Gemini",
+        lambda url, timeout, name: Gemini(base_url=url, api_key="sk-test", timeout=timeout, name=name),
+        overflow="The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        unknown_model="models/mock-model is not found for API version v1beta, or is not supported for generateContent.",
+        lacks=frozenset({"thoughts go back", "malformed arguments"}),
     ),
     ContractProvider(
         "Ollama",

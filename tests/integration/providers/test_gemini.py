@@ -183,7 +183,7 @@ async def test_each_request_begins_with_the_one_before(gemini: Connect, serve: S
     for step in range(50):
         await ask(client, messages=history, model=MODEL, thinking="low")
         model, provider = (MODEL.id, "gemini") if step % 3 else ("x", "y")
-        calls = [ToolCall(f"c{step}-{n}", "bash", {"n": n}, signature="YWJj") for n in range(2)]
+        calls = [ToolCall(f"c{step}-{n}", "bash", {"n": n}, signature="gemini:YWJj") for n in range(2)]
         history += [
             AssistantMessage([TextContent("Go"), *calls], model=model, provider=provider),
             *(result(call) for call in calls),

@@ -24,6 +24,7 @@ from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.gemini.thinking import ThinkingStyle, requires_signatures, style_of
 from newel.providers.http.message_cache import MessageCache
 from newel.providers.openai.encoder import image_placeholder
+from newel.providers.signatures import own_signature
 from newel.text.json import regex, to_json
 
 REASONING = "gemini"
@@ -195,8 +196,8 @@ def _encode_assistant(message: AssistantMessage, history: _History) -> list[dict
                     _add_signature(parts, part.thinking, part.signature)
             case ToolCall():
                 encoded = _encode_call(part, history)
-                if is_own and part.signature:
-                    encoded["thoughtSignature"] = part.signature
+                if is_own and (signature := own_signature(REASONING, part.signature)):
+                    encoded["thoughtSignature"] = signature
                 elif lacks_signature:
                     encoded["thoughtSignature"] = SKIP_SIGNATURE
                 lacks_signature = False

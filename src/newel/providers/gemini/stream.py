@@ -14,6 +14,7 @@ from newel.agent.ports import ToolSpec
 from newel.providers.errors import quote
 from newel.providers.gemini.encoder import REASONING
 from newel.providers.parsing.tool_calls import MAX_CALLS, ToolIndex, fresh_id, limit_run
+from newel.providers.signatures import name_signature
 from newel.text.json import as_count, as_dict, as_list, as_str, to_json
 
 STOP = "STOP"
@@ -129,7 +130,9 @@ class GeminiAccumulator:
             if isinstance(part, _CallPart):
                 cut = self._finish in LENGTHS and part is self._parts[-1]
                 call = self._tools.call(part.id, part.name, part.arguments, cut=cut)
-                calls.append(msgspec.structs.replace(call, signature=part.signature))
+                calls.append(
+                    msgspec.structs.replace(call, signature=name_signature(REASONING, part.signature or ""))
+                )
         return limit_run(calls)
 
     def _stop_reason(self) -> StopReason:

@@ -23,6 +23,7 @@ from newel.agent.messages import (
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.http.message_cache import MessageCache
 from newel.providers.openai.encoder import image_placeholder, move_result_images
+from newel.providers.signatures import own_signature
 from newel.text.json import regex, to_json
 
 FIELD = "responses"
@@ -306,7 +307,8 @@ def _encode_call(call: ToolCall, *, is_own: bool) -> dict[str, Any]:
         "name": regex(r"[^a-zA-Z0-9_-]").sub("_", call.name)[:MAX_ID] or "unknown",
         "arguments": to_json(call.arguments).decode(),
     }
-    return item | {"id": call.signature} if is_own and call.signature else item
+    item_id = own_signature(FIELD, call.signature)
+    return item | {"id": item_id} if is_own and item_id else item
 
 
 def _short_id(call_id: str) -> str:

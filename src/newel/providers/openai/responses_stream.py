@@ -19,6 +19,7 @@ from newel.agent.ports import ToolSpec
 from newel.providers.errors import EndpointDescription, error_from_event
 from newel.providers.openai.responses_encoder import FIELD, MAX_ID, ReasoningSignature
 from newel.providers.parsing.tool_calls import MAX_CALLS, ToolIndex, fresh_id, limit_run
+from newel.providers.signatures import name_signature
 from newel.text.json import as_count, as_dict, as_list, as_str, to_json
 
 REASONING = "reasoning"
@@ -166,7 +167,9 @@ class ResponsesAccumulator:
             raw = item.arguments or item.text or item.announced
             call = self._tools.call(call_id, item.name, raw, cut=item.is_cut or is_last)
             calls.append(
-                msgspec.structs.replace(call, signature=item.id if 0 < len(item.id) <= MAX_ID else None)
+                msgspec.structs.replace(
+                    call, signature=name_signature(FIELD, item.id) if len(item.id) <= MAX_ID else None
+                )
             )
         return list(zip(items, limit_run(calls), strict=True))
 

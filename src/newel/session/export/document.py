@@ -136,7 +136,8 @@ def _parts(message: AssistantMessage, answers: dict[str, ToolResultMessage]) -> 
             case TextContent():
                 yield ProseBlock(piece.text)
             case ThinkingContent():
-                yield DetailsBlock("Thinking", [Section("", piece.thinking)])
+                if piece.thinking:  # else only a signature
+                    yield DetailsBlock("Thinking", [Section("", piece.thinking)])
             case ToolCall():
                 yield from _call(piece, answers.get(piece.id))
     if message.error_message:

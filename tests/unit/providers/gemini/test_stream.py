@@ -75,7 +75,7 @@ def test_signatures_stay_with_their_parts() -> None:
         TextContent("c"),
         ThinkingContent("", field="gemini", signature="Mg=="),
         TextContent("d"),
-        ToolCall("x", "read", {"file_path": "a"}, signature="Mw=="),
+        ToolCall("x", "read", {"file_path": "a"}, signature="gemini:Mw=="),
         ThinkingContent("", field="gemini", signature="NA=="),
     ]
 

@@ -72,7 +72,7 @@ def test_each_kind_of_message_is_encoded() -> None:
         thought(1, "hm", message_id="msg_1", phase="commentary"),
         TextContent("I look."),
         thought(2),
-        ToolCall("c", "read", {"a": "é"}, signature="fc_1"),
+        ToolCall("c", "read", {"a": "é"}, signature="responses:fc_1"),
     )
     body = encode(
         asked,
@@ -124,7 +124,9 @@ def test_each_kind_of_message_is_encoded() -> None:
 
 def test_the_official_types_accept_every_item() -> None:
     """Otherwise servers that are built on them, such as vLLM, would refuse the request."""
-    answer = said(thought(1, "hm"), TextContent("A"), ToolCall("c", "read", {}, signature="fc_1"), id="x")
+    answer = said(
+        thought(1, "hm"), TextContent("A"), ToolCall("c", "read", {}, signature="responses:fc_1"), id="x"
+    )
     raw = said(thought(2, "hm", encrypted="", is_raw=True), TextContent("B"), id="y")
     result = ToolResultMessage("c", "read", "done", is_error=False, images=[IMAGE])
     items = encode(UserMessage("a"), UserMessage([TextContent("b"), IMAGE]), answer, result, raw)["input"]
@@ -170,7 +172,7 @@ def test_reasoning_goes_back_only_whole_and_to_its_model(
 
 def test_ids_go_back_only_with_their_reasoning() -> None:
     """Otherwise the server would miss the reasoning that belongs to the ids."""
-    call = ToolCall("c", "read", {}, signature="fc_1")
+    call = ToolCall("c", "read", {}, signature="responses:fc_1")
     result = ToolResultMessage("c", "read", "done", is_error=False)
     lost = said(thought(1, "hm", encrypted="", message_id="msg_1"), TextContent("A"), call)
     for items in (

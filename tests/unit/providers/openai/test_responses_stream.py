@@ -209,7 +209,7 @@ def test_reasoning_keeps_its_order_parts_and_signature() -> None:
     }
     assert json.loads(second.signature or "") == {"id": "rs_2", "encrypted": "y"}
     assert call is message.tool_calls[0]
-    assert message.tool_calls[0].signature == "fc_1"
+    assert message.tool_calls[0].signature == "responses:fc_1"
 
 
 def test_raw_reasoning_is_taken_once() -> None:
