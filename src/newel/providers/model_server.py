@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
-from newel.providers.http.urls import ollama_http_url, server_name
+from newel.providers.http.urls import model_file_path, ollama_http_url, server_name
 
 
 class ModelServer(Provider, Protocol):
@@ -40,11 +41,16 @@ class ModelServer(Provider, Protocol):
 
 
 def connect(base_url: str, api_key: str | None) -> ModelServer:
-    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), or for the base URL of chat completions.
+    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), for ``llamacpp:/path/model.gguf``, a model file on this
+    machine, or for the base URL of chat completions.
 
     Raises ``ConfigError`` for an invalid address or key.
     """
     name = server_name(base_url)
+    if path := model_file_path(base_url):
+        from newel.providers.llamacpp.client import LlamaCpp
+
+        return LlamaCpp(Path(path), name=name)
     if url := ollama_http_url(base_url):
         from newel.providers.ollama.client import Ollama
 
