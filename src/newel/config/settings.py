@@ -36,7 +36,7 @@ from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.trust import IgnoredServer, named_server, trusted_places
 from newel.permissions.rules import Rule, parse_rule
-from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
+from newel.providers.http.urls import HTTP, OLLAMA, is_loopback, model_file_path
 from newel.providers.pricing import Rates
 from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.storage.files import read_regular
@@ -393,9 +393,10 @@ def _endpoint(places: list[tuple[str, Mapping[str, object]]]) -> EndpointSetting
         if not (url := values.get("base_url")):
             continue
         base_url = str(url).strip().rstrip("/")
-        if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
+        has_scheme = base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA)))
+        if not has_scheme and model_file_path(base_url) is None:
             raise ConfigError(
-                f"The base URL '{redact_url(base_url)}' ({place}) must begin with http://, https:// or ollama://."
+                f"The base URL '{redact_url(base_url)}' ({place}) must begin with http://, https://, ollama:// or llamacpp:."
             )
         for key_place, candidates in _key_places(places, place):
             if key := candidates.get("api_key"):

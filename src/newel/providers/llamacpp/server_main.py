@@ -89,6 +89,7 @@ def _parameters(xllamacpp: Any, options: ServerOptions) -> object:
     parameters.model_alias = {options.alias}
     parameters.n_ctx = options.context
     parameters.cache_ram_mib = options.cache_mib
+    parameters.n_batch = parameters.n_ubatch  # a cancelled request ends after at most one batch
     parameters.n_parallel = 1  # each slot would get only a part of the context
     parameters.fit_params = False  # it loads the model twice, and may choose another context
     parameters.use_jinja = True
