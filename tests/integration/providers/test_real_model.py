@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import anyio
 import jsonschema
 import pytest
 
-from newel.agent.errors import ContextOverflow, RequestRejected, ServerFailed
+from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected, ServerFailed
 from newel.agent.events import Delta, Retry, TextDelta
 from newel.agent.messages import AssistantMessage, ImageContent, TextContent, UserMessage
 from newel.agent.ports import Model, ModelRequest
@@ -54,7 +55,7 @@ async def server(path: Path) -> AsyncGenerator[LlamaCpp]:
 
 
 def request(server: LlamaCpp, *messages: UserMessage | AssistantMessage, limit: int = 8) -> ModelRequest:
-    model = Model(server._path.name, context_window=CONTEXT, max_output=limit)
+    model = Model(server.path.name, context_window=CONTEXT, max_output=limit)
     return ModelRequest(model, "You are a helpful assistant.", list(messages))
 
 
@@ -68,17 +69,19 @@ async def ignore(_: Delta | Retry) -> None:
 
 async def post(server: LlamaCpp, path: str, payload: object, key: str | None = None) -> tuple[int, Any]:
     """A request to the process itself; returns the status and the decoded answer."""
-    assert server._process is not None
-    own_key = server._process._options.key
+    assert server.process is not None
+    own_key = server.process.options.key
     headers = {
         "Content-Type": "application/json",
         "Authorization": f"Bearer {own_key if key is None else key}",
     }
-    message = urllib.request.Request(server._process.url + path, json.dumps(payload).encode(), headers)
+    message = urllib.request.Request(  # noqa: S310 — the address is our own
+        server.process.url + path, json.dumps(payload).encode(), headers
+    )
 
     def send() -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(message) as answer:
+            with urllib.request.urlopen(message) as answer:  # noqa: S310 — likewise
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -102,7 +105,7 @@ async def test_deltas_arrive_one_by_one(server: LlamaCpp) -> None:
     assert "".join(pieces) == message.text
     assert len({round(at, 3) for at in times}) > 5
     assert message.stop_reason in {"stop", "length"}
-    assert (message.provider, message.model, message.cost) == ("llamacpp", server._path.name, 0.0)
+    assert (message.provider, message.model, message.cost) == ("llamacpp", server.path.name, 0.0)
     assert message.usage.input > 10
     assert 0 < message.usage.output <= 40
 
@@ -189,18 +192,18 @@ async def test_the_beginning_of_a_conversation_is_read_once(server: LlamaCpp) ->
 async def test_requests_at_the_same_time_are_both_answered(server: LlamaCpp) -> None:
     """Otherwise a summary or a second agent breaks the first, or the model is loaded twice."""
     answers: list[AssistantMessage] = []
-    pids: set[int | None] = set()
+    processes: set[object] = set()
 
     async def one(text: str) -> None:
         answers.append(await ask(server, text))
-        pids.add(server.pid)
+        processes.add(server.process)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one, "Hi")
         tasks.start_soon(one, "Hello")
     assert len(answers) == 2
     assert all(answer.usage.output > 0 for answer in answers)
-    assert len(pids) == 1
+    assert len(processes) == 1
     assert len(children(os.getpid(), "server_main")) == 1
 
 
@@ -232,27 +235,61 @@ async def test_a_process_that_died_is_reported_and_replaced(server: LlamaCpp) ->
     async def on_delta(_: Delta | Retry) -> None:
         nonlocal pid
         if not pid:
-            assert server.pid is not None
-            pid = server.pid
+            assert server.process is not None
+            pid = server.process.pid
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(ServerFailed, match="was killed, as the system does when memory runs out"):
         await server.complete(request(server, UserMessage("Count."), limit=LONG), on_delta)
-    assert server.pid is None
+    assert server.process is None
     assert (await ask(server, "Hi")).usage.output
-    assert server.pid != pid
+    assert server.process is not None
+
+
+async def test_all_requests_of_a_process_that_died_fail(server: LlamaCpp) -> None:
+    """Otherwise one of two agents hangs or crashes."""
+    await ask(server, "Hi", limit=1)
+    failed: list[ProviderError] = []
+
+    async def one() -> None:
+        with pytest.raises(ProviderError) as raised:
+            await ask(server, "Count.", limit=LONG)
+        failed.append(raised.value)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one)
+        tasks.start_soon(one)
+        await anyio.sleep(0.5)
+        assert server.process is not None
+        os.kill(server.process.pid, signal.SIGKILL)
+    assert [type(error) for error in failed] == [ServerFailed, ServerFailed]
+
+
+async def test_closing_during_a_request_fails_it(server: LlamaCpp) -> None:
+    """The user ends Newel while the model writes."""
+    await ask(server, "Hi", limit=1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(ask_and_fail, server))
+        await anyio.sleep(0.5)
+        await server.aclose()
+    assert server.process is None
+
+
+async def ask_and_fail(server: LlamaCpp) -> None:
+    with pytest.raises(ProviderError):
+        await ask(server, "Count.", limit=LONG)
 
 
 async def test_closing_ends_the_process(server: LlamaCpp) -> None:
     """Otherwise each conversation leaves a model in memory."""
     await ask(server, "Hi", limit=1)
-    pid = server.pid
-    assert pid is not None
+    assert server.process is not None
+    pid = server.process.pid
     await server.aclose()
     assert not is_alive(pid)
-    assert server.pid is None
+    assert server.process is None
     await ask(server, "Hi", limit=1)  # and the next request starts another one
-    assert server.pid is not None
+    assert server.process is not None
 
 
 def test_the_process_ends_with_a_killed_newel(path: Path) -> None:
@@ -279,7 +316,7 @@ async def test_what_only_the_loader_notices_is_reported_with_its_reason(tmp_path
     path = tmp_path / "new.gguf"
     path.write_bytes(gguf({**LLAMA, "general.architecture": "none-such"}))
     server = LlamaCpp(path)
-    with pytest.raises(RequestRejected, match="new.gguf cannot be loaded: .*none-such"):
+    with pytest.raises(RequestRejected, match=r"new\.gguf cannot be loaded: .*none-such"):
         await ask(server, "Hi")
     await server.aclose()
 
@@ -296,7 +333,6 @@ def test_newel_answers_with_a_model_file_and_nothing_else_is_printed(path: Path,
     """Otherwise llama.cpp's log runs through the conversation."""
     newel = Path(sys.executable).with_name("newel")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_BASE_URL": f"llamacpp:{path}"}
-    (tmp_path / "config.toml").write_text("")
     done = subprocess.run(
         [newel, "--quiet", "Say hello."],
         cwd=tmp_path,

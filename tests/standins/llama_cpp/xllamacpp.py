@@ -21,6 +21,11 @@ NO_MEMORY = (
 )
 
 
+def get_device_info() -> list[dict[str, Any]]:
+    """This machine has no graphics card."""
+    return [{"type": SimpleNamespace(name="GGML_BACKEND_DEVICE_TYPE_CPU")}]
+
+
 class CommonParams(SimpleNamespace):
     """The parameters that the server sets."""
 
@@ -29,7 +34,6 @@ class CommonParams(SimpleNamespace):
             model=SimpleNamespace(),
             cpuparams=SimpleNamespace(),
             cpuparams_batch=SimpleNamespace(),
-            n_ubatch=512,
         )
 
 

@@ -54,7 +54,7 @@ class LlamaCpp:
         on_progress: OnProgress | None = None,
     ) -> None:
         self.name = name
-        self._path = path
+        self.path = path
         self._context = context
         self._on_progress = on_progress
         self._starting = anyio.Lock()
@@ -62,28 +62,28 @@ class LlamaCpp:
         self._chat: OpenAIChat | None = None
 
     @property
-    def pid(self) -> int | None:
+    def process(self) -> ServerProcess | None:
         """The process that serves the model; None if there is none."""
-        return self._process.pid if self._process is not None and self._process.is_running else None
+        return self._process if self._process is not None and self._process.is_running else None
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``. It costs nothing."""
-        if request.model.id != self._path.name:
+        if request.model.id != self.path.name:
             raise RequestRejected(
-                f"llamacpp:{self._path} has no model '{request.model.id}', only '{self._path.name}'. Choose that one."
+                f"llamacpp:{self.path} has no model '{request.model.id}', only '{self.path.name}'. Choose that one."
             )
         process, chat = await self._started(request.model.context_window)
         try:
             message = await chat.complete(request, on_delta)
         except ConnectionFailed as error:
-            if await process.wait_for_exit():
+            if self._process is process and await process.wait_for_exit():
                 raise process.crash_error() from error
             raise
         except ServerFailed as error:
             if _NO_IMAGES not in str(error):
                 raise
             raise RequestRejected(
-                f"{self._path.name} does not read images. Remove them from the conversation."
+                f"{self.path.name} does not read images. Remove them from the conversation."
             ) from error
         return msgspec.structs.replace(message, cost=0.0)
 
@@ -95,7 +95,7 @@ class LlamaCpp:
         """Return the size of the context in tokens: the server's, or before it runs the one that it will have. Raises
         ``ProviderError``.
         """
-        if self._chat is not None and self.pid is not None:
+        if self._chat is not None and self.process is not None:
             return await self._chat.window(model)
         file = await self._checked_file()
         return file.plan(self._context, available_memory()).context
@@ -137,7 +137,7 @@ class LlamaCpp:
     async def _checked_file(self) -> ModelFile:
         if find_spec(PACKAGE) is None:
             raise RequestRejected(MISSING_EXTRA)
-        return await anyio.to_thread.run_sync(load_model_file, self._path, abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(load_model_file, self.path, abandon_on_cancel=True)
 
     async def _end(self) -> None:
         chat, process = self._chat, self._process

@@ -20,7 +20,6 @@ from newel.providers.errors import quote
 from newel.providers.llamacpp.server_main import ServerOptions, ServerReport
 from newel.text.format import format_duration
 from newel.workspace.process.environment import child_env
-from newel.workspace.process.runner import exit_descriptor
 
 LOAD_TIMEOUT_S: Final = 900.0
 """A model larger than the disk's cache is read at the disk's speed."""
@@ -30,6 +29,9 @@ PROGRESS_S: Final = 2.0
 
 EXIT_GRACE_S: Final = 1.0
 """The connection of a process that dies breaks before the system reports its end."""
+
+PAUSE_S: Final = 0.01
+"""Between two checks of a process that is about to end."""
 
 MAX_REPORT_BYTES: Final = 65_536
 MAX_LOG_BYTES: Final = 16_384
@@ -50,7 +52,7 @@ class ServerProcess:
 
     def __init__(self, options: ServerOptions) -> None:
         self.url = ""
-        self._options = options
+        self.options = options
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 — the log lives as long as the process
         try:
             self._process = subprocess.Popen(
@@ -65,7 +67,6 @@ class ServerProcess:
         except OSError as error:
             self._log.close()
             raise ServerFailed(f"The process for {options.alias} could not be started: {error}.") from error
-        self._exit = exit_descriptor(self._process)
 
     @property
     def pid(self) -> int:
@@ -89,27 +90,28 @@ class ServerProcess:
     async def wait_for_exit(self) -> bool:
         """Whether the process has ended, or ends within a moment."""
         with anyio.move_on_after(EXIT_GRACE_S):
-            await anyio.wait_readable(self._exit)
+            await self._exited()
         return not self.is_running
 
     def crash_error(self) -> ServerFailed:
         """The error for a process that ended by itself after its start."""
         return ServerFailed(
-            f"The process of {self._options.alias} {self._ending()} It starts again with the next request."
+            f"The process of {self.options.alias} {self._ending()} It starts again with the next request."
         )
 
     async def end(self) -> None:
         """End the process and wait for it. It holds nothing that it would have to save."""
         self._process.kill()
-        await anyio.wait_readable(self._exit)
-        self._process.wait()
+        await self._exited()
         for pipe in (self._process.stdin, self._process.stdout, self._log):
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        if self._exit >= 0:
-            os.close(self._exit)
-            self._exit = -1
+
+    async def _exited(self) -> None:
+        """Wait for the process; any number of tasks may."""
+        while self.is_running:  # noqa: ASYNC110 — the system sets no event
+            await anyio.sleep(PAUSE_S)
 
     async def _wait_for_url(self, on_progress: OnProgress | None) -> str:
         report = await self._wait_for_report(on_progress)
@@ -123,7 +125,7 @@ class ServerProcess:
         assert stdin is not None  # noqa: S101 — both were asked for
         assert stdout is not None  # noqa: S101 — likewise
         with suppress(BrokenPipeError):  # its end follows, and says more
-            os.write(stdin.fileno(), msgspec.json.encode(self._options) + b"\n")
+            os.write(stdin.fileno(), msgspec.json.encode(self.options) + b"\n")
         line = b""
         began = anyio.current_time()
         while not line.endswith(b"\n") and len(line) < MAX_REPORT_BYTES:
@@ -136,17 +138,17 @@ class ServerProcess:
             waited = anyio.current_time() - began
             if waited > LOAD_TIMEOUT_S:
                 raise ServerFailed(
-                    f"{self._options.alias} was not loaded within {format_duration(1_000 * LOAD_TIMEOUT_S)}. {_LESS}"
+                    f"{self.options.alias} was not loaded within {format_duration(1_000 * LOAD_TIMEOUT_S)}. {_LESS}"
                 )
             if on_progress is not None:
-                await on_progress(f"loading {self._options.alias} ({format_duration(1_000 * waited)})")
+                await on_progress(f"loading {self.options.alias} ({format_duration(1_000 * waited)})")
         try:
             return msgspec.json.decode(line, type=ServerReport)
         except msgspec.DecodeError:
             return ServerReport()
 
     def _load_error(self, problem: str) -> ProviderError:
-        name = self._options.alias
+        name = self.options.alias
         logged = self._logged_problem()
         if re.search(_NO_MEMORY, logged):
             return RequestRejected(f"There is too little memory for {name}: {as_sentence(logged)} {_LESS}")
@@ -170,5 +172,5 @@ class ServerProcess:
             errors = (
                 re.findall(_ERROR_LINE, text) or [line for line in text.splitlines() if line.strip()][-1:]
             )
-            return quote(errors[0], self._options.key) if errors else ""
+            return quote(errors[0], self.options.key) if errors else ""
         return ""

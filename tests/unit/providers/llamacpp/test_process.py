@@ -43,7 +43,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 async def failure(server: LlamaCpp, name: str) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         await ask(server, model=Model(name))
-    assert server.pid is None
+    assert server.process is None
     await server.aclose()
     return raised.value
 
@@ -94,7 +94,7 @@ async def test_the_model_is_described_without_being_loaded(make: Make) -> None:
     assert await server.models() == ["slow.gguf"]
     assert await server.window("slow.gguf") == 2_048
     assert await server.is_priced("slow.gguf")
-    assert server.pid is None
+    assert server.process is None
     await server.aclose()
 
 
@@ -114,7 +114,7 @@ async def test_waiting_is_reported_and_can_be_cancelled(make: Make, monkeypatch:
         await ask(server, model=Model("slow.gguf"))
     assert len(told) == 2
     assert "loading slow.gguf" in told[1]
-    assert server.pid is None
+    assert server.process is None
     await server.aclose()
 
 
