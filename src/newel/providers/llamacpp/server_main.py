@@ -82,13 +82,14 @@ def _load(options: ServerOptions) -> tuple[object | None, ServerReport]:
     except ImportError as error:
         return None, ServerReport(problem=f"the package xllamacpp cannot be loaded: {error}")
     try:
-        server = xllamacpp.Server(_parameters(xllamacpp, options))
+        server = xllamacpp.Server(parameters_for(xllamacpp, options))
     except (RuntimeError, AttributeError) as error:  # the log says more
         return None, ServerReport(problem=str(error))
     return server, ServerReport(url=server.listening_address)
 
 
-def _parameters(xllamacpp: Any, options: ServerOptions) -> object:
+def parameters_for(xllamacpp: Any, options: ServerOptions) -> object:
+    """Return the parameters of the library's server."""
     parameters = xllamacpp.CommonParams()
     parameters.model.path = options.path
     parameters.model_alias = {options.alias}

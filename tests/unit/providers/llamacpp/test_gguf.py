@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from newel.providers.llamacpp.gguf import MAX_ENTRIES, MAX_TENSORS, GgufError, read_header
+from newel.providers.llamacpp.gguf import MAX_ENTRIES, MAX_TENSORS, MAX_TEXTS, GgufError, read_header
 from tests.gguf_file import LLAMA, TENSORS, gguf, header, text, value
 
 
