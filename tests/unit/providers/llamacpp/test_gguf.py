@@ -109,10 +109,19 @@ def test_counts_beyond_the_file_cost_nothing(tmp_path: Path, at: str, count: int
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("tensors", "entries"), [(MAX_TENSORS + 1, 0), (0, MAX_ENTRIES + 1)])
-def test_many_entries_are_refused_even_if_they_are_there(tmp_path: Path, tensors: int, entries: int) -> None:
+STRINGS = text("k") + struct.pack("<IIQ", 9, 8, MAX_TEXTS + 1)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "entries", "entry"),
+    [(MAX_TENSORS + 1, 0, b""), (0, MAX_ENTRIES + 1, b""), (0, 1, STRINGS)],
+    ids=["tensors", "entries", "strings"],
+)
+def test_many_entries_are_refused_even_if_they_are_there(
+    tmp_path: Path, tensors: int, entries: int, entry: bytes
+) -> None:
     """Otherwise a file of a few megabytes keeps a processor busy."""
-    data = b"GGUF" + struct.pack("<IQQ", 3, tensors, entries) + bytes(32 * (tensors + entries))
+    data = b"GGUF" + struct.pack("<IQQ", 3, tensors, entries) + entry + bytes(20 * 2**20)
     with pytest.raises(GgufError, match="too many entries"):
         read(tmp_path, data)
 
