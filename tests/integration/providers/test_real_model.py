@@ -28,6 +28,8 @@ from newel.agent.messages import AssistantMessage, ImageContent, TextContent, Us
 from newel.agent.ports import Model, ModelRequest
 from newel.providers.llamacpp.client import LlamaCpp
 from newel.providers.model_server import connect
+from newel.providers.openai.chat import OpenAIChat
+from newel.providers.openai.encoder import ServerCompat
 from tests import model_owner
 from tests.gguf_file import LLAMA, gguf
 from tests.processes import children, ends, is_alive
@@ -35,9 +37,9 @@ from tests.real_model import require_model
 
 pytestmark = [pytest.mark.anyio, pytest.mark.realmodel, pytest.mark.timeout(180)]
 
-CONTEXT = 2_048
-LONG = 1_500
-"""Tokens of an answer that takes a processor most of a minute."""
+CONTEXT = 8_192
+LONG = 6_000
+"""Tokens of an answer that takes a processor minutes."""
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -152,8 +154,17 @@ async def test_an_answer_bound_to_a_schema_is_always_valid(server: LlamaCpp) -> 
 
 
 @pytest.mark.parametrize("phase", ["reading", "writing"])
-async def test_a_cancelled_request_frees_the_model(server: LlamaCpp, phase: str) -> None:
+async def test_a_cancelled_request_frees_the_model(
+    server: LlamaCpp, phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise the model finishes an answer that nobody reads, while the user waits for the next one."""
+    encode = OpenAIChat._encode  # pyright: ignore[reportPrivateUsage]
+
+    def encode_endless(self: OpenAIChat, request: ModelRequest, compat: ServerCompat) -> bytes:
+        """A request whose answer goes on to its limit."""
+        return encode(self, request, compat)[:-1] + b',"ignore_eos":true}'
+
+    monkeypatch.setattr(OpenAIChat, "_encode", encode_endless)
     await ask(server, "Hi", limit=1)
     text = "Count to a thousand." + (" one two three" * 500 if phase == "reading" else "")
     scope = anyio.CancelScope()
@@ -169,7 +180,7 @@ async def test_a_cancelled_request_frees_the_model(server: LlamaCpp, phase: str)
     assert scope.cancelled_caught
     began = time.monotonic()
     await ask(server, "Hi", limit=1)
-    # Without the cancellation it would wait for the whole answer: most of a minute.
+    # Without the cancellation it would wait for the whole answer: for minutes.
     assert time.monotonic() - began < 20
 
 
@@ -205,6 +216,12 @@ async def test_requests_at_the_same_time_are_both_answered(server: LlamaCpp) -> 
     assert all(answer.usage.output > 0 for answer in answers)
     assert len(processes) == 1
     assert len(children(os.getpid(), "server_main")) == 1
+
+
+async def test_many_requests_in_a_row_are_all_answered(server: LlamaCpp) -> None:
+    """llama.cpp closes some connections after a stream; the next request must not be sent on one of those."""
+    for _ in range(40):
+        await ask(server, "Hi", limit=1)
 
 
 async def test_only_newel_can_ask_the_model(server: LlamaCpp) -> None:

@@ -26,6 +26,11 @@ TIMEOUT_S: Final = 3_600.0
 end of the process breaks the connection at once.
 """
 
+NO_REUSE: Final = {"Connection": "close"}
+"""llama.cpp closes one in ten connections after a stream, without announcing it; the next request on it would fail. A new one to
+this machine costs nothing.
+"""
+
 MISSING_EXTRA: Final = (
     "Models in files need the extra `local`, which is not installed. Install it with `pip install 'newel[local]'` or "
     "`uv tool install 'newel[local]'`."
@@ -131,8 +136,14 @@ class LlamaCpp:
         )
         process = ServerProcess(options)
         await process.start(self._on_progress)
-        base_url = f"{process.url}/v1"
-        return process, OpenAIChat(base_url=base_url, api_key=options.key, name=self.name, timeout=TIMEOUT_S)
+        chat = OpenAIChat(
+            base_url=f"{process.url}/v1",
+            api_key=options.key,
+            name=self.name,
+            timeout=TIMEOUT_S,
+            headers=NO_REUSE,
+        )
+        return process, chat
 
     async def _checked_file(self) -> ModelFile:
         if find_spec(PACKAGE) is None:
