@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 
@@ -24,3 +25,25 @@ def read_pids(*files: Path) -> list[int]:
     """The pids that a command has written to files; empty until all are there."""
     texts = [file.read_text().strip() for file in files if file.exists()]
     return [int(text) for text in texts] if len(texts) == len(files) and all(texts) else []
+
+
+def children(pid: int, command: str) -> list[int]:
+    """A process's children whose command line contains ``command``. Linux only."""
+    pids = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in pids if command in read_proc(child, "cmdline")]
+
+
+def read_proc(pid: int, name: str) -> str:
+    """A file of a process below ``/proc``, with spaces for null bytes; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def ends(pid: int, seconds: float = 5.0) -> bool:
+    """Wait until a process has ended; False if it takes longer."""
+    until = time.monotonic() + seconds
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_alive(pid)

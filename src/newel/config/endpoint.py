@@ -14,7 +14,7 @@ import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.providers.families import FAMILIES, OPENAI_URL, Api, Family, find_api, is_address_of
-from newel.providers.http.urls import HTTP, OLLAMA, server_address
+from newel.providers.http.urls import HTTP, OLLAMA, model_file_path, server_address
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
 
@@ -97,9 +97,10 @@ def choose_endpoint(places: Sequence[Place]) -> EndpointSettings | None:
         key = typed.values.get("api_key")
         return EndpointSettings(OPENAI_URL, "default", str(key), typed.origin) if key else None
     base_url = str(place.values["base_url"]).strip().rstrip("/")
-    if not base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA))):
+    has_scheme = base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA)))
+    if not has_scheme and model_file_path(base_url) is None:
         raise ConfigError(
-            f"The base URL '{redact_url(base_url)}' ({place.origin}) must begin with http://, https:// or ollama://."
+            f"The base URL '{redact_url(base_url)}' ({place.origin}) must begin with http://, https://, ollama:// or llamacpp:."
         )
     api = _api(typed, place)
     for key_place in _key_places(places, place, base_url, api):

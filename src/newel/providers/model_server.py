@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
 from newel.providers.families import Api, find_api
-from newel.providers.http.urls import ollama_http_url, server_name
+from newel.providers.http.urls import model_file_path, ollama_http_url, server_name
 
 if TYPE_CHECKING:
     from newel.providers.api_client import ClientOptions
@@ -44,12 +45,16 @@ class ModelServer(Provider, Protocol):
 
 
 def connect(base_url: str, api_key: str | None, api: Api | None = None) -> ModelServer:
-    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), or for a base URL of the API: the given one, else the
-    one that the address tells, else chat completions.
+    """Return a client for ``ollama://host`` (``ollama+https://`` with TLS), for ``llamacpp:/path/model.gguf``, a model file on this
+    machine, or for a base URL of the API: the given one, else the one that the address tells, else chat completions.
 
     Raises ``ConfigError`` for an invalid address or key.
     """
     name = server_name(base_url)
+    if path := model_file_path(base_url):
+        from newel.providers.llamacpp.client import LlamaCpp
+
+        return LlamaCpp(Path(path), name=name)
     if url := ollama_http_url(base_url):
         from newel.providers.ollama.client import Ollama
 

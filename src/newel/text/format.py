@@ -128,10 +128,13 @@ def short_number(number: float) -> str:
 
 
 def format_size(bytes_: int) -> str:
-    """``142 bytes``, ``1.2 KB``."""
+    """``142 bytes``, ``1.2 KB``, ``4.7 GB``."""
     if bytes_ < 1_000:
         return pluralize(bytes_, "byte")
-    return f"{bytes_ / 1_000:.1f} KB" if bytes_ < 1_000_000 else f"{bytes_ / 1_000_000:.1f} MB"
+    for unit, divisor in (("KB", 1e3), ("MB", 1e6)):
+        if bytes_ < 1_000 * divisor:
+            return f"{bytes_ / divisor:.1f} {unit}"
+    return f"{bytes_ / 1e9:.1f} GB"
 
 
 def format_cost(dollars: float) -> str:

@@ -49,11 +49,18 @@ def test_money_and_sizes() -> None:
         "$0.004",
         "$1.20",
     ]
-    assert [format_size(1), format_size(142), format_size(1_234), format_size(5_000_000)] == [
+    assert [
+        format_size(1),
+        format_size(142),
+        format_size(1_234),
+        format_size(5_000_000),
+        format_size(4_661_000_000),
+    ] == [
         "1 byte",
         "142 bytes",
         "1.2 KB",
         "5.0 MB",
+        "4.7 GB",
     ]
 
 

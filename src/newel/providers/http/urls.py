@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
@@ -21,6 +22,9 @@ OLLAMA = {"ollama": "http", "ollama+https": "https"}
 """The schemes of Ollama's own API, with the schemes of their requests."""
 
 OLLAMA_PORT = 11434
+LLAMACPP = "llamacpp:"
+"""The scheme of model files on this machine."""
+
 SOCKS = ("socks5", "socks5h")
 
 LOCAL_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa", ".localhost")
@@ -62,6 +66,22 @@ def ollama_http_url(base_url: str) -> str | None:
     return url + mark + query
 
 
+def model_file_path(base_url: str) -> str | None:
+    """Return the absolute path in ``llamacpp:/path/model.gguf``, a model file on this machine; None for other addresses. Raises
+    ``ConfigError`` if it is invalid.
+    """
+    address = base_url.strip()
+    if address[: len(LLAMACPP)].lower() != LLAMACPP:
+        return None
+    path = address[len(LLAMACPP) :]
+    if path.startswith("//"):
+        path = "/" + path.lstrip("/")
+    expanded = os.path.expanduser(path)  # noqa: PTH111 — a text: the network needs no pathlib
+    if not os.path.isabs(expanded) or not path.isprintable():  # noqa: PTH117 — likewise
+        raise ConfigError(_refusal(base_url, "address", "llamacpp:/path/model.gguf or llamacpp:~/model.gguf"))
+    return os.path.normpath(expanded)
+
+
 def chat_completions_url(base_url: str) -> str:
     """Return the base URL of chat completions, which Ollama serves beside its own API."""
     ollama = ollama_http_url(base_url)
@@ -75,6 +95,8 @@ def server_address(base_url: str) -> str:
     """Return a server's canonical address, to which the user's decisions are bound: ASCII, with the host as in DNS, without
     credentials and query. Raises ``ConfigError``, without showing a password, if the URL is invalid.
     """
+    if path := model_file_path(base_url):
+        return f"{LLAMACPP}{quote(path, safe=_IN_PATHS)}"
     ollama = ollama_http_url(base_url)
     parts = urlsplit(ollama or split_base_url(base_url)[0])
     host = ascii_host(parts.hostname or "")
@@ -88,7 +110,9 @@ def server_address(base_url: str) -> str:
 
 
 def server_name(base_url: str) -> str:
-    """Return the name of a server in sessions: its host."""
+    """Return the name of a server in sessions: its host, or the program that serves a model file."""
+    if model_file_path(base_url):
+        return LLAMACPP.rstrip(":")
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 
 
@@ -150,7 +174,9 @@ def proxy_url(url: str) -> str | None:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is this machine."""
+    """Whether the URL's host is this machine, as that of a model file is."""
+    if url.strip().lower().startswith(LLAMACPP):
+        return True
     host = _host(url)
     if host == "localhost" or host.endswith(".localhost"):
         return True
