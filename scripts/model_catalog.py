@@ -262,12 +262,11 @@ def complete(model: CatalogModel, known: list[tuple[str, dict[str, Any]]]) -> Ca
     for feature, name in FEATURES.items():
         if (value := agreed(name, bool)) is not None:
             letters += LETTERS[feature].upper() if value else LETTERS[feature]
-    return msgspec.structs.replace(
-        model,
-        context_window=model.context_window or agreed("max_input_tokens", int),
-        max_output=agreed("max_output_tokens", int),
-        features=letters,
-    )
+    window = model.context_window or agreed("max_input_tokens", int)
+    limit = agreed("max_output_tokens", int)
+    if limit and window and limit >= window:
+        limit = None  # such a limit is the context again
+    return msgspec.structs.replace(model, context_window=window, max_output=limit, features=letters)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
 from newel.providers.http.urls import ollama_http_url, server_name
+
+if TYPE_CHECKING:
+    from newel.providers.http.api_client import ListedModel
 
 
 class ModelServer(Provider, Protocol):
@@ -24,6 +27,10 @@ class ModelServer(Provider, Protocol):
 
     async def models(self) -> list[str]:
         """Return the names of its models, in its order. Raises ``ProviderError``."""
+        ...
+
+    async def list_models(self) -> list[ListedModel]:
+        """Return its models with the facts that it reports, in its order. Raises ``ProviderError``."""
         ...
 
     async def window(self, model: str) -> int | None:

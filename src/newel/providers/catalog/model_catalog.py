@@ -131,6 +131,12 @@ class CatalogModel(msgspec.Struct, frozen=True, array_like=True):
             return True
         return False if letter in self.features else None
 
+    @property
+    def writes_text(self) -> bool:
+        """Whether output has a price, or all is free: embeddings have none."""
+        prices = self.prices_at()
+        return prices is not None and (prices.output is not None or prices.input is None)
+
     def prices_at(self, seconds: float | None = None) -> Prices | None:
         """The prices at a time since the epoch, by default now; None if unknown."""
         if len(self.prices) < 2:
@@ -183,6 +189,11 @@ class Catalog:
     def vendor_at(self, base_url: str) -> Vendor | None:
         """The vendor of a server."""
         return next((vendor for vendor in self.vendors if is_match(vendor.addresses, base_url)), None)
+
+    def models_at(self, base_url: str) -> list[CatalogModel]:
+        """The models of a server's vendor; none if it is unknown."""
+        vendor = self.vendor_at(base_url)
+        return self.models(vendor) if vendor else []
 
     def vendor_called(self, name: str) -> Vendor | None:
         """The vendor with a name, as gateways write it before a model's."""
