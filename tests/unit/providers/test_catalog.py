@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -232,6 +233,13 @@ def test_a_model_is_the_one_that_the_oracle_finds(base_url: str, model: str) -> 
     """Otherwise a gateway's names have the prices of other models."""
     found = PriceList(base_url).find(model)
     assert (found and found.id) == their_lookup(model, base_url)
+
+
+def test_the_catalogue_is_of_the_pinned_version() -> None:
+    """Otherwise the tests above would be skipped from then on. Run scripts/model_catalog.py after scripts/pin.py."""
+    pyproject = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    pins = pyproject["tool"]["uv"]["constraint-dependencies"]
+    assert f"genai-prices=={SOURCES['genai-prices']}" in pins
 
 
 def test_a_price_in_pages_or_minutes_is_unknown() -> None:
