@@ -30,7 +30,7 @@ def test_importing_newel_loads_nothing_heavy(start: str) -> None:
         "httpx2",
         "rich",
         "prompt_toolkit",
-        "genai_prices",
+        "newel.providers.catalog.model_catalog",
         "pydantic",
         "PIL",
         "json_repair",

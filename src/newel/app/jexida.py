@@ -163,7 +163,7 @@ async def _open_model(
     endpoint = await find_endpoint(newel)
     client = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
     stack.push_async_callback(client.aclose)
-    return options.model or newel.model or await find_model(endpoint, client), ApiModels(client)
+    return await find_model(newel, options.model or newel.model, endpoint, client), ApiModels(client)
 
 
 def _with(settings: RemoteSettings, options: Options) -> RemoteSettings:

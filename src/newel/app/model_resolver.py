@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -80,7 +80,8 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     is_on_host: bool = False
 
     def describe(self, name: str) -> Model:
-        """One of the server's models, with its configured properties."""
+        """One of the server's models, with its configured properties. Aliases in the settings are expanded."""
+        name = real_name(self.facts, name)
         facts = self.facts.get(name, ModelFacts())
         return Model(name, self.server.name, facts.context_window, facts.max_output)
 
@@ -88,7 +89,7 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
         """Raises ``ConfigError`` if a cost limit cannot be enforced, because the price of the model, or of the one for
         summaries, is unknown.
         """
-        for name in dict.fromkeys([model.id, self.small_name or model.id]):
+        for name in dict.fromkeys([model.id, self.small.id if self.small_name else model.id]):
             facts = self.facts.get(name)
             if (facts and facts.rates) or await self.server.is_priced(name):
                 continue
@@ -120,9 +121,12 @@ async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[
 async def _configured_model(settings: Settings, stack: AsyncExitStack) -> ResolvedModel:
     if settings.agent_mode == "local":
         return await _local_model(settings, settings.retry, stack)
-    remote = await _connect(settings, await find_endpoint(settings), settings.model, settings.retry, stack)
+    endpoint = await find_endpoint(settings)
+    remote = await _connect(
+        settings, endpoint, settings.model, settings.retry, stack, small_name=settings.small_model
+    )
     if settings.agent_mode == "remote":
-        return msgspec.structs.replace(remote, small_name=settings.small_model)
+        return remote
     local = await _local_model(settings, LOCAL_LIMITS, stack)
     if local.server.name == remote.server.name and local.name == remote.name:
         raise ConfigError(
@@ -162,14 +166,17 @@ async def _connect(
     name: str | None,
     limits: RetryLimits,
     stack: AsyncExitStack,
+    *,
+    small_name: str | None = None,
 ) -> ResolvedModel:
-    """A server, which ``stack`` closes, and its model: the named one, or the one that ``find_model`` chooses."""
+    """A server, which ``stack`` closes, and its model, as ``find_model`` chooses it."""
     server = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
     stack.push_async_callback(server.aclose)
     return ResolvedModel(
         server=server,
         provider=_provider(server, settings, limits),
-        name=name or await find_model(endpoint, server),
+        name=await find_model(settings, name, endpoint, server),
+        small_name=small_name and await find_model(settings, small_name, endpoint, server),
         facts=settings.models,
         where=f"of {endpoint.found_as}" if endpoint.found_as else "",
     )
@@ -264,15 +271,53 @@ def _looked_for() -> str:
     return f"Newel looked for {', '.join(names)} and {last} on this machine. None of them answers."
 
 
-async def find_model(endpoint: EndpointSettings, server: ModelServer) -> str:
-    """The server's only model, or the first of a local server. Raises ``ConfigError`` if the user has to choose."""
+async def find_model(
+    settings: Settings, name: str | None, endpoint: EndpointSettings, server: ModelServer
+) -> str:
+    """The model that a name or alias means; without one the server's only model, or the first of a local server. Raises
+    ``ConfigError`` if the user has to choose.
+    """
+    if name:
+        return await _expanded(settings, name, endpoint, server)
     names = await server.models()
-    if len(names) == 1 or (names and endpoint.found_as):
-        return names[0]
+    if default := default_model(endpoint, names):
+        return default
     offer = _join_models(names) if names else "no models"
     raise ConfigError(
         f"No model is chosen. Set LLM_DEFAULT_MODEL or use --model. {redact_url(endpoint.base_url)} has: {offer}."
     )
+
+
+def default_model(endpoint: EndpointSettings, names: Sequence[str]) -> str | None:
+    """The model of a server with these models if none is configured; None if the user must choose."""
+    return names[0] if len(names) == 1 or (names and endpoint.found_as) else None
+
+
+def real_name(facts: Mapping[str, ModelFacts], name: str) -> str:
+    """The name of a model, by the aliases in the settings."""
+    return facts[name].alias_of or name if name in facts else name
+
+
+def expanded_name(facts: Mapping[str, ModelFacts], name: str, listed: Sequence[str]) -> str:
+    """The name of a model, by the aliases in the settings, else by the built-in ones among models that are listed."""
+    from newel.providers.catalog.aliases import expand_alias
+
+    return real_name(facts, name) if name in facts else expand_alias(name, listed)
+
+
+async def _expanded(settings: Settings, name: str, endpoint: EndpointSettings, server: ModelServer) -> str:
+    """``expanded_name`` among the server's models, which are listed only for a built-in alias."""
+    from newel.providers.catalog.aliases import ALIASES
+
+    names: list[str] = []
+    if name in ALIASES and name not in settings.models:
+        try:
+            names = await server.models()
+        except ProviderError:  # it may have no list
+            from newel.providers.catalog.model_catalog import load_catalog
+
+            names = [model.id for model in load_catalog().models_at(endpoint.base_url)]
+    return expanded_name(settings.models, name, names)
 
 
 def warn_of_project_server(settings: Settings) -> None:

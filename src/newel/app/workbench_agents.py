@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -37,6 +38,9 @@ from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
 from newel.workspace.process.output import OutputLimits
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
 
 
 @asynccontextmanager
@@ -89,6 +93,9 @@ class NoServer:
         raise ProviderError(UNSET)
 
     async def models(self) -> list[str]:
+        raise ProviderError(UNSET)
+
+    async def list_models(self) -> list[ListedModel]:
         raise ProviderError(UNSET)
 
     async def window(self, model: str) -> int | None:  # noqa: ARG002 — the shape of a server

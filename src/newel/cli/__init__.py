@@ -8,6 +8,7 @@ from importlib import import_module
 MODULES = {
     "demo": "demo",
     "doctor": "doctor",
+    "models": "models",
     "sessions": "sessions",
     "export": "sessions",
     "import": "sessions",
@@ -68,6 +69,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
+            ("newel models", "list the server's models, with sizes and prices"),
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),

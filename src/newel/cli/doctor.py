@@ -18,7 +18,7 @@ from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRe
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest
-from newel.app.model_resolver import find_endpoint, find_model
+from newel.app.model_resolver import expanded_name, find_endpoint, find_model
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
@@ -85,7 +85,8 @@ def _settings(settings: Settings) -> Iterator[Check]:
         if limit is not None:
             yield Check(NOTE, name.replace("_", " "), format_number(limit))
     for model, facts in settings.models.items():
-        yield Check(NOTE, "facts", f"{model}: context {facts.context_window}, output {facts.max_output}")
+        sizes = f"context {facts.context_window}, output {facts.max_output}"
+        yield Check(NOTE, "facts", f"{model}: {f'alias of {facts.alias_of}' if facts.alias_of else sizes}")
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:
@@ -144,10 +145,11 @@ async def _answers(
         return [*checks, Check(BAD, "connection", message)]
     listed = ", ".join(names[:12]) + (" …" if len(names) > 12 else "")
     checks.append(Check(GOOD, "connection", f"{pluralize(len(names), 'model')}: {listed}"))
-    if settings.model and full_name(settings.model) not in map(full_name, names):
-        message = f"The server does not list '{settings.model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it; with Ollama: ollama pull NAME."
+    model = settings.model and expanded_name(settings.models, settings.model, names)
+    if model and full_name(model) not in map(full_name, names):
+        message = f"The server does not list '{model}'.\nChoose one that it lists (--model, LLM_DEFAULT_MODEL), or load it; with Ollama: ollama pull NAME."
         checks.append(Check(BAD, "model", message))
-    elif not settings.model and settings.endpoint is not None and len(names) != 1:
+    elif not model and settings.endpoint is not None and len(names) != 1:
         checks.append(Check(BAD, "model", "No model is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
     else:
         return [*checks, await _answer(settings, endpoint, client)]
@@ -158,7 +160,7 @@ async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelS
     """Request one token: many servers list their models without a valid key."""
     if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
-    name = settings.model or await find_model(endpoint, client)
+    name = await find_model(settings, settings.model, endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
     try:
         with anyio.fail_after(ANSWER_TIMEOUT_S):

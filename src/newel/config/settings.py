@@ -73,8 +73,12 @@ Count0 = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Facts about a model that its server does not report: sizes in tokens, prices in US dollars per million tokens."""
+    """Facts about a model that its server does not report: sizes in tokens, prices in US dollars per million tokens.
 
+    Or else the name is short for the model ``alias_of``, which has the facts.
+    """
+
+    alias_of: str | None = None
     context_window: Positive | None = None
     max_output: Positive | None = None
     input_price: Dollars | None = None
@@ -83,6 +87,8 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cache_write_price: Dollars | None = None
 
     def __post_init__(self) -> None:
+        if self.alias_of is not None and any(msgspec.structs.astuple(self)[1:]):
+            raise ValueError("alias_of must be alone; set the facts of the model that it names")
         if (self.input_price is None) != (self.output_price is None):
             raise ValueError("input_price and output_price must be set together")
         if self.input_price is None and (self.cache_read_price, self.cache_write_price) != (None, None):

@@ -77,11 +77,14 @@ class Compat(Protocol):
 
 
 class ListedModel(msgspec.Struct, frozen=True):
-    """A model in a server's list, with sizes in tokens; None if the list does not say."""
+    """A model in a server's list, with sizes in tokens and features; None if the list does not say."""
 
     name: str
     context_window: int | None = None
     max_output: int | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    images: bool | None = None
 
 
 class ClientOptions(TypedDict, total=False):

@@ -56,14 +56,14 @@ FAMILIES: Final = (
         {"base_url": "ANTHROPIC_BASE_URL", "api_key": "ANTHROPIC_API_KEY", "model": "ANTHROPIC_MODEL"},
         "https://api.anthropic.com",
         "anthropic",
-        r"claude\b",
+        r"(?:claude|opus|sonnet|haiku)\b",
     ),
     Family(
         "GEMINI",
         {"base_url": "GEMINI_BASE_URL", "api_key": "GEMINI_API_KEY", "model": "GEMINI_MODEL"},
         "https://generativelanguage.googleapis.com",
         "gemini",
-        r"(?:models/)?gem(?:ini|ma)\b",
+        r"(?:models/)?(?:gemini|gemma|flash)\b",
     ),
 )
 """Highest precedence first."""

@@ -13,6 +13,9 @@ from newel.providers.http.urls import model_file_path, ollama_http_url, server_n
 if TYPE_CHECKING:
     from newel.providers.api_client import ClientOptions
 
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
+
 
 class ModelServer(Provider, Protocol):
     """A ``Provider`` that lists and describes its models."""
@@ -29,6 +32,10 @@ class ModelServer(Provider, Protocol):
 
     async def models(self) -> list[str]:
         """Return the names of its models, in its order. Raises ``ProviderError``."""
+        ...
+
+    async def list_models(self) -> list[ListedModel]:
+        """Return its models with the facts that it reports, in its order. Raises ``ProviderError``."""
         ...
 
     async def window(self, model: str) -> int | None:

@@ -17,6 +17,7 @@ LOADED_WHEN_USED = {
     "newel.config.toml_file",
     "newel.diff.patience",
     "newel.mcp.server_config",
+    "newel.providers.catalog.model_catalog",
     "newel.providers.openai.stream",
     "newel.review.model.file_review",
     "newel.review.undo_notices",

@@ -14,6 +14,7 @@ import msgspec
 from newel.agent.errors import ConnectionFailed, RequestRejected, ServerFailed
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
+from newel.providers.api_client import ListedModel
 from newel.providers.llamacpp.model_file import ModelFile, available_memory, load_model_file
 from newel.providers.llamacpp.process import OnProgress, ServerProcess
 from newel.providers.llamacpp.server_main import ServerOptions
@@ -95,6 +96,10 @@ class LlamaCpp:
     async def models(self) -> list[str]:
         """Return the file's name, if the file can be loaded. Raises ``ProviderError``."""
         return [(await self._checked_file()).name]
+
+    async def list_models(self) -> list[ListedModel]:
+        """Return the file with the size of its context, if it can be loaded. Raises ``ProviderError``."""
+        return [ListedModel(name, await self.window(name)) for name in await self.models()]
 
     async def window(self, model: str) -> int | None:
         """Return the size of the context in tokens: the server's, or before it runs the one that it will have. Raises

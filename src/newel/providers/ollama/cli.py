@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from newel.agent.errors import (
     BadResponse,
@@ -43,6 +43,9 @@ from newel.providers.openai.stream import ResponseAccumulator
 from newel.providers.parsing import text_protocol
 from newel.text.json import regex, to_json
 from newel.workspace.port import ProgramEnded
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
 
 SMALLEST = 4_096
 """The default context of a server with little memory, in tokens."""
@@ -153,6 +156,12 @@ class OllamaCli:
         """The names of the host's models, in its order. Raises ``ProviderError``."""
         rows = (await self._query("list")).split("\n")[1:]
         return [row.split()[0] for row in rows if row.strip()]
+
+    async def list_models(self) -> list[ListedModel]:
+        """The host's models, without facts: each would need a program of its own. Raises ``ProviderError``."""
+        from newel.providers.api_client import ListedModel
+
+        return [ListedModel(name) for name in await self.models()]
 
     async def is_priced(self, model: str) -> bool:
         """Local models are free; the prices of cloud models are unknown."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -36,6 +36,7 @@ from newel.providers.ollama.encoder import MessageEncoder, body
 from newel.providers.ollama.model_info import (
     DEFAULT_MAX_CONTEXT,
     ModelProfile,
+    describe_model,
     is_cloud_model,
     missing_model_error,
     parse_profile,
@@ -43,6 +44,9 @@ from newel.providers.ollama.model_info import (
 from newel.providers.openai.stream import ResponseAccumulator
 from newel.text.json import as_count, as_dict, as_list, as_str, is_cut, parse, regex
 from newel.text.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
 
 URL = "http://127.0.0.1:11434"
 PATH = "/api/chat"
@@ -129,6 +133,10 @@ class Ollama:
             name for model in as_list(fields.get("models")) if (name := as_str(as_dict(model).get("name")))
         ]
 
+    async def list_models(self) -> list[ListedModel]:
+        """The server's models with their facts, in its order. Raises ``ProviderError``."""
+        return [await self._describe(name) for name in await self.models()]
+
     async def version(self) -> str:
         """The server's version; only an Ollama server has one. Raises ``ProviderError``."""
         response_fields = await self._query("GET", VERSION)
@@ -165,6 +173,13 @@ class Ollama:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+    async def _describe(self, model: str) -> ListedModel:
+        try:
+            details = await self._query("POST", "/api/show", {"model": model}, model)
+        except ProviderError:  # the others can be described
+            details = _NOTHING
+        return describe_model(model, details)
 
     async def _load_profile(self, model: str) -> ModelProfile:
         details = await self._query("POST", "/api/show", {"model": model}, model)

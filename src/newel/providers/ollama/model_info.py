@@ -13,7 +13,7 @@ Facts from Ollama's ``docs/api.md``, ``api/types.go`` and ``server/routes.go`` a
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from msgspec.structs import replace
 from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected
 from newel.agent.ports import ModelRequest
 from newel.text.json import as_count, as_dict, as_list, as_str, regex
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
 
 DEFAULT_MAX_CONTEXT = 32_768
 """The maximum context in tokens, unless the model's settings set another one. A context uses memory on the host, and
@@ -136,6 +139,23 @@ def parse_profile(details: dict[str, Any], loaded_models: dict[str, Any], model:
         tools="tools" in capabilities,
         images="vision" in capabilities,
         think="level" if "thinking" in capabilities else "none",
+    )
+
+
+def describe_model(model: str, details: dict[str, Any]) -> ListedModel:
+    """A model with the facts in the answer of ``/api/show``. Its context is the largest that will be requested."""
+    from newel.providers.api_client import ListedModel
+
+    window = parse_profile(details, {}, model).limit(None) if details else None
+    capabilities = details.get("capabilities")
+    if not isinstance(capabilities, list):
+        return ListedModel(model, window)
+    return ListedModel(
+        model,
+        window,
+        tools="tools" in capabilities,
+        thinking="thinking" in capabilities,
+        images="vision" in capabilities,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
 from newel.agent.messages import AssistantMessage
@@ -12,6 +12,9 @@ from newel.providers.http.urls import OLLAMA_PORT
 from newel.providers.ollama.cli import OllamaCli, Programs
 from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import is_cloud_model
+
+if TYPE_CHECKING:
+    from newel.providers.api_client import ListedModel
 
 Way = Literal["forwarded /api/chat", "ollama run"]
 
@@ -58,6 +61,10 @@ class RemoteOllama:
     async def models(self) -> list[str]:
         """The names of the host's models. Raises ``ProviderError``."""
         return await (await self._chosen()).models()
+
+    async def list_models(self) -> list[ListedModel]:
+        """The host's models with the facts that it reports. Raises ``ProviderError``."""
+        return await (await self._chosen()).list_models()
 
     async def is_priced(self, model: str) -> bool:
         """Local models are free; the prices of cloud models are unknown."""

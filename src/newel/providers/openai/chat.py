@@ -7,10 +7,6 @@ from typing import Any, Unpack
 from newel.agent.ports import ModelRequest
 from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
 from newel.providers.openai.encoder import Encoder, ServerCompat
-from newel.text.json import as_dict, as_str
-
-WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "max_context_length")
-"""The size of a model's context in the lists of vLLM, OpenRouter, Groq and LM Studio."""
 
 
 class OpenAIChat(ApiClient[ServerCompat]):
@@ -45,16 +41,11 @@ class OpenAIChat(ApiClient[ServerCompat]):
         return ResponseAccumulator(request.tools)
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
-        return read_listed(fields)
+        from newel.providers.openai.model_list import listed_model
+
+        return listed_model(fields)
 
 
 def bearer(secret: str) -> dict[str, str]:
     """Return the headers that carry a key, if there is one."""
     return {"Authorization": f"Bearer {secret}"} if secret else {}
-
-
-def read_listed(fields: dict[str, Any]) -> ListedModel:
-    """Return a model of a server's list."""
-    sizes = [fields.get(name) for name in WINDOW_FIELDS] + [as_dict(fields.get("meta")).get("n_ctx")]
-    size = next((size for size in sizes if isinstance(size, int) and size > 0), None)
-    return ListedModel(as_str(fields.get("id")) or as_str(fields.get("name")), size)

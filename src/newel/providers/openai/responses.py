@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from newel.agent.ports import ModelRequest
 from newel.providers.api_client import Accumulator, ApiClient, ClientOptions, ListedModel
-from newel.providers.openai.chat import bearer, read_listed
+from newel.providers.openai.chat import bearer
 from newel.providers.openai.responses_encoder import ResponsesCompat, ResponsesEncoder
 
 
@@ -43,4 +43,6 @@ class OpenAIResponses(ApiClient[ResponsesCompat]):
         return ResponsesAccumulator(request.tools, self._endpoint(self.way, request.model.id))
 
     def _listed(self, fields: dict[str, Any]) -> ListedModel | None:
-        return read_listed(fields)
+        from newel.providers.openai.model_list import listed_model
+
+        return listed_model(fields)

@@ -8,7 +8,7 @@ from newel.agent.errors import ProviderError
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
-from newel.providers.api_client import ApiClient, ClientOptions
+from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.providers.errors import EndpointMissing
 from newel.providers.openai.encoder import is_for_responses
 
@@ -70,6 +70,10 @@ class OpenAI:
     async def models(self) -> list[str]:
         """Return the names of the server's models, in its order. Raises ``ProviderError``."""
         return await self._client(self._preferred).models()
+
+    async def list_models(self) -> list[ListedModel]:
+        """Return the server's models, in its order. Raises ``ProviderError``."""
+        return await self._client(self._preferred).list_models()
 
     async def window(self, model: str) -> int | None:
         """Return the size of a model's context in tokens. Raises ``ProviderError``."""

@@ -45,6 +45,8 @@ async def clear(context: CommandContext, _: str) -> None:
 
 
 async def model(context: CommandContext, argument: str) -> None:
+    from newel.providers.catalog.aliases import ALIASES, expand_alias
+
     agent, name = context.agent, argument
     if not name:
         names = await agent.list_models()
@@ -59,22 +61,29 @@ async def model(context: CommandContext, argument: str) -> None:
         if picked is None:
             return
         name = names[picked]
+    if name in ALIASES:
+        name = expand_alias(name, await _listed(agent))
     agent.set_model(name)
-    note = await _unlisted_note(agent, argument) if argument else ""
+    name = agent.state.model.id
+    note = await _unlisted_note(agent, name) if argument else ""
     context.say(f"The next prompt goes to {one_line(name)}.{note}")
 
 
 async def _unlisted_note(agent: CodingAgent, name: str) -> str:
     """A note on a model's name that the server does not list. It is used all the same: gateways serve unlisted models."""
-    try:
-        names = await agent.list_models()
-    except NewelError:  # the next prompt shows the error
-        names = []
+    names = await _listed(agent)
     return (
         " The server does not list it; /model shows the models it lists."
         if names and name not in names
         else ""
     )
+
+
+async def _listed(agent: CodingAgent) -> list[str]:
+    try:
+        return await agent.list_models()
+    except NewelError:  # the next prompt shows the error
+        return []
 
 
 async def thinking(context: CommandContext, level: str) -> None:

@@ -1,0 +1,217 @@
+"""``newel models``: the server's models, or those of the catalogue, with the facts about them that Newel uses."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, get_args
+
+import anyio
+import msgspec
+
+from newel.agent.errors import BadResponse, ProviderError
+from newel.app.model_resolver import default_model, expanded_name, find_endpoint
+from newel.cli.options import Parser
+from newel.config.settings import EndpointSettings, Flags, ModelFacts, Settings, load_settings
+from newel.providers.api_client import ListedModel
+from newel.providers.catalog.model_catalog import CatalogModel, Price, load_catalog
+from newel.providers.families import Api
+from newel.providers.http.urls import ollama_http_url
+from newel.providers.model_server import connect
+from newel.providers.ollama.model_info import full_name
+from newel.text.format import short_number
+from newel.text.sanitize import escape_line, redact_url
+
+if TYPE_CHECKING:
+    from newel.providers.pricing import PriceList
+
+NO_LIST: Final = frozenset({404, 405, 501})
+"""The statuses of servers that have no list of models."""
+
+HEADER: Final = ("model", "context", "output", "$ in", "$ out", "tools", "thinking", "images")
+INDENT: Final = "    "
+
+
+class ModelRow(msgspec.Struct, frozen=True, rename="camel"):
+    """A model; sizes are in tokens, prices in US dollars per million tokens, without tiers. None is unknown."""
+
+    name: str
+    context_window: int | None
+    max_output: int | None
+    input_price: float | None
+    output_price: float | None
+    has_tiers: bool
+    tools: bool | None
+    thinking: bool | None
+    images: bool | None
+    in_use: bool = False
+
+
+def command_models(arguments: Sequence[str]) -> int:
+    parser = Parser(
+        prog="newel models",
+        description="List the server's models, with their sizes in tokens, prices in US dollars per million tokens, and abilities.",
+    )
+    parser.add_argument(
+        "filter", nargs="?", default="", metavar="FILTER", help="list names that contain this"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="list the models of the built-in catalogue instead"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object per line")
+    parser.add_argument("--base-url", metavar="URL", help="list this server's models")
+    parser.add_argument("--api-key", metavar="KEY", help="use this key")
+    parser.add_argument("--api", choices=get_args(Api), help="the API that the server speaks")
+    parser.add_argument("-m", "--model", metavar="NAME", help="mark this model as the one in use")
+    options = parser.parse_args(arguments)
+    rows = _all_rows() if options.all else anyio.run(_server_rows, _settings(options))
+    wanted = options.filter.lower()
+    _print([row for row in rows if wanted in row.name.lower()], options)
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    flags = Flags(base_url=options.base_url, api_key=options.api_key, api=options.api, model=options.model)
+    return load_settings(flags, cwd=Path.cwd(), environ=os.environ)
+
+
+# -- the facts ----------------------------------------------------------------------------------------
+
+
+def _all_rows() -> list[ModelRow]:
+    catalog = load_catalog()
+    return [
+        _row(ListedModel(f"{vendor.id}/{model.id}"), model, ModelFacts())
+        for vendor in catalog.vendors
+        for model in catalog.models(vendor)
+        if model.writes_text
+    ]
+
+
+async def _server_rows(settings: Settings) -> list[ModelRow]:
+    """The models of the configured server, that in use among them even if it is not listed."""
+    endpoint = await find_endpoint(settings)
+    prices = _price_list(endpoint.base_url)
+    async with aclosing(connect(endpoint.base_url, endpoint.api_key, endpoint.api)) as server:
+        try:
+            listed, problem = await server.list_models(), ""
+        except ProviderError as error:
+            if error.status not in NO_LIST and not isinstance(error, BadResponse):
+                raise
+            listed, problem = [], "has no list of models"
+    names = [model.name for model in listed]
+    chosen = settings.model or default_model(endpoint, names)
+    if not listed:
+        listed = _catalogued(endpoint, problem or "lists no models")
+        names = [model.name for model in listed]
+    in_use = expanded_name(settings.models, chosen, names) if chosen else None
+    if in_use and full_name(in_use) not in map(full_name, names):
+        listed = [ListedModel(in_use), *listed]
+    return [
+        _row(
+            model,
+            prices.find(model.name) if prices else None,
+            settings.models.get(model.name, ModelFacts()),
+            in_use=in_use is not None and full_name(model.name) == full_name(in_use),
+        )
+        for model in listed
+    ]
+
+
+def _catalogued(endpoint: EndpointSettings, problem: str) -> list[ListedModel]:
+    """The vendor's models by the catalogue, after a message about the server's list."""
+    models = [model for model in load_catalog().models_at(endpoint.base_url) if model.writes_text]
+    instead = "These are the vendor's, by the built-in catalogue:" if models else "Name one with --model."
+    print(f"newel: {redact_url(endpoint.base_url)} {problem}. {instead}", file=sys.stderr)
+    return [ListedModel(model.id) for model in models]
+
+
+def _price_list(base_url: str) -> PriceList | None:
+    """The catalogue, for a server whose models are not of its user or of Ollama."""
+    from newel.providers.pricing import price_list_for
+
+    return None if ollama_http_url(base_url) else price_list_for(base_url)
+
+
+def _row(
+    listed: ListedModel, catalogued: CatalogModel | None, facts: ModelFacts, *, in_use: bool = False
+) -> ModelRow:
+    """The facts in the settings, else those that the server tells, else those of the catalogue."""
+    known = catalogued or CatalogModel("")
+    prices = known.prices_at()
+    input_price, output_price, tiers = None, None, False
+    if facts.rates is not None:
+        input_price, output_price = facts.rates.input, facts.rates.output
+    elif prices is not None:
+        input_price, output_price = _basic(prices.input), _basic(prices.output)
+        tiers = isinstance(prices.input, list) or isinstance(prices.output, list)
+    return ModelRow(
+        listed.name,
+        facts.context_window or listed.context_window or known.context_window,
+        facts.max_output or listed.max_output or known.max_output,
+        input_price,
+        output_price,
+        has_tiers=tiers,
+        tools=known.has("tools") if listed.tools is None else listed.tools,
+        thinking=known.has("thinking") if listed.thinking is None else listed.thinking,
+        images=known.has("images") if listed.images is None else listed.images,
+        in_use=in_use,
+    )
+
+
+def _basic(price: Price | None) -> float:
+    return price[0] if isinstance(price, list) else price or 0
+
+
+# -- the output ---------------------------------------------------------------------------------------
+
+
+def _print(rows: list[ModelRow], options: argparse.Namespace) -> None:
+    if options.json:
+        for row in rows:
+            print(msgspec.json.encode(row).decode())
+    elif rows:
+        for line in _table(rows, _columns()):
+            print(line)
+    else:
+        print(
+            f"No model's name contains '{escape_line(options.filter)}'." if options.filter else "No models."
+        )
+
+
+def _columns() -> int | None:
+    """The width of the terminal; None if the output goes elsewhere."""
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+
+
+def _table(rows: Iterable[ModelRow], columns: int | None) -> list[str]:
+    """A line for each model. Where that is too wide, a name has its own line: it is never cut."""
+    from rich.cells import cell_len
+
+    cells = [HEADER, *map(_cells, rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    is_wide = columns is not None and sum(widths) + 2 * len(widths) > columns
+    lines: list[str] = []
+    for name, *facts in cells:
+        padded = [f"{fact:>{width}}" for fact, width in zip(facts, widths[1:], strict=True)]
+        told = "  ".join(padded).rstrip()
+        if is_wide:
+            lines += [name.rstrip(), f"{INDENT}{told}".rstrip()]
+        else:
+            lines.append(f"{name}{' ' * (widths[0] - cell_len(name))}  {told}".rstrip())
+    return [line for line in lines if line]
+
+
+def _cells(row: ModelRow) -> tuple[str, ...]:
+    tiers = "+" if row.has_tiers else ""
+    return (
+        f"{'*' if row.in_use else ' '} {escape_line(row.name)}",
+        short_number(row.context_window) if row.context_window else "",
+        short_number(row.max_output) if row.max_output else "",
+        *("" if price is None else f"{price:g}{tiers}" for price in (row.input_price, row.output_price)),
+        *("" if fact is None else "yes" if fact else "no" for fact in (row.tools, row.thinking, row.images)),
+    )
