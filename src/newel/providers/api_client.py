@@ -96,6 +96,7 @@ class ClientOptions(TypedDict, total=False):
     price: Price | None
     is_listed: Callable[[str], bool] | None
     listed_window: Callable[[str], int | None] | None
+    key_variable: str
 
 
 C = TypeVar("C", bound=Compat)
@@ -107,7 +108,7 @@ class ApiClient(ABC, Generic[C]):
     ``base_url`` is the URL before the API's path, with its query; ``secret`` is kept out of messages, and ``key_headers`` carry
     it; ``headers`` go with each request, too. ``timeout`` is in seconds without a byte, ``list_timeout`` for the whole list of models. ``price``, ``is_listed`` (whether it
     knows a model), and ``listed_window`` (the context of a model that the server does not report) run in a thread, as they may
-    be slow. Raises ``ConfigError`` for an invalid URL or key.
+    be slow. ``key_variable`` is named in messages about a missing key. Raises ``ConfigError`` for an invalid URL or key.
 
     Features that a server rejects are omitted from then on; a ``Retry`` without delay reports it.
     """
@@ -119,8 +120,6 @@ class ApiClient(ABC, Generic[C]):
     """What the server should be, in messages about one that is not."""
     base_hint = "most end in /v1"
     """What to check about a base URL."""
-    key_hint = "Set LLM_AUTH_TOKEN or --api-key"
-    """How to set a key."""
 
     def __init__(
         self,
@@ -136,9 +135,11 @@ class ApiClient(ABC, Generic[C]):
         price: Price | None = None,
         is_listed: Callable[[str], bool] | None = None,
         listed_window: Callable[[str], int | None] | None = None,
+        key_variable: str = "LLM_AUTH_TOKEN",
     ) -> None:
         self.name = name
         self._secret = secret
+        self._key_hint = f"Set {key_variable} or --api-key"
         sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}
         self._http = HttpClient(
             base_url,
@@ -264,7 +265,7 @@ class ApiClient(ABC, Generic[C]):
 
     def _endpoint(self, path: str, model: str) -> EndpointDescription:
         return EndpointDescription(
-            self._http.display_url(path), model, self._secret, self.api, self.base_hint, self.key_hint
+            self._http.display_url(path), model, self._secret, self.api, self.base_hint, self._key_hint
         )
 
 

@@ -97,6 +97,12 @@ def speaks_chat(base_url: str, api: Api | None) -> bool:
     return (api or find_api(base_url) or "chat") in ("chat", "responses")
 
 
+def key_variable(base_url: str) -> str:
+    """The environment variable for the key of an address."""
+    names = (family for family in FAMILIES if is_address_of(family.name, base_url))
+    return next(names, FAMILIES[0]).variables["api_key"]
+
+
 def is_address_of(name: str, base_url: str) -> bool:
     """Whether an address is that of a vendor, over TLS."""
     family = next(family for family in FAMILIES if family.name == name)

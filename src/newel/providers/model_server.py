@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from newel.agent.errors import ProviderError
 from newel.agent.ports import Provider
-from newel.providers.families import Api, find_api
+from newel.providers.families import Api, find_api, key_variable
 from newel.providers.http.urls import model_file_path, ollama_http_url, server_name
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def connect(base_url: str, api_key: str | None, api: Api | None = None) -> Model
         "price": prices,
         "is_listed": prices.knows if prices else None,
         "listed_window": prices.window if prices else None,
+        "key_variable": key_variable(base_url),
     }
     spoken = api or find_api(base_url) or "chat"
     match spoken:

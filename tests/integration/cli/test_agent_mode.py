@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mock_llm_server import MockServer, running
+from tests.integration.review.served_review import line, proposes, served_review
 from tests.requirements import require_program
 from tests.support import BIN, Newel, scenario
 
@@ -131,3 +132,31 @@ def test_local_work_opens_no_socket_but_loopback(with_model: Make, tmp_path: Pat
     addresses = re.findall(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"', trace.read_text())
     assert addresses
     assert {four or six for four, six in addresses} <= {"127.0.0.1", "::1"}
+
+
+def test_a_review_job_records_which_model_worked_and_why(with_model: Make) -> None:
+    """Its trace would not tell why a job cost money."""
+    wrong = proposes({"file_path": "notes.md", "operation": "replace"})
+    newel = with_model(
+        scenario(
+            "Translate",
+            {"content": "a"},
+            {"content": "b"},
+            proposes(line("notes.md", 1, "eins\n")),
+            {"content": "Done."},
+        )
+    )
+    (newel.project / "notes.md").write_text("one\n")
+    with running(scenario("Translate", wrong, wrong, wrong), strict=True) as local:
+        two_models(newel, local)
+        newel.environ["NEWEL_AGENT_MODE"] = "hybrid_auto"
+        with served_review(newel) as at:
+            job = at.settled(at.start("Translate"))
+            recorded = at.get(f"/jobs/{job['id']}/events", cursor=0)["events"]
+    assert job["status"] == "awaiting_review"
+    routed = [event["data"] for event in recorded if event["type"] == "model.routed"]
+    assert [(data["place"], data["model"]) for data in routed] == [
+        ("local", "small"),
+        ("remote", "mock-model"),
+    ]
+    assert routed[1]["reason"] == "2 steps in a row had calls that cannot be executed"

@@ -16,6 +16,7 @@ from newel.config.settings import (
     newel_home,
 )
 from newel.config.trust import ServerTrust
+from newel.providers.families import key_variable
 
 
 def load(
@@ -326,3 +327,15 @@ def test_an_unknown_setting_is_reported_with_its_line_and_a_suggestion(tmp_path:
         load(tmp_path, toml='# mine\nmodel = "m"\n\naprove = "ask"\n')
     assert f"{tmp_path}/home/config.toml, line 4: " in str(refused.value)
     assert "aprove: unknown setting (did you mean `approve`?)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("https://api.example/v1", "LLM_AUTH_TOKEN"),
+    ],
+)
+def test_a_missing_key_is_asked_for_by_the_variable_of_its_vendor(url: str, variable: str) -> None:
+    assert key_variable(url) == variable
