@@ -38,7 +38,8 @@ NOTHING_CONFIGURED = f"""\
 No model is configured, and no server was found on this machine
 (Ollama 11434, LM Studio 1234, llama.cpp 8080, vLLM 8000).
 {NAME_A_SERVER}
-For a vendor, set its key ({_VENDOR_KEYS}) and use --model NAME.
+For a vendor's model, set its key and use --model NAME:
+  {_VENDOR_KEYS}
 To try Newel without a model:
   newel demo"""
 

@@ -28,7 +28,7 @@ _COMMAND_HINTS: Final = {
             "resume session history",
             "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `newel sessions` lists them.",
         ),
-        ("model models", "`newel doctor` lists the server's models, `--model NAME` chooses one."),
+        ("model", "`newel models` lists the server's models, `--model NAME` chooses one."),
         ("version", "`newel --version` shows the version."),
         ("completion completions", "Newel has no shell completion."),
         ("status diff", "`newel review` shows what agents changed in this folder."),

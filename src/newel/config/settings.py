@@ -275,15 +275,10 @@ def load_settings(
     file, remote_written = _read_toml(path)
     dotenv = cwd / ".env"
     origins: dict[str, str] = {}
-    stronger = [Place("command line", msgspec.structs.asdict(flags)), *read_variables("environment", environ)]
-    stronger.append(Place("environment", {"agent_mode": _agent_mode(environ)}))
+    stronger = _strongest_places(flags, environ)
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
-    places = [
-        *stronger,
-        *of_project,
-        Place(str(path), msgspec.structs.asdict(file)),
-        *KeyStore(home).places(),
-    ]
+    of_user = Place(str(path), msgspec.structs.asdict(file))
+    places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
     endpoint = choose_endpoint(places)
 
     def first(name: str, candidates: Iterable[Place] = places) -> Any:
@@ -330,6 +325,13 @@ def load_settings(
         local=file.local,
         routing=file.hybrid.limits(),
     )
+
+
+def _strongest_places(flags: Flags, environ: Mapping[str, str]) -> list[Place]:
+    """The command line and the environment."""
+    typed = Place("command line", msgspec.structs.asdict(flags))
+    mode = Place("environment", {"agent_mode": _agent_mode(environ)})
+    return [typed, *read_variables("environment", environ), mode]
 
 
 def _agent_mode(environ: Mapping[str, str]) -> str | None:

@@ -58,7 +58,7 @@ def seen(newel: Newel, holder: Path, cwd: Path, **environ: str) -> tuple[str, st
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    tools = [each["function"] for each in newel.requests[0]["tools"]]
+    tools = [each["function"] for each in newel.requests[-1]["tools"]]  # a slow server is ready by then
     return newel.requests[-1]["messages"][-1]["content"], next(
         each["description"] for each in tools if each["name"].startswith("s")
     )

@@ -23,7 +23,7 @@ REFUSED = {"refusal", "sensitive"}
 REFUSAL = "The model refused to answer."
 
 
-class _Block:
+class _ContentBlock:
     """A part of the message that is arriving."""
 
     def __init__(self, kind: str, fields: dict[str, Any]) -> None:
@@ -45,8 +45,8 @@ class AnthropicAccumulator:
 
     def __init__(self, tools: Sequence[ToolSpec] = ()) -> None:
         self._tools = ToolIndex(tools)
-        self._blocks: list[_Block] = []
-        self._by_index: dict[int, _Block] = {}
+        self._blocks: list[_ContentBlock] = []
+        self._by_index: dict[int, _ContentBlock] = {}
         self._ignored: set[int] = set()
         self._calls = 0
         self._usage: dict[str, int] = {}
@@ -132,7 +132,7 @@ class AnthropicAccumulator:
             return []  # a tool that the server runs itself, or a block of the future
         if len(self._blocks) >= MAX_CALLS:
             raise BadResponse(f"The server sent more than {MAX_CALLS:,} blocks in one message; refused.")
-        block = _Block(kind, fields)
+        block = _ContentBlock(kind, fields)
         self._blocks.append(block)
         if isinstance(index, int):
             self._by_index[index] = block
@@ -168,7 +168,7 @@ class AnthropicAccumulator:
                 pass
         return []
 
-    def _block(self, index: object, kind: str) -> _Block:
+    def _block(self, index: object, kind: str) -> _ContentBlock:
         """Return the block that a delta extends. Some servers omit its start or its index."""
         block = self._by_index.get(index) if isinstance(index, int) else None
         if block is None and self._blocks and not isinstance(index, int):
@@ -178,7 +178,7 @@ class AnthropicAccumulator:
             block = self._blocks[-1]
         return block
 
-    def _append(self, block: _Block, text: str) -> list[Delta]:
+    def _append(self, block: _ContentBlock, text: str) -> list[Delta]:
         if not text:
             return []
         block.pieces.append(text)
@@ -230,6 +230,6 @@ class AnthropicAccumulator:
         )
 
 
-def _thought(block: _Block) -> ThinkingContent:
+def _thought(block: _ContentBlock) -> ThinkingContent:
     field = REDACTED_FIELD if block.kind == REDACTED else THINKING_FIELD
     return ThinkingContent(block.text, field=field, signature="".join(block.signature) or None)

@@ -166,7 +166,7 @@ class Vendor(msgspec.Struct, frozen=True, omit_defaults=True):
     models: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class CatalogFile(msgspec.Struct, frozen=True):
     """The file: ``sources`` are the versions of the packages that it was made from."""
 
     sources: dict[str, str]
@@ -177,7 +177,7 @@ class Catalog:
     """Looks up models in a snapshot. Raises ``msgspec.DecodeError`` if it is invalid."""
 
     def __init__(self, data: bytes) -> None:
-        self.vendors = msgspec.json.decode(data, type=Snapshot).vendors
+        self.vendors = msgspec.json.decode(data, type=CatalogFile).vendors
         self._models: dict[str, list[CatalogModel]] = {}
 
     def models(self, vendor: Vendor) -> list[CatalogModel]:

@@ -21,7 +21,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ModelRequest, ToolSpec
-from newel.providers.gemini.thinking import ThinkingStyle, requires_signatures, style_of
+from newel.providers.gemini.thinking import ThinkingSetting, requires_signatures, style_of
 from newel.providers.http.message_cache import MessageCache
 from newel.providers.openai.encoder import image_placeholder
 from newel.providers.signatures import own_signature
@@ -54,11 +54,11 @@ class GeminiCompat(msgspec.Struct, frozen=True):
     json_schema: bool = True
     """Whether the schemas of tools may be JSON Schemas."""
     call_ids: bool = True
-    thinking: ThinkingStyle | None = None
+    thinking: ThinkingSetting | None = None
     signatures: bool | None = None
     """Whether calls of other models need a signature in place of their own."""
 
-    def style(self, model: str) -> ThinkingStyle:
+    def style(self, model: str) -> ThinkingSetting:
         """Return how a model is told to think."""
         return style_of(model) if self.thinking is None else self.thinking
 

@@ -18,7 +18,7 @@ BUDGETS: dict[ThinkingLevel, int] = {"minimal": 512, "low": 2048, "medium": 8192
 """Tokens of thinking, within the limits of all models of Gemini 2.5."""
 
 
-class ThinkingStyle(msgspec.Struct, frozen=True):
+class ThinkingSetting(msgspec.Struct, frozen=True):
     """How a model is told to think: by one of ``levels``, or by a budget of at least ``least_budget`` tokens. With neither it is not
     told.
     """
@@ -36,18 +36,18 @@ class ThinkingStyle(msgspec.Struct, frozen=True):
             return summary | {"thinkingBudget": max(BUDGETS.get(level, 0), self.least_budget)}
         return None
 
-    def fallback(self) -> ThinkingStyle | None:
+    def fallback(self) -> ThinkingSetting | None:
         """Return the style to try if a model rejects this one; None if there is no other."""
         position = STYLES.index(self) + 1 if self in STYLES else 0
         return STYLES[position] if position < len(STYLES) else None
 
 
-ALL_LEVELS = ThinkingStyle(levels=("minimal", "low", "medium", "high"))
-FROM_LOW = ThinkingStyle(levels=("low", "medium", "high"))
-LOW_OR_HIGH = ThinkingStyle(levels=("low", "high"))
-BUDGET = ThinkingStyle(least_budget=0)
-REQUIRED_BUDGET = ThinkingStyle(least_budget=128)
-UNTOLD = ThinkingStyle()
+ALL_LEVELS = ThinkingSetting(levels=("minimal", "low", "medium", "high"))
+FROM_LOW = ThinkingSetting(levels=("low", "medium", "high"))
+LOW_OR_HIGH = ThinkingSetting(levels=("low", "high"))
+BUDGET = ThinkingSetting(least_budget=0)
+REQUIRED_BUDGET = ThinkingSetting(least_budget=128)
+UNTOLD = ThinkingSetting()
 
 STYLES = (ALL_LEVELS, FROM_LOW, LOW_OR_HIGH, BUDGET, REQUIRED_BUDGET, UNTOLD)
 """In the order in which they are tried."""
@@ -62,7 +62,7 @@ _BY_NAME = (
 _UNSIGNED = r"gemini-(?:1|2)\b|gemma|learnlm"
 
 
-def style_of(model: str) -> ThinkingStyle:
+def style_of(model: str) -> ThinkingSetting:
     """Return the style of a model; an unknown one counts as new."""
     return next((style for pattern, style in _BY_NAME if regex(pattern).match(model)), ALL_LEVELS)
 
