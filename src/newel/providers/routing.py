@@ -20,10 +20,10 @@ from typing import Final, Literal
 import msgspec
 
 from newel.agent.errors import ContextOverflow, ProviderError
-from newel.agent.events import Delta, ModelRouted, Retry, TextDelta
+from newel.agent.events import ModelRouted, Retry, TextDelta
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest, OnDelta, Provider
+from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, ProviderEvent
 
 AgentMode = Literal["local", "remote", "hybrid_auto"]
 Place = Literal["local", "remote"]
@@ -74,10 +74,10 @@ class RoutingProvider:
             await _report("local", self._local_model, "the run begins locally", on_delta)
         text_sent = False
 
-        async def pass_on(delta: Delta | Retry | ModelRouted) -> None:
+        async def pass_on(event: ProviderEvent) -> None:
             nonlocal text_sent
-            text_sent = isinstance(delta, TextDelta) or (text_sent and not isinstance(delta, Retry))
-            await on_delta(delta)
+            text_sent = isinstance(event, TextDelta) or (text_sent and not isinstance(event, Retry))
+            await on_delta(event)
 
         try:
             answer = await self._ask_local(request, pass_on)
@@ -86,7 +86,7 @@ class RoutingProvider:
                 raise
             reason = f"the local model failed: {str(error).rstrip('.')}"
         else:
-            if reason is None and (answer.text.strip() or answer.tool_calls):
+            if answer.text.strip() or answer.tool_calls:
                 return answer
             reason = "the local model gave an empty answer"
         if text_sent:  # what the local model has written is void
