@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from newel.config.keys import KeyStore
 from newel.mcp.server_config import load_servers
 from newel.session.masking import secret_values
 from newel.storage.files import read_regular
@@ -19,6 +20,7 @@ def configured_secrets(home: Path, cwd: Path, environ: Mapping[str, str]) -> lis
     secrets = secret_values(environ)
     with contextlib.suppress(OSError, ValueError, RecursionError):
         secrets += _in_settings(tomllib.loads(read_regular(home / "config.toml").decode()))
+    secrets += [stored.key for stored in KeyStore(home).all() if stored.key]
     servers, _ = load_servers(home=home, cwd=cwd)
     for server in servers:
         secrets += [*secret_values(server.env), *secret_values(server.headers)]

@@ -54,6 +54,15 @@ def test_keys_are_private_and_never_shown(newel: Newel) -> None:
     assert KEY not in listed.stdout + listed.stderr + done.stderr
 
 
+def test_an_export_masks_stored_keys(newel: Newel) -> None:
+    plain = "correct-horse-battery-staple"  # that no pattern of keys recognises
+    newel("keys", "set", "anthropic", stdin=plain).check_returncode()
+    newel(f"hello, my key is {plain}").check_returncode()
+    exported = newel("export", str(newel.sessions[0]))
+    assert "hello, my key is" in exported.stdout
+    assert plain not in exported.stdout
+
+
 def test_a_vendors_stored_key_selects_its_server_if_nothing_else_does(newel: Newel) -> None:
     newel("keys", "set", "gemini", stdin=KEY).check_returncode()
     del newel.environ["LLM_BASE_URL"]
