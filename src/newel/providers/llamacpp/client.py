@@ -33,8 +33,8 @@ this machine costs nothing.
 """
 
 MISSING_EXTRA: Final = (
-    "Models in files need the extra `local`, which is not installed. Install it with `pip install 'newel[local]'` or "
-    "`uv tool install 'newel[local]'`."
+    "Models in files need the extra `local`, which is not installed. Install Newel with it: "
+    "in its checkout, `uv tool install '.[local]'` or `pip install '.[local]'`."
 )
 
 _NO_IMAGES: Final = "image input is not supported"
