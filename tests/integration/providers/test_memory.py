@@ -38,6 +38,9 @@ MEGABYTE = 2**20
 
 
 @pytest.mark.slow  # a hundred megabytes, parsed
+@pytest.mark.timeout(
+    120
+)  # a hundred megabytes of comments take half of the usual time without any other load
 @pytest.mark.parametrize(
     "answer",
     [
