@@ -59,7 +59,7 @@ class GeminiCompat(msgspec.Struct, frozen=True):
     """Whether calls of other models need a signature in place of their own."""
 
     def style(self, model: str) -> ThinkingSetting:
-        """Return how a model is told to think."""
+        """Return how a model is asked to think."""
         return style_of(model) if self.thinking is None else self.thinking
 
     def signs(self, model: str) -> bool:

@@ -19,7 +19,7 @@ BUDGETS: dict[ThinkingLevel, int] = {"minimal": 512, "low": 2048, "medium": 8192
 
 
 class ThinkingSetting(msgspec.Struct, frozen=True):
-    """How a model is told to think: by one of ``levels``, or by a budget of at least ``least_budget`` tokens. With neither it is not
+    """How a model is asked to think: by one of ``levels``, or by a budget of at least ``least_budget`` tokens. With neither it is not
     told.
     """
 

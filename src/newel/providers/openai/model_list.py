@@ -45,5 +45,5 @@ def _contains(values: object, value: str) -> bool | None:
 
 
 def _first(*facts: object) -> bool | None:
-    """The first fact that is told."""
+    """The first known fact."""
     return next((fact for fact in facts if isinstance(fact, bool)), None)

@@ -44,7 +44,7 @@ def learned(words: str, asked: ModelRequest | None = None) -> MessagesCompat:
     ],
 )
 def test_the_output_limit_is_learned(words: str, limit: int) -> None:
-    """Otherwise a model whose limit nobody knows cannot be asked at all."""
+    """Otherwise a model with an unknown limit cannot be asked at all."""
     assert learned(words).max_tokens == limit
 
 
