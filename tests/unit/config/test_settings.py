@@ -16,7 +16,8 @@ from newel.config.settings import (
     newel_home,
 )
 from newel.config.trust import ServerTrust
-from newel.providers.families import key_variable
+from newel.providers.families import FAMILIES, key_variable
+from newel.workspace.process.environment import child_env
 
 
 def load(
@@ -339,3 +340,9 @@ def test_an_unknown_setting_is_reported_with_its_line_and_a_suggestion(tmp_path:
 )
 def test_a_missing_key_is_asked_for_by_the_variable_of_its_vendor(url: str, variable: str) -> None:
     assert key_variable(url) == variable
+
+
+def test_commands_see_no_variable_of_a_model_server() -> None:
+    """A model could read the user's keys, and where they are sent."""
+    environ = {name: "x" for family in FAMILIES for name in family.variables.values()}
+    assert not set(environ) & set(child_env(environ))
