@@ -19,6 +19,7 @@ import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
 from newel.review.folders import parents
+from newel.review.hunk_warnings import hunk_warning
 from newel.review.model.decisions import Mine, decided
 from newel.review.model.file_kinds import Change, described
 from newel.review.model.file_lines import Kind as FileKind
@@ -90,7 +91,8 @@ class SaveReport(NamedTuple):
 
 class PendingHunk(View, frozen=True):
     """A hunk under review. ``kind`` is the kind of its change, as in ``BundleHunk``; ``patch`` is its effect alone,
-    in git's format; ``mine``: the user has edited it; ``run`` is the agent's run that proposed it.
+    in git's format; ``mine``: the user has edited it; ``run`` is the agent's run that proposed it; ``warning`` is a reason to look
+    twice, in a few words.
     """
 
     hunk_id: str
@@ -102,6 +104,7 @@ class PendingHunk(View, frozen=True):
     origin: Origin
     run: str
     patch: str
+    warning: str = ""
 
 
 class PendingFileHunks(View, frozen=True):
@@ -170,6 +173,7 @@ def pending_files(reviews: Sequence[FileReview]) -> list[PendingFileHunks]:
                     origin="user" if hunk.by_user else "agent",
                     run=run_of(hunk),
                     patch=patch_of(review, [hunk]),
+                    warning=hunk_warning(review, hunk),
                 )
                 for hunk in review.hunks
             ),

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from newel.diff.patience import diff
+from newel.review.hunk_warnings import hunk_warning
 from newel.review.model.file_kinds import Change as FileChange
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import Kind, head_of, is_blob, text_hash
@@ -52,7 +53,8 @@ class BundleHunk(View, frozen=True):
     ``start_line`` and ``end_line`` are its lines in the buffer; a hunk without lines there ends before it starts.
     ``mine``: the user has edited it, so rejecting it needs a choice. ``run_ids`` are the jobs and other runs that
     wrote it, ``own_lines`` the ranges of lines, first and last, that the user wrote inside the agent's.
-    ``hunk_id`` changes with the content of the hunk; a decision on an old id is refused with 409.
+    ``warning`` is a reason to look twice, in a few words. ``hunk_id`` changes with the content of the hunk; a decision on an
+    old id is refused with 409.
     """
 
     hunk_id: str
@@ -69,6 +71,7 @@ class BundleHunk(View, frozen=True):
     start_line: int
     end_line: int
     own_lines: tuple[tuple[int, int], ...] = ()
+    warning: str = ""
 
 
 class BundleFile(View, frozen=True):
@@ -205,6 +208,7 @@ def _hunks(review: FileReview, run: str | None, text: Lines) -> Iterator[BundleH
                 start_line=max(start - head, 0) + 1,
                 end_line=max(end - head, 0),
                 own_lines=_own_lines(hunk, start - head),
+                warning=hunk_warning(review, hunk),
             )
     for applied_hunk in review.applied:
         if run is not None and applied_hunk.run == run:

@@ -28,6 +28,7 @@ export function describeHunk(hunk) {
   if (hunk.state === "rejected") words.push("rejected");
   if (hunk.origin === "user") words.push("yours");
   else if (hunk.mine) words.push("with your lines");
+  if (hunk.warning) words.push(hunk.warning);
   if (hunk.oversized_hunk) words.push("large");
   if (hunk.kind !== "lines") words.push(describeWholeFile(hunk));
   return words.join(" · ");
@@ -58,7 +59,7 @@ export function countHunks(hunks) {
   };
 }
 
-const COMPARED_FIELDS = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "start_line", "end_line"];
+const COMPARED_FIELDS = ["hunk_id", "seen_id", "patch", "state", "origin", "mine", "conflict", "oversized_hunk", "warning", "start_line", "end_line"];
 
 /** A newer view of a file that reuses the objects of unchanged hunks, so that views of them need no redraw. */
 export function reuseHunks(view, before) {

@@ -198,6 +198,7 @@ export class PendingDiffView {
       hunk.origin === "user" && h("span", { class: "badge" }, "yours"),
       h("span", { class: "dim" }, this.origins.wordsOf(hunk, file)),
       hunk.conflict && h("span", { class: "badge waiting" }, icon("warn"), "Conflict: these lines changed on disk"),
+      hunk.warning && h("span", { class: "badge waiting" }, icon("warn"), hunk.warning),
       hunk.state === "accepted" && h("span", { class: "badge completed" }, icon("check"), "Accepted, unsaved"),
       waits && h("span", { class: "badge waiting" }, describePendingDecision(waits)),
       h("span", { class: "spacer" }), ...this.#buttons(path, hunk, key, note, waits)),

@@ -59,7 +59,7 @@ export class HunkRow {
     if (this.state !== state) this.choice.hidden = true;
     Object.assign(this, { hunk, from, waits, state });
     const words = [
-      hunk.kind === "lines" && formatPlace(hunk), conflict && "conflict", hunk.oversized_hunk && "large",
+      hunk.kind === "lines" && formatPlace(hunk), conflict && "conflict", hunk.warning, hunk.oversized_hunk && "large",
       origin === "user" ? "yours" : mine && "edited by you", STATES[state], waits && describePendingDecision(waits), from,
     ];
     setText(this.where, words.filter(Boolean).join(" · "));
@@ -67,6 +67,7 @@ export class HunkRow {
     setAttr(this.el, "data-origin", origin);
     setAttr(this.el, "data-waits", waits);
     setAttr(this.el, "data-conflict", conflict);
+    setAttr(this.el, "data-warning", Boolean(hunk.warning));
     const { lines, more } = previewPatch(hunk.patch);
     fill(this.peek,
       lines.length === 0 && h("span", { class: "same" }, describeWholeFile(hunk, file)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
 from newel.review.decide import patch_of, run_of
+from newel.review.hunk_warnings import hunk_warning
 from newel.terminal.commands import CommandFormatter, full_review_command
 from newel.terminal.review.review_ui import SHOWN, Extent, shortened
 from newel.text.format import join_names
@@ -47,10 +48,11 @@ def whose(hunk: Hunk, runs: Runs) -> str:
     return f"{name}, edited by you" if hunk.has_user_layer else name
 
 
-def hunk_facts(hunk: Hunk, runs: Runs) -> str:
-    """``pending · rename the option``: the state and the origin of a hunk."""
+def hunk_facts(review: FileReview, hunk: Hunk, runs: Runs) -> str:
+    """``pending · changes an existing test · rename the option``: the state, a warning, and the origin of a hunk."""
     state = "conflict" if hunk.conflict and hunk.state == "pending" else STATES[hunk.state]
-    return " · ".join([state, whose(hunk, runs), *(["large"] if hunk.oversized else [])])
+    facts = [state, hunk_warning(review, hunk), whose(hunk, runs), "large" if hunk.oversized else ""]
+    return " · ".join(filter(None, facts))
 
 
 def describe_pending(
@@ -66,7 +68,7 @@ def describe_pending(
             rejected.append(f"  {escape_line(review.path)}  {', '.join(rejected_ids)}")
         for hunk in review.hunks:
             if hunk.state != "rejected":
-                where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(hunk, runs)}"
+                where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(review, hunk, runs)}"
                 blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, extent)}\n")
     lines = (
         [f"{pluralize(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]

@@ -235,7 +235,7 @@ class InteractiveReview:
         if hunk is None:
             return at + 1  # the hunk is gone
         self._ui.show(
-            self._head(at, path, hunk)
+            self._head(at, review, hunk)
             + hunk_format.hunk_diff(review, hunk, full_review_command(self._ui.format_command)),
             "diff",
         )
@@ -253,9 +253,9 @@ class InteractiveReview:
             self._ui.say(escape_line(str(error), 400))
             return at
 
-    def _head(self, at: int, path: str, hunk: Hunk) -> str:
-        facts = hunk_format.hunk_facts(hunk, self._runs).removeprefix("pending · ")
-        return f"{at + 1} of {len(self._hunks)} · {escape_line(path)} · {facts}\n"
+    def _head(self, at: int, review: FileReview, hunk: Hunk) -> str:
+        facts = hunk_format.hunk_facts(review, hunk, self._runs).removeprefix("pending · ")
+        return f"{at + 1} of {len(self._hunks)} · {escape_line(review.path)} · {facts}\n"
 
     async def _apply_key(self, key: str, at: int, review: FileReview, hunk: Hunk) -> int:
         """Do as one of ``KEYS`` says; return the index of the next hunk."""
