@@ -19,6 +19,9 @@ MAX_LISTED: Final = 20
 MAX_REPLACEMENTS: Final = 10_000
 """Replacements in one call."""
 
+MAX_QUOTED: Final = 200
+"""Characters of a line that an error quotes."""
+
 MAX_SEARCHED_BYTES: Final = 500_000
 """In larger files no lines similar to a missing text are searched for."""
 
@@ -72,11 +75,18 @@ def edit(content: bytes, expect: str, replacements: Sequence[Replacement], name:
     return FileEdit(expect, new, split_lines(content), list(_blocks(content, changes)), len(changes))
 
 
+def _last_line(content: bytes) -> str:
+    """The last line that is not blank, on a line of its own; empty if it is too long to quote."""
+    line = content.rstrip().rpartition(b"\n")[2].rstrip(b"\r").decode(errors="replace")
+    return f"\n{line}" if 0 < len(line) <= MAX_QUOTED else " it is long; read the file."
+
+
 def _changes(content: bytes, item: Replacement, number: int, name: str, which: str) -> list[_Change]:
     old, new = encode_text(item.old, "old_string"), encode_text(item.new, "new_string")
     if not old:
         raise ToolError(
-            f"{which}old_string is empty, but {name} is not. Quote the text to replace, or use `write`."
+            f"{which}old_string is empty, but {name} is not. Quote the text to replace. To add text at the end, quote the last "
+            f"line, and give it with the addition as new_string:{_last_line(content)}"
         )
     if old == new:
         raise ToolError(f"{which}old_string and new_string are the same. Nothing was changed.")

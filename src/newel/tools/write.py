@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from newel.agent.errors import StaleFile
+from newel.agent.errors import StaleFile, ToolError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import ToolResult
 from newel.diff.unified import DiffBlock, compare, split_lines
@@ -15,14 +15,18 @@ from newel.tools.file_tool import (
     ChangingTool,
     FileEdit,
     FileParameters,
+    FileTracker,
     encode_text,
     run_in_thread_if_large,
     sha256,
 )
-from newel.workspace.port import ABSENT
+from newel.workspace.port import ABSENT, Workspace
 
 MAX_COMPARED_BYTES: Final = 1_000_000
 """A longer old content is not compared with the new one."""
+
+FEW_LINES: Final = 4
+"""A file with fewer lines is quickly written again."""
 
 NO_FILE: Final = "none"
 """A digest that matches no file: used to have the workspace refuse to replace something that is not a regular file."""
@@ -39,6 +43,10 @@ class WriteTool(ChangingTool[WriteParameters]):
     description = "Create a file, or replace its whole content. Missing directories are created."
     parameters = WriteParameters
 
+    def __init__(self, workspace: Workspace, tracker: FileTracker) -> None:
+        super().__init__(workspace, tracker)
+        self._asked_about: set[str] = set()
+
     async def apply(self, change: FileEdit, arguments: WriteParameters, path: str, /) -> ToolResult:
         name = arguments.file_path
         try:
@@ -46,6 +54,7 @@ class WriteTool(ChangingTool[WriteParameters]):
         except StaleFile as error:
             raise _stale(name) from error
         self._tracker.saw(path, written.sha256)
+        self._asked_about.discard(path)
         is_new = change.expect == ABSENT
         return ToolResult(
             f"{'Created new file' if is_new else 'Overwrote'} {name} ({pluralize(len(change.data), 'byte')})",
@@ -80,7 +89,27 @@ class WriteTool(ChangingTool[WriteParameters]):
             return FileEdit(digest, data, old=[note], blocks=[DiffBlock(0, 1, new)])
         old = split_lines(content)
         blocks = await run_in_thread_if_large(len(content) + len(data), compare, old, new)
-        return FileEdit(digest, data, old=old, blocks=blocks)
+        change = FileEdit(digest, data, old=old, blocks=blocks)
+        self._ask_about_loss(change, path, arguments.file_path)
+        return change
+
+    def _ask_about_loss(self, change: FileEdit, path: str, name: str) -> None:
+        """Refuse once to drop most of a file: models that should add a line, or leave out what they did not change, write only
+        a part, and those that have not read a file invent it. The same call passes if it is repeated.
+        """
+        lines = len(change.old or ())
+        kept = lines - sum(block.end - block.start for block in change.blocks)
+        written = kept + sum(len(block.new) for block in change.blocks)
+        is_known = self._tracker.last_seen(path) is not None
+        is_loss = kept * 3 < lines and (written * 2 < lines or not is_known)
+        if lines < FEW_LINES or not is_loss or path in self._asked_about:
+            return
+        self._asked_about.add(path)
+        how = "use `edit`" if is_known else "read the file first, then use `edit`"
+        raise ToolError(
+            f"Not written: {name} has {pluralize(lines, 'line')}, and this content keeps {kept} of them. `write` replaces the "
+            f"whole file. To change or add something, {how}. If the other lines are to go, send this call again."
+        )
 
     async def _digest(self, path: str, size: int) -> str:
         """The SHA-256 of a long file. It is wrong for a file that grows meanwhile, so that nothing is written."""

@@ -216,7 +216,7 @@ class TestRefusals:
         created = await bench.call("edit", file_path="new/f", old_string="", new_string="x\n")
         assert created.output == "Created new file new/f (2 bytes)"
         assert (bench.folder / "new/f").read_text() == "x\n"
-        with pytest.raises(ToolError, match="old_string is empty"):
+        with pytest.raises(ToolError, match=r"(?s)old_string is empty.*To add text at the end.*\nx$"):
             await bench.call("edit", file_path="new/f", old_string="", new_string="y\n")
         empty = bench.put("empty", "")
         await bench.call("edit", file_path="empty", old_string="", new_string="z")

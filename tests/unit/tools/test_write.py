@@ -124,3 +124,48 @@ async def test_a_very_large_old_file_is_replaced_without_reading_it_into_memory(
     bench.put("f", b"x" * 2_000_000)
     written = await bench.call("write", file_path="f", content="small\n")
     assert written.details["diff"].endswith("-(2,000,000 bytes, not compared)\n+small\n")
+
+
+LIST = "".join(f"item {number}\n" for number in range(12))
+
+
+async def test_a_write_that_would_drop_most_of_a_file_has_to_be_repeated(bench: Bench) -> None:
+    """Models that should add a line write only that line, and those that leave out 'the rest of the code' lose it."""
+    path = bench.put("list.txt", LIST)
+    with pytest.raises(
+        ToolError, match=r"Not written: list\.txt has 12 lines, and this content keeps 1 of them"
+    ):
+        await bench.call("write", file_path="list.txt", content="item 3\nmore\n")
+    assert path.read_text() == LIST
+    await bench.call("write", file_path="list.txt", content="item 3\nmore\n")
+    assert path.read_text() == "item 3\nmore\n"
+    path.write_text(LIST)
+    await bench.call("read", file_path="list.txt")
+    with pytest.raises(ToolError, match="Not written"):
+        await bench.call("write", file_path="list.txt", content="")
+
+
+async def test_a_file_that_the_model_has_not_read_is_not_replaced_by_an_invented_one(bench: Bench) -> None:
+    path = bench.put("list.txt", LIST)
+    invented = "".join(f"another {number}\n" for number in range(12))
+    with pytest.raises(ToolError, match="read the file first"):
+        await bench.call("write", file_path="list.txt", content=invented)
+    assert path.read_text() == LIST
+    await bench.call("write", file_path="list.txt", content=invented)
+    assert path.read_text() == invented
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{LIST}more\n",
+        "".join(LIST.splitlines(keepends=True)[:4]),
+        "".join(f"another {number}\n" for number in range(6)),
+    ],
+    ids=["adds", "keeps a third", "is another file"],
+)
+async def test_an_honest_rewrite_is_not_asked_about(bench: Bench, content: str) -> None:
+    path = bench.put("list.txt", LIST)
+    await bench.call("read", file_path="list.txt")
+    await bench.call("write", file_path="list.txt", content=content)
+    assert path.read_text() == content
