@@ -199,6 +199,7 @@ class _Run:
                     messages=config.transform(self.history),
                     tools=[tool.spec for tool in self.executor.offered],
                     thinking=config.thinking,
+                    short_prompt=config.short_prompt,
                 ),
                 on_delta,
             )

@@ -15,6 +15,9 @@ from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Mes
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high"]
 
+ToolCallMode = Literal["native", "schema"]
+"""How a model calls tools: by its server's protocol, or in answers that the server holds to a JSON Schema."""
+
 Emit = Callable[[AgentEvent], Awaitable[None]]
 """Handles one event. The loop awaits it: when it returns, the event is durable. An exception ends the run."""
 
@@ -26,13 +29,15 @@ class Model(Wire, frozen=True):
     provider: str = "openai"
     context_window: int | None = None
     max_output: int | None = None
+    tool_calls: ToolCallMode = "native"
 
 
 # -- the model ------------------------------------------------------------------------------------
 
 
 class ToolSpec(Wire, frozen=True):
-    """A tool as the model sees it; ``parameters`` is a JSON Schema object.
+    """A tool as the model sees it; ``parameters`` is a JSON Schema object, ``essential`` those of its arguments that a small model
+    is offered, and has to give.
 
     ``aliases`` are the names of the same tool in other agents; ``argument_aliases`` maps their argument names to ours. Models
     use them out of habit.
@@ -43,16 +48,21 @@ class ToolSpec(Wire, frozen=True):
     parameters: dict[str, Any]
     aliases: tuple[str, ...] = ()
     argument_aliases: dict[str, str] = {}
+    essential: tuple[str, ...] = ()
 
 
 class ModelRequest(Wire, frozen=True):
-    """A request to a model."""
+    """A request to a model. ``short_prompt`` replaces the system prompt for a small model; ``response_schema`` is a JSON Schema to
+    which the server has to hold the answer, if it can.
+    """
 
     model: Model
     system_prompt: str
     messages: list[Message]
     tools: list[ToolSpec] = []
     thinking: ThinkingLevel = "off"
+    short_prompt: str = ""
+    response_schema: dict[str, Any] | None = None
 
 
 ProviderEvent = Delta | Retry | ModelRouted
@@ -291,6 +301,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     model: Model
     transform: Transform
     system_prompt: str = ""
+    short_prompt: str = ""
+    """The system prompt for a small model; empty if it is the same."""
     tools: Sequence[Tool] = ()
     thinking: ThinkingLevel = "off"
     policy: Policy = AllowAll()

@@ -163,10 +163,12 @@ async def build_agent(
     )
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
+    prompts = _system_prompts(manner, tools, instructions, workspaces, context.host)
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=_system_prompt(manner, tools, instructions, workspaces, context.host),
+        system_prompt=prompts[0],
+        short_prompt=prompts[1],
         tools=tools,
         thinking=settings.thinking,
         policy=_policy(settings, context, secret_paths, tools if workspaces.isolated else []),
@@ -247,24 +249,25 @@ def _policy(
     )
 
 
-def _system_prompt(
+def _system_prompts(
     manner: str | None,
     tools: list[Any],
     instructions: list[Any],
     workspaces: WorkspaceFactory,
     host: ExecutionHost,
-) -> str:
+) -> tuple[str, str]:
+    """The system prompt, and the short one."""
     import time
 
-    from newel.context.system_prompt import system_prompt
+    from newel.context.system_prompt import PromptContext, short_prompt, system_prompt
 
-    return system_prompt(
+    context = PromptContext(
         cwd=workspaces.works_in.root,
         copy_of=workspaces.workspace.root if workspaces.isolated else None,
-        tools=[tool.spec for tool in tools],
         instructions=instructions,
         os_name=host.system,
         shell=host.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
     )
+    return system_prompt(context, [tool.spec for tool in tools]), short_prompt(context)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from newel.agent.errors import ConfigError, ProviderError
-from newel.agent.ports import Model, Provider
+from newel.agent.ports import Model, Provider, ToolCallMode
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
 from newel.providers.families import FAMILIES
 from newel.providers.http.urls import is_loopback
 from newel.providers.model_server import ModelServer, connect, find_window
 from newel.providers.retry import RetryLimits
 from newel.providers.routing import RoutingProvider
+from newel.providers.structured.tool_call_mode import suitable_mode
 from newel.text.sanitize import redact_url, sanitize
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class NoModelOnHost(NoModelConfigured, code="nothing_there"):
 class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     """``provider`` sends requests to ``server``, and retries them. ``name`` is the model's, ``small_name`` that of the model for
     summaries, if configured. ``where`` describes the model's location; it is empty for a configured server. ``is_on_host``
-    means that the model runs on the agents' host.
+    means that the model runs on the agents' host. ``tool_calls`` tells how a model calls tools.
     """
 
     server: ModelServer
@@ -79,12 +80,13 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
     small_name: str | None = None
     where: str = ""
     is_on_host: bool = False
+    tool_calls: Callable[[str], ToolCallMode] = lambda _: "native"
 
     def describe(self, name: str) -> Model:
         """One of the server's models, with its configured properties. Aliases in the settings are expanded."""
         name = real_name(self.facts, name)
         facts = self.facts.get(name, ModelFacts())
-        return Model(name, self.server.name, facts.context_window, facts.max_output)
+        return Model(name, self.server.name, facts.context_window, facts.max_output, self.tool_calls(name))
 
     async def check_cost(self, model: Model) -> None:
         """Raises ``ConfigError`` if a cost limit cannot be enforced, because the price of the model, or of the one for
@@ -173,12 +175,10 @@ async def _connect(
     """A server, which ``stack`` closes, and its model, as ``find_model`` chooses it."""
     server = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
     stack.push_async_callback(server.aclose)
-    return ResolvedModel(
-        server=server,
-        provider=_provider(server, settings, limits),
-        name=await find_model(settings, name, endpoint, server),
+    resolved = use_server(server, settings, await find_model(settings, name, endpoint, server), limits)
+    return msgspec.structs.replace(
+        resolved,
         small_name=small_name and await find_model(settings, small_name, endpoint, server),
-        facts=settings.models,
         where=f"of {endpoint.found_as}" if endpoint.found_as else "",
     )
 
@@ -200,24 +200,47 @@ async def _host_model(
             reason = f"{connection.place} has no usable model. {error}\n"
             message, summary = f"{reason}{unconfigured}", f"{reason}{unconfigured.summary}"
             raise NoModelConfigured(message, summary) from error
-    return ResolvedModel(
-        server=server,
-        provider=_provider(server, settings, settings.retry),
-        name=name,
-        facts=settings.models,
-        where=f"on {connection.host} ({server.way})",
-        is_on_host=True,
-    )
+    resolved = use_server(server, settings, name, settings.retry)
+    return msgspec.structs.replace(resolved, where=f"on {connection.host} ({server.way})", is_on_host=True)
 
 
-def _provider(server: ModelServer, settings: Settings, limits: RetryLimits) -> Provider:
-    """The server with retries, and with the prices of the settings."""
+def tool_call_mode(settings: Settings, name: str, server: ModelServer) -> tuple[ToolCallMode, str]:
+    """How a model calls tools, and why. Raises ``ConfigError`` if the server cannot do what the command line requests."""
+    facts = settings.models.get(name)
+    if settings.tool_calls == "schema" and not server.supports_schema:
+        raise ConfigError(
+            f"--tool-calls schema needs an API that holds answers to a JSON Schema, which that of {server.name} does not in "
+            "Newel. Leave it out, or use chat completions, Ollama or a model file."
+        )
+    if settings.tool_calls:
+        return settings.tool_calls, "command line"
+    if facts and facts.tool_calls and (facts.tool_calls == "native" or server.supports_schema):
+        return facts.tool_calls, f'[models."{name}"] in config.toml'
+    return suitable_mode(name, server), "by its name and server"
+
+
+def use_server(server: ModelServer, settings: Settings, name: str, limits: RetryLimits) -> ResolvedModel:
+    """A model of a server, with retries, with the prices of the settings, and with steps for models that call tools badly. Raises
+    ``ConfigError``.
+    """
     from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
+    from newel.providers.structured.provider import StructuredProvider
 
     rates = {name: facts.rates for name, facts in settings.models.items() if facts.rates is not None}
     provider: Provider = Retrying(server, limits)
-    return PricingProvider(provider, rates) if rates else provider
+    if rates:
+        provider = PricingProvider(provider, rates)
+    if server.supports_schema:
+        provider = StructuredProvider(provider)
+    tool_call_mode(settings, name, server)  # an impossible request fails now
+    return ResolvedModel(
+        server=server,
+        provider=provider,
+        name=name,
+        facts=settings.models,
+        tool_calls=lambda name: tool_call_mode(settings, name, server)[0],
+    )
 
 
 def server_on(connection: SshConnection, through: Through, port: int) -> RemoteOllama | OllamaCli:

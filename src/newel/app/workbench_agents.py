@@ -19,7 +19,7 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import Model, ModelRequest, OnDelta, Tool
 from newel.app.agent_factory import AgentContext, build_agent
 from newel.app.mcp_servers import sampler, tool_servers
-from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model
+from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model, use_server
 from newel.config.settings import Settings
 from newel.mcp.manager import McpManager
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest
@@ -88,6 +88,8 @@ class NoServer:
 
     name = "none"
     way = None
+    is_local = False
+    supports_schema = False
 
     async def complete(self, _request: ModelRequest, _on_delta: OnDelta, /) -> AssistantMessage:
         raise ProviderError(UNSET)
@@ -132,8 +134,6 @@ async def connect_named(
     """The server at an address, which ``stack`` closes; or the names of its models, if it has several and none was chosen. Raises
     ``ConfigError`` for an invalid or insecure address, and ``ProviderError``.
     """
-    from newel.providers.retry import Retrying
-
     base_url = base_url.strip().rstrip("/")
     scheme = base_url.partition("://")[0].lower()
     if scheme not in {*HTTP, *OLLAMA}:
@@ -156,7 +156,7 @@ async def connect_named(
                 raise ConfigError(f"{redact_url(base_url)} lists no models. Enter the name of one.")
             model = names[0]
         stack.push_async_exit(undo.pop_all())
-    return ResolvedModel(server=server, provider=Retrying(server), name=model, facts=settings.models)
+    return use_server(server, settings, model, settings.retry)
 
 
 class WorkbenchAgentFactory:

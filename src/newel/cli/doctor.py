@@ -17,8 +17,8 @@ import msgspec
 from newel.agent.errors import NewelError, ProviderError, RateLimited, RequestRejected
 from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
-from newel.agent.ports import Model, ModelRequest
-from newel.app.model_resolver import expanded_name, find_endpoint, find_model
+from newel.agent.ports import Model, ModelRequest, ToolCallMode
+from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
@@ -44,8 +44,8 @@ def command_doctor(arguments: Sequence[str]) -> int:
     parser.add_argument("--api-key", metavar="KEY", help="use this key")
     parser.add_argument("--api", choices=get_args(Api), help="the API that the server speaks")
     parser.add_argument("--model", help="test this model")
-    options = parser.parse_args(arguments)
-    flags = Flags(base_url=options.base_url, api_key=options.api_key, api=options.api, model=options.model)
+    parser.add_argument("--tool-calls", choices=get_args(ToolCallMode), help="how the model calls tools")
+    flags = Flags(**vars(parser.parse_args(arguments)))
     print(
         f"newel {version('newel')} · Python {platform.python_version()} · {platform.system()} {platform.release()}"
     )
@@ -152,15 +152,24 @@ async def _answers(
     elif not model and settings.endpoint is not None and len(names) != 1:
         checks.append(Check(BAD, "model", "No model is chosen. Set LLM_DEFAULT_MODEL, or use --model."))
     else:
-        return [*checks, await _answer(settings, endpoint, client)]
+        name = await find_model(settings, settings.model, endpoint, client)
+        return [*checks, _tool_calls(settings, name, client), await _answer(endpoint, client, name)]
     return [*checks, Check(NOTE, "answer", "The key was not tested: there is no model to ask.")]
 
 
-async def _answer(settings: Settings, endpoint: EndpointSettings, client: ModelServer) -> Check:
+def _tool_calls(settings: Settings, name: str, client: ModelServer) -> Check:
+    """How the model will be asked to call tools, and how to change that."""
+    mode, origin = tool_call_mode(settings, name, client)
+    other = "native" if mode == "schema" else "schema"
+    way = "in answers held to a JSON Schema" if mode == "schema" else "by the API's own protocol"
+    hint = f"; --tool-calls {other} changes it" if client.supports_schema else ""
+    return Check(NOTE, "tool calls", f"{mode}: {way}   ({origin}{hint})")
+
+
+async def _answer(endpoint: EndpointSettings, client: ModelServer, name: str) -> Check:
     """Request one token: many servers list their models without a valid key."""
     if ollama_http_url(endpoint.base_url) and endpoint.api_key is None:
         return Check(NOTE, "answer", "Not tested: Ollama would load the model first, and no key is set.")
-    name = await find_model(settings, settings.model, endpoint, client)
     request = ModelRequest(Model(name, client.name, max_output=1), "", [UserMessage("Hi")])
     try:
         with anyio.fail_after(ANSWER_TIMEOUT_S):

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from newel.agent.ports import ToolCallMode
 from newel.config.jexida import Through
 from newel.config.settings import Flags, load_host_places, newel_home
 from newel.providers.families import Api
@@ -16,7 +17,18 @@ from newel.providers.routing import AgentMode
 if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
 
-MODEL_FLAGS = ("base_url", "api_key", "api", "model", "thinking", "approve", "host", "through", "agent_mode")
+MODEL_FLAGS = (
+    "base_url",
+    "api_key",
+    "api",
+    "model",
+    "thinking",
+    "approve",
+    "host",
+    "through",
+    "agent_mode",
+    "tool_calls",
+)
 """What ``add_model_options`` parses."""
 
 
@@ -51,6 +63,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--agent-mode",
         choices=get_args(AgentMode),
         help="which model works: the configured one (remote, the default), one on this machine, or first that one",
+    )
+    add(
+        "--tool-calls",
+        choices=get_args(ToolCallMode),
+        help="how the model calls tools: by its protocol, or in answers held to a JSON Schema (default: what suits it)",
     )
     add(
         "--through",

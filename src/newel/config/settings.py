@@ -32,7 +32,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 
 from newel.agent.errors import ConfigError, UsageError
-from newel.agent.ports import Limits, ThinkingLevel
+from newel.agent.ports import Limits, ThinkingLevel, ToolCallMode
 from newel.config.endpoint import (
     EndpointSettings,
     Place,
@@ -85,6 +85,7 @@ class ModelFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_price: Dollars | None = None
     cache_read_price: Dollars | None = None
     cache_write_price: Dollars | None = None
+    tool_calls: ToolCallMode | None = None
 
     def __post_init__(self) -> None:
         if self.alias_of is not None and any(msgspec.structs.astuple(self)[1:]):
@@ -230,12 +231,14 @@ class Flags(msgspec.Struct, frozen=True):
     host: str | None = None
     through: Through | None = None
     agent_mode: AgentMode | None = None
+    tool_calls: ToolCallMode | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
     tool's result, ``allow`` the files outside the project that tools may open. ``host`` is the SSH address where agents work
-    instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
+    instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
+    model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``origins`` names the place of each value that
     is not a default.
     """
@@ -264,6 +267,7 @@ class Settings(msgspec.Struct, frozen=True):
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
+    tool_calls: ToolCallMode | None = None
 
 
 def load_settings(
@@ -324,6 +328,7 @@ def load_settings(
         agent_mode=first("agent_mode") or "remote",
         local=file.local,
         routing=file.hybrid.limits(),
+        tool_calls=flags.tool_calls,
     )
 
 

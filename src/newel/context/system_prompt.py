@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+import msgspec
+
 from newel.agent.errors import HostUnavailable, WorkspaceError
 from newel.agent.messages import Wire
 from newel.agent.ports import ToolSpec
@@ -145,6 +147,10 @@ ambiguous and a wrong guess would cost the user work.
 - Be concise. When you are done, say in a few sentences what changed and how you verified it. If something does not work \
 or was not tested, say so."""
 
+SHORT = """\
+You are Newel, a coding agent. You do tasks in the user's folder. Read the code before you change it. Change the code, not the \
+tests, unless you are asked to. Change only what the task needs. If an action fails, read the error and try another way."""
+
 # Sent only to a model that has the tool.
 ADVICE = {
     "read": """\
@@ -168,25 +174,37 @@ After each run the user reviews your changes in the copy and keeps or rejects ea
 the copy in the next run. `write` and `edit` cannot change files elsewhere."""
 
 
-def system_prompt(
-    *,
-    cwd: str,
-    tools: Sequence[ToolSpec],
-    instructions: Sequence[Instructions],
-    os_name: str,
-    shell: str,
-    date: str,
-    manner: str | None = None,
-    copy_of: str | None = None,
-) -> str:
-    """The system prompt: role and manner (or the user's own ``manner``), tools, AGENTS.md files in order, place and date.
-
-    ``copy_of`` is the project's folder if ``cwd`` is a copy of it.
+class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
+    project's folder if ``cwd`` is a copy of it.
     """
-    parts = [manner.strip()] if manner else [ROLE, MANNER]
+
+    cwd: str
+    instructions: Sequence[Instructions]
+    os_name: str
+    shell: str
+    date: str
+    manner: str | None = None
+    copy_of: str | None = None
+
+
+def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
+    """The system prompt: role and manner, tools, AGENTS.md files in order, place and date."""
+    parts = [context.manner.strip()] if context.manner else [ROLE, MANNER]
     if tools:
         parts.append(_tools(tools))
-    used = [file for file in instructions if file.text.strip()]
+    return "\n\n".join([*parts, *_surroundings(context)]) + "\n"
+
+
+def short_prompt(context: PromptContext) -> str:
+    """The system prompt for a small model, which is told elsewhere about its tools."""
+    first = context.manner.strip() if context.manner else SHORT
+    return "\n\n".join([first, *_surroundings(context)]) + "\n"
+
+
+def _surroundings(context: PromptContext) -> list[str]:
+    parts: list[str] = []
+    used = [file for file in context.instructions if file.text.strip()]
     if used:
         parts.append(
             "# Instructions of the user and the project\n"
@@ -194,10 +212,12 @@ def system_prompt(
             "override all of them."
         )
         parts += [f'<instructions file="{file.path}">\n{file.text.strip()}\n</instructions>' for file in used]
-    if copy_of is not None:
-        parts.append(COPY.format(cwd=cwd, project=copy_of))
-    parts.append(f"# Here and now\nFolder: {cwd}\nSystem: {os_name}\nShell: {shell}\nDate: {date}")
-    return "\n\n".join(parts) + "\n"
+    if context.copy_of is not None:
+        parts.append(COPY.format(cwd=context.cwd, project=context.copy_of))
+    parts.append(
+        f"# Here and now\nFolder: {context.cwd}\nSystem: {context.os_name}\nShell: {context.shell}\nDate: {context.date}"
+    )
+    return parts
 
 
 def _tools(tools: Sequence[ToolSpec]) -> str:

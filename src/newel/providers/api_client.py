@@ -25,6 +25,7 @@ from newel.providers.errors import (
 )
 from newel.providers.http.client import HttpClient, HttpResponse, collect
 from newel.providers.http.sse import MAX_EVENT, EventParser, ServerEvent
+from newel.providers.http.urls import is_private
 from newel.text.json import as_dict, as_list, is_cut, parse
 
 DONE_EVENT = b"[DONE]"
@@ -116,6 +117,7 @@ class ApiClient(ABC, Generic[C]):
     way: str
     """The path of requests."""
     list_path = "/models"
+    supports_schema = False
     api = "a chat completions server"
     """What the server should be, in messages about one that is not."""
     base_hint = "most end in /v1"
@@ -138,6 +140,7 @@ class ApiClient(ABC, Generic[C]):
         key_variable: str = "LLM_AUTH_TOKEN",
     ) -> None:
         self.name = name
+        self.is_local = is_private(base_url)
         self._secret = secret
         self._key_hint = f"Set {key_variable} or --api-key"
         sent = {"Accept": "text/event-stream, application/json", "Content-Type": "application/json"}

@@ -30,6 +30,16 @@ class ModelServer(Provider, Protocol):
         """The path of the API, or the program, by which models are asked. None while unknown."""
         ...
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine, on the agents' host, or in a private network."""
+        ...
+
+    @property
+    def supports_schema(self) -> bool:
+        """Whether it can hold an answer to a request's ``response_schema``."""
+        ...
+
     async def models(self) -> list[str]:
         """Return the names of its models, in its order. Raises ``ProviderError``."""
         ...

@@ -32,6 +32,7 @@ class ParsedTool(ABC, Generic[P]):
     description: str
     read_only: bool
     parameters: type[P]
+    essential: tuple[str, ...] = ()
 
     @property
     def spec(self) -> ToolSpec:
@@ -45,6 +46,7 @@ class ParsedTool(ABC, Generic[P]):
             parameters=flat_schema(self.parameters),
             aliases=TOOL_ALIASES.get(self.name, ()),
             argument_aliases=ARGUMENT_ALIASES.get(self.name, {}),
+            essential=self.essential,
         )
 
     def parse(self, arguments: dict[str, Any], /) -> P:

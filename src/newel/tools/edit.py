@@ -64,6 +64,7 @@ class EditTool(ChangingTool[EditParameters]):
         "surrounding lines, or set replace_all. An empty old_string creates a new file."
     )
     parameters = EditParameters
+    essential = ("file_path", "old_string", "new_string")
 
     def parse(self, arguments: dict[str, Any], /) -> EditParameters:
         parsed = super().parse(self._with_plain_edits(arguments))

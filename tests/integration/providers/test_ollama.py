@@ -175,8 +175,8 @@ async def test_a_vision_model_gets_images() -> None:
 
 async def test_an_answer_is_constrained_to_a_schema(start: Start) -> None:
     schema = {"type": "object"}
-    server, client = start([{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema=schema)
-    message, _ = await ask(client, model=PHI3)
+    server, client = start([{"trigger": "Hi", "answer": "no", "constrained": "{}"}])
+    message, _ = await ask(client, model=PHI3, response_schema=schema)
     assert message.text == "{}"
     assert server.requests[-1]["format"] == schema
 

@@ -45,12 +45,10 @@ Start = Callable[..., tuple[OllamaProgram, OllamaCli]]
 def start(tmp_path: Path) -> Start:
     """``start(script, …)`` puts the program where the provider finds it."""
 
-    def make(
-        script: list[dict[str, Any]] | None = None, schema: dict[str, Any] | None = None, **settings: Any
-    ) -> tuple[OllamaProgram, OllamaCli]:
+    def make(script: list[dict[str, Any]] | None = None, **settings: Any) -> tuple[OllamaProgram, OllamaCli]:
         fields = {"models": MODELS, "script": SCRIPT if script is None else script} | settings
         program = OllamaProgram(tmp_path / "host", **fields)
-        return program, OllamaCli(LocalPrograms(program.folder), schema=schema)
+        return program, OllamaCli(LocalPrograms(program.folder))
 
     return make
 
@@ -87,10 +85,9 @@ async def test_an_answer_that_looks_like_thoughts_is_an_answer(start: Start, ans
 
 
 async def test_an_answer_is_constrained_to_a_schema(start: Start) -> None:
-    program, provider = start(
-        [{"trigger": "Hi", "answer": "no", "constrained": "{}"}], schema={"type": "object"}
-    )
-    assert (await ask(provider, model=PHI3, tools=[]))[0].text == "{}"
+    program, provider = start([{"trigger": "Hi", "answer": "no", "constrained": "{}"}])
+    answer, _ = await ask(provider, model=PHI3, tools=[], response_schema={"type": "object"})
+    assert answer.text == "{}"
     assert '--format={"type":"object"}' in program.calls[-1]["argv"]
 
 

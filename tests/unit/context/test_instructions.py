@@ -8,12 +8,21 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from newel.agent.ports import ToolSpec
 from newel.context.file_reader import WorkspaceFolder
-from newel.context.system_prompt import MAX_BYTES, Instructions, describe, find_instructions, system_prompt
+from newel.context.system_prompt import (
+    MAX_BYTES,
+    Instructions,
+    PromptContext,
+    describe,
+    find_instructions,
+    short_prompt,
+    system_prompt,
+)
 from newel.workspace.local import LocalWorkspace
 
 
@@ -147,36 +156,35 @@ def test_the_screen_says_how_much_is_used() -> None:
     assert describe([Instructions("a", "", size=1000), Instructions("b", "", size=240)]) == "AGENTS.md 1.2k"
 
 
+HERE = PromptContext(  # noqa: S604 — the name of a shell, no call of one
+    cwd="/src/shop", instructions=[], os_name="Linux", shell="/bin/zsh", date="2026-01-31"
+)
+
+
 def test_the_system_prompt_has_the_tools_the_rules_and_the_folder() -> None:
-    prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
-        cwd="/src/shop",
-        tools=[ToolSpec("read", "", {}), ToolSpec("edit", "", {}), ToolSpec("weather", "", {})],
-        instructions=[
-            Instructions("/src/shop/AGENTS.md", "Use tabs.\n"),
-            Instructions("/x", "", problem="unreadable"),
-        ],
-        os_name="Linux",
-        shell="/bin/zsh",
-        date="2026-01-31",
-        manner="Answer in French.",
-    )
-    for words in (
-        "`read`, `edit`, `weather`",
-        "offset=5001",
-        "Use tabs.",
-        "Answer in French.",
-        "/src/shop",
-        "2026-01-31",
-    ):
+    files = [
+        Instructions("/src/shop/AGENTS.md", "Use tabs.\n"),
+        Instructions("/x", "", problem="unreadable"),
+    ]
+    context = msgspec.structs.replace(HERE, instructions=files, manner="Answer in French.")
+    tools = [ToolSpec("read", "", {}), ToolSpec("edit", "", {}), ToolSpec("weather", "", {})]
+    prompt = system_prompt(context, tools)
+    surroundings = ("Use tabs.", "Answer in French.", "/src/shop", "2026-01-31")
+    for words in ("`read`, `edit`, `weather`", "offset=5001", *surroundings):
         assert words in prompt
     assert "`bash`" not in prompt
     assert "unreadable" not in prompt
     assert len(prompt.splitlines()) < 60
+    for words in surroundings:
+        assert words in short_prompt(context)
 
 
 def test_without_tools_the_system_prompt_names_none() -> None:
-    prompt = system_prompt(  # noqa: S604 — the name of a shell, no call of one
-        cwd="/", tools=[], instructions=[], os_name="Linux", shell="sh", date="2026-01-31"
-    )
+    prompt = system_prompt(HERE, [])
     assert "# Tools" not in prompt
     assert "# Instructions" not in prompt
+
+
+def test_the_short_prompt_leaves_most_of_a_small_window_to_the_work() -> None:
+    """Its tokens are read anew by every model on a laptop, at some tens a second."""
+    assert len(short_prompt(HERE)) < 600

@@ -50,6 +50,8 @@ class LlamaCpp:
     """
 
     way = OpenAIChat.way
+    is_local = True
+    supports_schema = True
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from newel.agent.errors import (
     BadResponse,
@@ -104,27 +104,27 @@ class Shown(NamedTuple):
 
 
 class OllamaCli:
-    """A ``ModelServer`` that uses ``ollama run`` on the host of ``programs``. ``schema`` is a JSON Schema for each
-    response. Requests with tools are refused, because the program cannot offer them.
+    """A ``ModelServer`` that uses ``ollama run`` on the host of ``programs``. Requests with tools are refused, because
+    the program cannot offer them.
 
     Flags that the host's version rejects are omitted from then on; a ``Retry`` without delay reports it. Raises
     ``ModelMissing`` for a model that the host does not have.
     """
 
     way = "ollama run"
+    is_local = True
+    supports_schema = True
 
     def __init__(
         self,
         programs: Programs,
         *,
         name: str = "ollama",
-        schema: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.reason = ""
         """Where else Newel looked for Ollama, and the result; empty for nowhere."""
         self._programs = programs
-        self._format = to_json(schema).decode() if schema is not None else None
         self._shown: dict[str, Shown] = {}
         self._refused: set[str] = set()
 
@@ -210,8 +210,8 @@ class OllamaCli:
     def _flags(self, request: ModelRequest, info: Shown) -> list[str]:
         thinking = ["--think=false", "--hidethinking"] if request.thinking == "off" else ["--think=true"]
         flags = ["--nowordwrap", *(thinking if info.thinks is not False else [])]
-        if self._format is not None:
-            flags.append(f"--format={self._format}")
+        if request.response_schema is not None:
+            flags.append(f"--format={to_json(request.response_schema).decode()}")
         return [flag for flag in flags if flag.partition("=")[0] not in self._refused]
 
     def _flag_in(self, text: str, flags: Sequence[str]) -> str:

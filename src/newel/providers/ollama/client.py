@@ -73,13 +73,14 @@ class Ollama:
     """A ``ModelServer`` over Ollama's API at ``base_url``, or behind the Unix socket at the path ``socket``.
 
     ``api_key`` is for Ollama's cloud or a gateway; ``place`` names the server for users; ``timeout`` is in
-    seconds without a byte; ``schema`` is a JSON Schema for each response. Features that a server rejects are
-    omitted from then on; a ``Retry`` without delay reports it.
+    seconds without a byte. Features that a server rejects are omitted from then on; a ``Retry`` without delay
+    reports it.
 
     Raises ``ModelMissing`` for a model that the server does not have: nothing is downloaded without asking.
     """
 
     way = PATH
+    supports_schema = True
 
     def __init__(
         self,
@@ -90,7 +91,6 @@ class Ollama:
         place: str = "",
         name: str = "ollama",
         timeout: float = TIMEOUT_S,
-        schema: dict[str, Any] | None = None,
     ) -> None:
         headers = {
             "Accept": "application/x-ndjson",
@@ -98,12 +98,11 @@ class Ollama:
             "User-Agent": "newel",
         }
         self._secret = (api_key or "").strip()
-        self._is_private = is_private(base_url)
+        self.is_local = is_private(base_url)
         if self._secret:
             headers["Authorization"] = f"Bearer {self._secret}"
         self.name = name
         self._http = HttpClient(base_url, headers=headers, timeout=timeout, socket=socket, display_name=place)
-        self._schema = schema
         self._encoder = MessageEncoder(name)
         self._profiles: dict[str, ModelProfile] = {}
 
@@ -146,7 +145,7 @@ class Ollama:
 
     async def is_priced(self, model: str) -> bool:
         """Local models are free; the prices of cloud models are unknown."""
-        return self._is_private and not is_cloud_model(model)
+        return self.is_local and not is_cloud_model(model)
 
     async def window(self, model: str) -> int | None:
         """The context size of a model in tokens, up to the size that will be requested. Raises ``ProviderError``."""
@@ -214,7 +213,7 @@ class Ollama:
     ) -> AssistantMessage:
         endpoint = self._endpoint(PATH, request.model.id)
         accumulator = ResponseAccumulator(request.tools)
-        payload = body(messages, request, profile, schema=self._schema)
+        payload = body(messages, request, profile)
         async with self._http.request("POST", PATH, payload) as response:
             if not response.ok:
                 raise await self._error(response, endpoint)

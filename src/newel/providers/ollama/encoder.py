@@ -56,8 +56,6 @@ def body(
     messages: bytes,
     request: ModelRequest,
     profile: ModelProfile,
-    *,
-    schema: object = None,
 ) -> bytes:
     """The JSON of a request; ``messages`` are those of ``MessageEncoder``."""
     options: dict[str, Any] = {"num_ctx": profile.num_ctx}
@@ -75,8 +73,8 @@ def body(
         fields["think"] = bool(level) if profile.think == "switch" else level
     if request.tools and profile.tools:
         fields["tools"] = [encode_tool(tool) for tool in request.tools]
-    if schema is not None:
-        fields["format"] = schema
+    if request.response_schema is not None:
+        fields["format"] = request.response_schema
     return b"".join((to_json(fields)[:-1], b',"messages":', messages, b"}"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError, WorkspaceError
 from newel.agent.messages import AssistantMessage
@@ -22,10 +22,13 @@ Way = Literal["forwarded /api/chat", "ollama run"]
 class RemoteOllama:
     """A ``ModelServer``. ``tunnel`` returns the path of a Unix socket that leads to the host's ``port``, and opens
     the tunnel if necessary. If it or the server behind it fails, the program on the host of ``programs`` is used,
-    unless the host itself is unreachable. ``schema`` and ``ModelMissing`` are those of ``Ollama``.
+    unless the host itself is unreachable. ``ModelMissing`` is that of ``Ollama``.
 
     The way is chosen before the first request, and again after a connection has failed.
     """
+
+    is_local = True
+    supports_schema = True
 
     def __init__(
         self,
@@ -34,7 +37,6 @@ class RemoteOllama:
         *,
         port: int = OLLAMA_PORT,
         name: str = "ollama",
-        schema: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.way: Way | None = None
@@ -44,8 +46,7 @@ class RemoteOllama:
         self._tunnel = tunnel
         self._port = port
         self._place = f"Ollama on {programs.place}"
-        self._schema = schema
-        self._run = OllamaCli(programs, name=name, schema=schema)
+        self._run = OllamaCli(programs, name=name)
         self._api: Ollama | None = None
         self._socket = ""
 
@@ -109,6 +110,5 @@ class RemoteOllama:
                 socket=socket,
                 place=self._place,
                 name=self.name,
-                schema=self._schema,
             )
         return self._api

@@ -17,6 +17,7 @@ class OpenAIChat(ApiClient[ServerCompat]):
     """
 
     way = "/chat/completions"
+    supports_schema = True
 
     def __init__(
         self, *, base_url: str, api_key: str | None, name: str = "openai", **options: Unpack[ClientOptions]

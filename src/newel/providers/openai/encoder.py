@@ -27,6 +27,7 @@ from newel.text.json import regex, to_json
 _MENTIONS_LIMIT = r"max_(?:completion_)?tokens"
 _MENTIONS_EFFORT = r"(?i)reasoning[_ .]effort|does not support thinking"
 _MENTIONS_STREAM = r"(?i)\bstream(?:ing|ed)?\b"
+_MENTIONS_SCHEMA = r"(?i)response_format|json_schema|grammar|structured output"
 _REFUSES = (
     r"(?i)support|cannot|can't|must|disabled|not (?:allowed|permitted|implemented|available|valid)|invalid"
     r"|unknown|unexpected|unrecognized|extra"
@@ -56,6 +57,7 @@ class ServerCompat(msgspec.Struct, frozen=True):
     reasoning_back: str | None = None
     """The field in which the model's earlier reasoning is sent back. Most servers want none, and some
     reject it, so it is sent only to one that has asked for it."""
+    response_schema: bool = True
 
     def adapted_to(self, error: ProviderError, request: ModelRequest) -> tuple[ServerCompat, str] | None:
         """Return the features to try next and a description; None if the rejection has another reason."""
@@ -72,6 +74,8 @@ class ServerCompat(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(self, stream_options=False), "without stream_options"
         if self.reasoning_effort and request.thinking != "off" and regex(_MENTIONS_EFFORT).search(message):
             return msgspec.structs.replace(self, reasoning_effort=False), "without reasoning_effort"
+        if self.response_schema and request.response_schema and regex(_MENTIONS_SCHEMA).search(message):
+            return msgspec.structs.replace(self, response_schema=False), "without a schema for the answer"
         if not self.reasoning_back and _REASONING in message and regex(_REQUIRES).search(message):
             return msgspec.structs.replace(self, reasoning_back=_REASONING), f"with the earlier {_REASONING}"
         if self.stream and regex(_MENTIONS_STREAM).search(message) and regex(_REFUSES).search(message):
@@ -106,6 +110,9 @@ class Encoder:
             options["reasoning_effort"] = request.thinking
         if request.model.max_output and compat.limit:
             options[compat.limit] = request.model.max_output
+        if request.response_schema and compat.response_schema:
+            named = {"name": "answer", "strict": True, "schema": request.response_schema}
+            options["response_format"] = {"type": "json_schema", "json_schema": named}
         tools = b',"tools":' + self._tools_json(request.tools) if request.tools else b""
         system = b""
         if request.system_prompt:

@@ -10,6 +10,7 @@ from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.api_client import ApiClient, ClientOptions, ListedModel
 from newel.providers.errors import EndpointMissing
+from newel.providers.http.urls import is_private
 from newel.providers.openai.encoder import is_for_responses
 
 Api = Literal["chat", "responses"]
@@ -30,6 +31,7 @@ class OpenAI:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.name = name
+        self.is_local = is_private(base_url)
         self._base_url = base_url
         self._api_key = api_key
         self._options = options
@@ -43,6 +45,11 @@ class OpenAI:
     def way(self) -> str | None:
         """The path of the latest request, or of the next one if there was none."""
         return self._latest.way
+
+    @property
+    def supports_schema(self) -> bool:
+        """Whether models are asked by chat completions; the other API is for large ones."""
+        return self._preferred == "chat"
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask the model; see ``Provider.complete``."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from newel.providers.ollama.cli import OllamaCli
 from newel.providers.ollama.remote import RemoteOllama
 from newel.providers.retry import Retrying
@@ -26,9 +28,7 @@ class HostModels:
     def __init__(self, lazy: LazyConnection, choice: ModelChoice) -> None:
         self._lazy = lazy
         self._ollama = (
-            OllamaCli(lazy, schema=SCHEMA)
-            if choice.through == "run"
-            else RemoteOllama(lazy.tunnel, lazy, port=choice.port, schema=SCHEMA)
+            OllamaCli(lazy) if choice.through == "run" else RemoteOllama(lazy.tunnel, lazy, port=choice.port)
         )
         self._retrying = Retrying(self._ollama)
         self.pull = self._ollama.pull
@@ -51,7 +51,8 @@ class HostModels:
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """See ``Provider``. Raises ``WorkspaceError`` too."""
         await self._lazy.get()
-        return await self._retrying.complete(request, on_delta)
+        held = msgspec.structs.replace(request, response_schema=SCHEMA)
+        return await self._retrying.complete(held, on_delta)
 
     @property
     def description(self) -> str:

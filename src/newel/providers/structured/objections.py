@@ -1,0 +1,93 @@
+"""Steps of a small model that cannot be right, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from newel.agent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage
+from newel.agent.ports import ModelRequest, ToolSpec
+from newel.providers.routing import EDITS
+
+REPEATED: Final = (
+    "You have done exactly this already, and it succeeded. If all that was asked for is done, use the action `answer`. If "
+    "something is left, do that now."
+)
+FINISH: Final = "Everything is done. Tell the user with the action `answer` what you did or found out."
+FAILED_AGAIN: Final = "This exact call has failed, and would fail again: {error}\nDo it in another way. `{tool}` cannot be used in this step."
+NOT_CHANGED: Final = (
+    "Your last `{tool}` failed, so nothing was changed: the task is not done. Take the step that makes the change now. Only if it "
+    "is impossible, say so with the action `answer`."
+)
+MAX_OBJECTIONS: Final = 2
+"""Of one step. Then it counts, whatever it is."""
+
+MAX_ERROR: Final = 300
+"""Characters of an error that are repeated."""
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """``hint`` is for the model, ``reason`` for the user; ``tools`` are those that the model may use instead."""
+
+    hint: str
+    reason: str
+    tools: Sequence[ToolSpec]
+
+
+def find_objection(
+    message: AssistantMessage, request: ModelRequest, earlier: Sequence[Objection]
+) -> Objection | None:
+    """Why a step cannot be right, given the ``earlier`` objections to the same step; None if it may be."""
+    calls = message.tool_calls
+    if not calls:
+        failed = "" if earlier else _failed_change(request.messages)
+        if not failed:
+            return None
+        reason = f"the model stopped after a failed {failed}"
+        return Objection(NOT_CHANGED.format(tool=failed), reason, request.tools)
+    latest = _latest_results(request.messages)
+    if not all(
+        (call.name, call.arguments) in [(done.name, done.arguments) for done, _ in latest] for call in calls
+    ):
+        return None
+    failure = next((result for _, result in latest if result.is_error), None)
+    if failure is None:
+        reason = "the model repeated a call that has succeeded"
+        if earlier:
+            return Objection(FINISH, reason, [])
+        return Objection(REPEATED, reason, request.tools)
+    tool, error = failure.tool_name, failure.output[:MAX_ERROR]
+    others = [each for each in request.tools if each.name != tool]
+    reason = "the model repeated a call that has failed"
+    return Objection(FAILED_AGAIN.format(tool=tool, error=error), reason, others)
+
+
+def _latest_results(history: Sequence[Message]) -> list[tuple[ToolCall, ToolResultMessage]]:
+    """The calls of the last message, and their results; none if the user has written since, who may want them once more."""
+    results: dict[str, ToolResultMessage] = {}
+    for message in reversed(history):
+        match message:
+            case ToolResultMessage():
+                results[message.tool_call_id] = message
+            case AssistantMessage():
+                return [(call, results[call.id]) for call in message.tool_calls if call.id in results]
+            case UserMessage():
+                break
+    return []
+
+
+def _failed_change(history: Sequence[Message]) -> str:
+    """The tool of the run's last change, if it failed and no other call may have made the change since; else empty."""
+    for message in reversed(history):
+        match message:
+            case ToolResultMessage(tool_name=name) if name in EDITS and message.is_error:
+                return name
+            case ToolResultMessage(tool_name=name) if name != "read":
+                return ""
+            case UserMessage():
+                return ""
+            case _:
+                pass
+    return ""
