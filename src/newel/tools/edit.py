@@ -28,6 +28,9 @@ from newel.workspace.port import ABSENT
 MAX_UNCHECKED_BYTES: Final = 1 << 20
 """Larger files are read only after a look at their size."""
 
+MAX_SHOWN_BYTES: Final = 4_000
+"""A file that was not read is shown if an edit of it fails, unless it is larger."""
+
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Larger files cannot be edited."""
 
@@ -138,7 +141,15 @@ class EditTool(ChangingTool[EditParameters]):
             )
         if not content and creates:
             return _new_file(digest, [], replacements[0].new)
-        return await run_in_thread_if_large(len(content), edit, content, digest, replacements, name)
+        try:
+            return await run_in_thread_if_large(len(content), edit, content, digest, replacements, name)
+        except ToolError as error:
+            if self._tracker.last_seen(path) is not None or len(content) > MAX_SHOWN_BYTES:
+                raise
+            self._tracker.saw(path, digest)  # the model guessed what is in the file: that saves it a step
+            lines = content.decode(errors="replace").splitlines()
+            text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(lines, 1))
+            raise ToolError(f"{error}\nYou have not read {name}. It contains:\n{text}") from error
 
     async def _content(self, path: str, name: str) -> bytes | None:
         """A file's content; None if it does not exist. A short file takes one request, as its host may be far away."""

@@ -222,6 +222,21 @@ class TestRefusals:
         await bench.call("edit", file_path="empty", old_string="", new_string="z")
         assert empty.read_text() == "z"
 
+    async def test_a_failed_edit_of_a_file_that_was_not_read_shows_the_file(self, bench: Bench) -> None:
+        """Small models guess what they edit, and would guess again."""
+        bench.put("f", "one\ntwo\n")
+        with pytest.raises(
+            ToolError, match=r"not found(?s:.*)You have not read f\. It contains:\n     1\tone\n     2\ttwo$"
+        ):
+            await bench.call("edit", file_path="f", old_string="three", new_string="3")
+        with pytest.raises(ToolError, match=r"not found in f") as known:
+            await bench.call("edit", file_path="f", old_string="three", new_string="3")
+        assert "It contains" not in str(known.value)
+        bench.put("large", "line\n" * 2_000)
+        with pytest.raises(ToolError) as large:
+            await bench.call("edit", file_path="large", old_string="three", new_string="3")
+        assert "It contains" not in str(large.value)
+
     async def test_a_file_too_large_to_edit_gets_a_hint(self, bench: Bench) -> None:
         path = bench.put("f", "")
         with path.open("wb") as file:
