@@ -40,6 +40,7 @@ from newel.config.endpoint import (
     model_places,
     read_dotenv,
     read_variables,
+    with_model_path,
 )
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
@@ -280,6 +281,9 @@ def load_settings(
     of_user = Place(str(path), msgspec.structs.asdict(file))
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
     endpoint = choose_endpoint(places)
+    if endpoint is not None:
+        address = with_model_path(endpoint.base_url, home)
+        endpoint = msgspec.structs.replace(endpoint, base_url=address)
 
     def first(name: str, candidates: Iterable[Place] = places) -> Any:
         for place in candidates:
@@ -322,9 +326,13 @@ def load_settings(
         ignored=ignored,
         allow=_rules(path, file.permissions.allow),
         agent_mode=first("agent_mode") or "remote",
-        local=file.local,
+        local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
     )
+
+
+def _local_model(local: LocalModel, home: Path) -> LocalModel:
+    return msgspec.structs.replace(local, base_url=local.base_url and with_model_path(local.base_url, home))
 
 
 def _strongest_places(flags: Flags, environ: Mapping[str, str]) -> list[Place]:
