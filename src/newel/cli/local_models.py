@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 
-from newel.agent.errors import ConfigError, UsageError
+from newel.agent.errors import ConfigError, ConnectionFailed, RateLimited, ServerFailed, UsageError
 from newel.cli.options import Parser
 from newel.config.endpoint import MODELS
 from newel.config.settings import newel_home
 from newel.providers.catalog.local_models import DOWNLOADABLE, HUGGING_FACE, DownloadableModel
+from newel.providers.http.urls import is_loopback
 from newel.providers.llamacpp.client import MISSING_EXTRA, PACKAGE
 from newel.providers.llamacpp.download import Download
 from newel.providers.llamacpp.model_store import SUFFIX, ModelStore, StoredModel
@@ -53,6 +55,8 @@ def command_pull(arguments: Sequence[str]) -> int:
         "--verify", action="store_true", help="check the sha256 of a model that was downloaded before"
     )
     options = parser.parse_args(arguments)
+    if options.verify and (options.file is not None or options.name is None):
+        parser.error("--verify needs the NAME of a downloaded model")
     home = newel_home(os.environ)
     store = ModelStore(home / MODELS)
     if options.file is not None:
@@ -61,8 +65,8 @@ def command_pull(arguments: Sequence[str]) -> int:
         _list(store)
         return 0
     else:
-        stored = _pull(store, _known(options.name), verify=options.verify)
-    _explain_use(stored, home)
+        stored = pull(store, _known(options.name), verify=options.verify)
+    explain_use(stored, home)
     return 0
 
 
@@ -114,14 +118,17 @@ def _link(store: ModelStore, file: Path, name: str | None) -> StoredModel:
 # -- the download -------------------------------------------------------------------------------------
 
 
-def _pull(store: ModelStore, model: DownloadableModel, *, verify: bool) -> StoredModel:
+def pull(store: ModelStore, model: DownloadableModel, *, verify: bool = False) -> StoredModel:
+    """Download a model unless it is there; ``verify`` checks the sha256 of one that is. Raises ``ConfigError`` and
+    ``ProviderError``.
+    """
     stored = store.find(model.name)
     if stored is not None and stored.target is not None:
         raise ConfigError(
             f"{model.name} is the name of your file {escape_line(str(stored.target))}. Remove the name first: "
             f"newel models remove {model.name}"
         )
-    base_url = os.environ.get(MODELS_URL) or HUGGING_FACE
+    base_url = _base_url()
     try:
         with _progress(model) as (show, say):
             download = Download(model, store, base_url, on_progress=show, on_notice=say)
@@ -130,14 +137,31 @@ def _pull(store: ModelStore, model: DownloadableModel, *, verify: bool) -> Store
                 say(f"{model.name} is here already ({checked}).")
             else:
                 if stored is not None:
-                    say(f"{stored.path} is damaged. It is downloaded again.")
+                    say(f"{stored.path} is damaged, or another file. It is downloaded again and replaced.")
+                say(_beginning(model, base_url, _size(store.partial_path(model.name))))
                 anyio.run(download.run)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ConnectionFailed, RateLimited, ServerFailed):
         if have := _size(store.partial_path(model.name)):
             reached = f"{format_size(have)} of {format_size(model.size)}"
-            _say(f"stopped at {reached}. To continue: newel models pull {model.name}")
+            _say(f"Stopped at {reached}. To continue: newel models pull {model.name}")
         raise
     return StoredModel(model.name, store.path(model.name), model.size)
+
+
+def _base_url() -> str:
+    """The server of the downloads. Raises ``ConfigError`` for an address that is not safe, without showing a password in it."""
+    url = os.environ.get(MODELS_URL, "").strip() or HUGGING_FACE
+    if not url.startswith("https://") and not (url.startswith("http://") and is_loopback(url)):
+        raise ConfigError(
+            f"{MODELS_URL} must begin with https://, like {HUGGING_FACE}; http:// is for this machine only."
+        )
+    return url
+
+
+def _beginning(model: DownloadableModel, base_url: str, have: int) -> str:
+    host = urlsplit(base_url).hostname
+    rest = f", continuing at {format_size(have)}" if have else ""
+    return f"Downloading {model.name} ({model.licence}): {format_size(model.size)} from {host}{rest}."
 
 
 def _size(path: Path) -> int:
@@ -149,11 +173,9 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _progress(model: DownloadableModel) -> Generator[tuple[Show, Callable[[str], None]]]:
-    """What shows the progress, and what prints a sentence meanwhile, on standard error: a bar in a terminal, else only a line at
-    the begin and one at the end of each part of the work.
-    """
+    """What shows the progress, and what prints a sentence meanwhile, on standard error. The bars need a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        yield _LineProgress(model).show, _say
+        yield lambda _action, _at: None, _say
         return
     from rich.console import Console
     from rich.progress import (
@@ -186,31 +208,12 @@ def _progress(model: DownloadableModel) -> Generator[tuple[Show, Callable[[str],
         yield show, lambda text: bar.console.print(f"newel: {escape_line(text)}", soft_wrap=True)
 
 
-class _LineProgress:
-    """Prints a line when a part of the work begins, and when it is done."""
-
-    def __init__(self, model: DownloadableModel) -> None:
-        self._model = model
-        self._action = ""
-
-    def show(self, action: str, at: int) -> None:
-        size = self._model.size
-        if action != self._action:
-            self._action = action
-            _say(f"{action} {self._model.name}: {format_size(size)}{_from(at)}")
-        elif at == size:
-            _say(f"{action} {self._model.name}: done")
-
-
-def _from(at: int) -> str:
-    return f", continuing at {format_size(at)}" if at else ""
-
-
 def _say(text: str) -> None:
     print(f"newel: {escape_line(text)}", file=sys.stderr)
 
 
-def _explain_use(stored: StoredModel, home: Path) -> None:
+def explain_use(stored: StoredModel, home: Path) -> None:
+    """Print the command that uses a model."""
     where = f"{stored.path} -> {stored.target}" if stored.target else str(stored.path)
     print(f"{stored.name} is ready: {escape_line(where)}")
     print(f"To use it:  newel --base-url llamacpp:{stored.name}")
@@ -239,7 +242,8 @@ def _list(store: ModelStore) -> None:
             size = format_size(model.size) if model.size is not None else "missing"
             where = escape_line(str(model.target or model.path))
             print(f"{model.name}  {size}  {where}")
-    print("\nMemory is for a context of 16,384 tokens. To download one: newel models pull NAME")
+    print("\nMemory is for a context of 16,384 tokens. Of 21B-A3.6B, 3.6B work on each token.")
+    print("To download a model: newel models pull NAME")
 
 
 def _row(model: DownloadableModel, stored: dict[str, StoredModel], store: ModelStore) -> tuple[str, ...]:

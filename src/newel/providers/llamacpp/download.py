@@ -72,6 +72,7 @@ class Download:
         self._on_progress = on_progress
         self._on_notice = on_notice
         self._pause = pause
+        self._has_answered = False
 
     async def run(self) -> Path:
         """Return the path of the complete file. Raises ``ConfigError`` if another process downloads it or the disk refuses, and
@@ -116,8 +117,8 @@ class Download:
                 await self._request_rest(descriptor, have)
             except (ConnectionFailed, RateLimited, ServerFailed) as error:
                 failures = 1 if os.fstat(descriptor).st_size > have else failures + 1
-                if failures >= ATTEMPTS or not error.retryable:
-                    raise
+                if failures >= ATTEMPTS or not error.retryable or not self._has_answered:
+                    raise  # without a network, the user need not wait to learn that
                 self._on_notice(f"{error} Continuing ({failures} of {ATTEMPTS - 1}).")
                 await anyio.sleep(error.retry_after or self._pause * 2 ** (failures - 1))
 
@@ -161,10 +162,11 @@ class Download:
                 headers=headers,
                 timeout=TIMEOUT_S,
                 display_name=self._host(url),
-                remedy="Check the network, and HTTPS_PROXY if there is a proxy. What was downloaded is kept.",
+                remedy="Check the network, and HTTPS_PROXY if there is a proxy.",
             )
             stack.push_async_callback(client.aclose)
             response = await stack.enter_async_context(client.request("GET", ""))
+            self._has_answered = True
             target = response.headers.get("location", "")
             if response.status not in _REDIRECTS or not target:
                 return response
@@ -228,6 +230,7 @@ class Download:
 
     def _hash(self, descriptor: int) -> str:
         digest, at = hashlib.sha256(), 0
+        self._on_progress("checking", at)
         while block := os.pread(descriptor, _BLOCK, at):
             digest.update(block)
             at += len(block)
