@@ -18,7 +18,7 @@ from newel.agent.errors import ConfigError, ConnectionFailed, RateLimited, Serve
 from newel.cli.options import Parser
 from newel.config.endpoint import MODELS
 from newel.config.settings import newel_home
-from newel.providers.catalog.local_models import DOWNLOADABLE, HUGGING_FACE, DownloadableModel
+from newel.providers.catalog.downloadable_models import DOWNLOADABLE, HUGGING_FACE, DownloadableModel
 from newel.providers.http.urls import is_loopback
 from newel.providers.llamacpp.client import MISSING_EXTRA, PACKAGE
 from newel.providers.llamacpp.download import Download

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from newel.cli import local_models
-from newel.providers.catalog.local_models import DOWNLOADABLE
+from newel.providers.catalog.downloadable_models import DOWNLOADABLE
 from newel.providers.llamacpp.model_store import ModelStore
 from tests.gguf_file import gguf
 from tests.model_mirror import ModelMirror, model_mirror

@@ -24,7 +24,7 @@ from newel.agent.errors import (
     RequestRejected,
     ServerFailed,
 )
-from newel.providers.catalog.local_models import DownloadableModel
+from newel.providers.catalog.downloadable_models import DownloadableModel
 from newel.providers.http.client import HttpClient, HttpResponse
 from newel.providers.http.urls import is_loopback
 from newel.providers.llamacpp.model_file import load_model_file

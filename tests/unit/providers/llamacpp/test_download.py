@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, NewelError, RequestRejected
-from newel.providers.catalog.local_models import DownloadableModel
+from newel.providers.catalog.downloadable_models import DownloadableModel
 from newel.providers.llamacpp.download import ATTEMPTS, Download
 from newel.providers.llamacpp.model_store import ModelStore, locked
 from tests.gguf_file import LLAMA, gguf

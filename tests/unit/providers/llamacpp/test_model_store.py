@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from newel.agent.errors import ConfigError, NewelError, RequestRejected, UsageError
-from newel.providers.catalog.local_models import DOWNLOADABLE
+from newel.providers.catalog.downloadable_models import DOWNLOADABLE
 from newel.providers.http.urls import is_model_name
 from newel.providers.llamacpp.model_file import load_model_file
 from newel.providers.llamacpp.model_store import ModelStore
@@ -102,9 +104,15 @@ def test_a_downloaded_model_is_not_replaced_by_a_link(store: ModelStore, file: P
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_leads_nowhere(store: ModelStore, file: Path, name: str) -> None:
-    for use in (store.path, store.find, store.remove, lambda name: store.link(name, file)):
+    uses: list[Callable[[], object]] = [
+        partial(store.path, name),
+        partial(store.find, name),
+        partial(store.remove, name),
+        partial(store.link, name, file),
+    ]
+    for use in uses:
         with pytest.raises(UsageError):
-            use(name)
+            use()
 
 
 def test_what_is_removed_is_counted(store: ModelStore) -> None:
