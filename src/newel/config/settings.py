@@ -280,10 +280,7 @@ def load_settings(
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     of_user = Place(str(path), msgspec.structs.asdict(file))
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
-    endpoint = choose_endpoint(places)
-    if endpoint is not None:
-        address = with_model_path(endpoint.base_url, home)
-        endpoint = msgspec.structs.replace(endpoint, base_url=address)
+    endpoint = _endpoint(places, home)
 
     def first(name: str, candidates: Iterable[Place] = places) -> Any:
         for place in candidates:
@@ -329,6 +326,11 @@ def load_settings(
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
     )
+
+
+def _endpoint(places: list[Place], home: Path) -> EndpointSettings | None:
+    chosen = choose_endpoint(places)
+    return chosen and msgspec.structs.replace(chosen, base_url=with_model_path(chosen.base_url, home))
 
 
 def _local_model(local: LocalModel, home: Path) -> LocalModel:
