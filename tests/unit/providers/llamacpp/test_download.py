@@ -12,7 +12,7 @@ import pytest
 
 from newel.agent.errors import BadResponse, ConfigError, ConnectionFailed, NewelError, RequestRejected
 from newel.providers.catalog.downloadable_models import DownloadableModel
-from newel.providers.llamacpp.download import ATTEMPTS, Download
+from newel.providers.llamacpp.download import ATTEMPTS, MAX_REDIRECTS, Download
 from newel.providers.llamacpp.model_store import ModelStore, locked
 from tests.gguf_file import LLAMA, gguf
 from tests.model_mirror import ModelMirror, model_mirror
@@ -131,6 +131,16 @@ async def test_a_server_that_sends_only_whole_files_begins_anew(puller: Puller, 
     assert "begins anew" in puller.notices[0]
 
 
+async def test_a_download_that_begins_anew_keeps_nothing_of_the_earlier_one(
+    puller: Puller, mirror: ModelMirror
+) -> None:
+    """Otherwise the bytes of both are mixed if it is interrupted again."""
+    mirror.ranges, mirror.cuts = False, [1_000] + [0] * ATTEMPTS
+    puller.begin(b"x" * HALF)
+    await puller.failure()
+    assert not puller.partial.exists()
+
+
 async def test_a_server_that_is_gone_is_given_up_and_the_part_is_kept(
     puller: Puller, mirror: ModelMirror
 ) -> None:
@@ -229,6 +239,7 @@ async def test_a_redirect_away_from_encryption_is_not_followed(
 async def test_redirects_in_a_circle_end(puller: Puller, mirror: ModelMirror) -> None:
     mirror.location = "/again"
     assert "redirects more than" in str(await puller.failure())
+    assert len(mirror.requests) == MAX_REDIRECTS + 1
 
 
 def test_a_mirror_needs_encryption(puller: Puller) -> None:
