@@ -41,6 +41,8 @@ No model is configured, and no server was found on this machine
 {NAME_A_SERVER}
 For a vendor's model, set its key and use --model NAME:
   {_VENDOR_KEYS}
+To download a model that runs on this machine:
+  newel models pull
 To try Newel without a model:
   newel demo"""
 

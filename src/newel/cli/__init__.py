@@ -70,6 +70,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel doctor", "show the settings and their origin, and test them"),
             ("newel keys", "store, list and remove API keys"),
             ("newel models", "list the server's models, with sizes and prices"),
+            ("newel models pull [NAME]", "download a model that runs on this machine"),
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),

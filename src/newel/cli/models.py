@@ -51,10 +51,23 @@ class ModelRow(msgspec.Struct, frozen=True, rename="camel"):
     in_use: bool = False
 
 
+EPILOG: Final = """\
+`newel models pull` lists models that run on this machine, and downloads one. `newel models remove NAME`
+deletes it."""
+
+
 def command_models(arguments: Sequence[str]) -> int:
+    if arguments[:1] in (["pull"], ["remove"]):
+        from newel.cli import local_models
+
+        command = local_models.command_pull if arguments[0] == "pull" else local_models.command_remove
+        return command(arguments[1:])
     parser = Parser(
         prog="newel models",
+        usage="newel models [FILTER] [OPTIONS]\n       newel models pull [NAME]\n       newel models remove NAME",
         description="List the server's models, with their sizes in tokens, prices in US dollars per million tokens, and abilities.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "filter", nargs="?", default="", metavar="FILTER", help="list names that contain this"

@@ -28,6 +28,7 @@ _COMMAND_HINTS: Final = {
             "resume session history",
             "`newel --continue` resumes this folder's latest session, `newel --session ID` another; `newel sessions` lists them.",
         ),
+        ("pull download", "`newel models pull` downloads a model that runs on this machine."),
         ("model", "`newel models` lists the server's models, `--model NAME` chooses one."),
         ("version", "`newel --version` shows the version."),
         ("completion completions", "Newel has no shell completion."),

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast, get_args
+from typing import Final, cast, get_args
 
 import msgspec
 
 from newel.agent.errors import ConfigError
 from newel.providers.families import FAMILIES, OPENAI_URL, Api, Family, find_api, is_address_of
-from newel.providers.http.urls import HTTP, OLLAMA, model_file_path, server_address
+from newel.providers.http.urls import HTTP, LLAMACPP, OLLAMA, model_file_path, pulled_model, server_address
 from newel.storage.files import read_regular
 from newel.text.sanitize import redact_url
+
+MODELS: Final = "models"
+"""The folder of pulled models, in Newel's home."""
 
 
 class EndpointSettings(msgspec.Struct, frozen=True):
@@ -98,7 +101,7 @@ def choose_endpoint(places: Sequence[Place]) -> EndpointSettings | None:
         return EndpointSettings(OPENAI_URL, "default", str(key), typed.origin) if key else None
     base_url = str(place.values["base_url"]).strip().rstrip("/")
     has_scheme = base_url.lower().startswith(tuple(f"{scheme}://" for scheme in (*HTTP, *OLLAMA)))
-    if not has_scheme and model_file_path(base_url) is None:
+    if not has_scheme and pulled_model(base_url) is None and model_file_path(base_url) is None:
         raise ConfigError(
             f"The base URL '{redact_url(base_url)}' ({place.origin}) must begin with http://, https://, ollama:// or llamacpp:."
         )
@@ -109,9 +112,20 @@ def choose_endpoint(places: Sequence[Place]) -> EndpointSettings | None:
     return EndpointSettings(base_url, place.origin, api=api)
 
 
+def with_model_path(base_url: str, home: Path) -> str:
+    """The address with the path of a pulled model in place of its name; other addresses are unchanged."""
+    name = pulled_model(base_url)
+    return base_url if name is None else f"{LLAMACPP}{home / MODELS / name}.gguf"
+
+
 def model_places(places: Sequence[Place], endpoint: EndpointSettings | None) -> Iterator[Place]:
-    """The places whose models the server may have: none of another vendor."""
+    """The places whose models the server may have: none of another vendor. A model file has one model, so that only its own
+    place, or the command line, may name another one.
+    """
     origin = endpoint.origin if endpoint else ""
+    if endpoint and endpoint.base_url.lower().startswith(LLAMACPP):
+        yield from (place for place in places if place.origin in (places[0].origin, origin))
+        return
     vendor = next((place.vendor for place in places if place.origin == origin), None)
     for place in places:
         if vendor is None or place.vendor in (None, vendor):

@@ -40,6 +40,7 @@ from newel.config.endpoint import (
     model_places,
     read_dotenv,
     read_variables,
+    with_model_path,
 )
 from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
@@ -283,7 +284,7 @@ def load_settings(
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
     of_user = Place(str(path), msgspec.structs.asdict(file))
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
-    endpoint = choose_endpoint(places)
+    endpoint = _endpoint(places, home)
 
     def first(name: str, candidates: Iterable[Place] = places) -> Any:
         for place in candidates:
@@ -326,10 +327,19 @@ def load_settings(
         ignored=ignored,
         allow=_rules(path, file.permissions.allow),
         agent_mode=first("agent_mode") or "remote",
-        local=file.local,
+        local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
         tool_calls=flags.tool_calls,
     )
+
+
+def _endpoint(places: list[Place], home: Path) -> EndpointSettings | None:
+    chosen = choose_endpoint(places)
+    return chosen and msgspec.structs.replace(chosen, base_url=with_model_path(chosen.base_url, home))
+
+
+def _local_model(local: LocalModel, home: Path) -> LocalModel:
+    return msgspec.structs.replace(local, base_url=local.base_url and with_model_path(local.base_url, home))
 
 
 def _strongest_places(flags: Flags, environ: Mapping[str, str]) -> list[Place]:

@@ -346,3 +346,26 @@ def test_commands_see_no_variable_of_a_model_server() -> None:
     """A model could read the user's keys, and where they are sent."""
     environ = {name: "x" for family in FAMILIES for name in family.variables.values()}
     assert not set(environ) & set(child_env(environ))
+
+
+def test_the_name_of_a_pulled_model_is_its_file_in_newels_folder(tmp_path: Path) -> None:
+    path = f"llamacpp:{tmp_path}/home/models/qwen3-4b.gguf"
+    settings = load(
+        tmp_path, {"LLM_BASE_URL": "llamacpp:qwen3-4b"}, toml='[local]\nbase_url = "llamacpp:qwen3-4b"'
+    )
+    assert settings.endpoint is not None
+    assert settings.endpoint.base_url == path
+    assert settings.local.base_url == path
+    assert load(tmp_path, {"LLM_BASE_URL": "http://host/v1"}, toml="#").local.base_url is None
+
+
+def test_the_model_of_another_server_is_not_requested_from_a_model_file(tmp_path: Path) -> None:
+    """Otherwise `--base-url llamacpp:NAME` fails for everyone who has set a default model."""
+    environ = {"LLM_BASE_URL": "http://host/v1", "LLM_DEFAULT_MODEL": "big", "LLM_SMALL_FAST_MODEL": "small"}
+    flags = Flags(base_url="llamacpp:/models/a.gguf")
+    settings = load(tmp_path, environ, toml='model = "other"', flags=flags)
+    assert (settings.model, settings.small_model) == (None, None)
+    typed = Flags(base_url="llamacpp:/models/a.gguf", model="b.gguf")
+    assert load(tmp_path, environ, flags=typed).model == "b.gguf"
+    own = {"LLM_BASE_URL": "llamacpp:/models/a.gguf", "LLM_DEFAULT_MODEL": "a.gguf"}
+    assert load(tmp_path, own, toml='model = "other"').model == "a.gguf"

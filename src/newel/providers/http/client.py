@@ -115,6 +115,11 @@ def _bad_encoding() -> BadResponse:
     return BadResponse("The server sent a body that does not match its content encoding.")
 
 
+ENCODINGS = {"Accept-Encoding": "gzip, deflate"}
+"""Sent unless the headers of a client say otherwise."""
+
+CHECK_SERVER = "Check the base URL, and that the server is running."
+
 MAX_RESPONSE_BYTES = 64 * 2**20
 """Decoded bytes of one response: more than any model writes, even one chunk a token."""
 
@@ -158,9 +163,9 @@ class HttpResponse:
     def content_type(self) -> str:
         return self.headers.get("content-type", "")
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
+    async def chunks(self, limit: int = MAX_RESPONSE_BYTES) -> AsyncGenerator[bytes]:
         """Yield the pieces of the body. Raises ``ConnectionFailed`` if it breaks off or brings only filler for too long,
-        ``BadResponse`` if it cannot be decoded or exceeds ``MAX_RESPONSE_BYTES``.
+        ``BadResponse`` if it cannot be decoded or exceeds ``limit`` bytes.
         """
         size = 0
         last_data = anyio.current_time()
@@ -170,8 +175,8 @@ class HttpResponse:
                 async for compressed in pieces:
                     for piece in decompress(compressed):
                         size += len(piece)
-                        if size > MAX_RESPONSE_BYTES:
-                            raise _too_large(MAX_RESPONSE_BYTES)
+                        if size > limit:
+                            raise _too_large(limit)
                         yield piece
                         now = anyio.current_time()
                         if not _is_filler(piece):
@@ -201,7 +206,8 @@ class HttpResponse:
 class HttpClient:
     """Requests to one server. ``timeout`` is in seconds without a byte (a body may
     bring filler for ``FILLER_FACTOR`` as long); ``headers`` go with each request. ``socket`` is the path of the
-    server's Unix socket; ``display_name`` replaces its URLs in messages.
+    server's Unix socket; ``display_name`` replaces its URLs in messages. ``remedy`` ends the message about a connection that
+    cannot be made.
     """
 
     def __init__(
@@ -212,7 +218,9 @@ class HttpClient:
         timeout: float,
         socket: str | None = None,
         display_name: str = "",
+        remedy: str = CHECK_SERVER,
     ) -> None:
+        self._remedy = remedy
         self._base_url, self._query = split_base_url(base_url)
         self._socket = socket
         self._is_local = socket is None and is_loopback(self._base_url)
@@ -238,7 +246,9 @@ class HttpClient:
         import httpcore2
 
         target = self._target(path)
-        errors = functools.partial(_map_errors, target.display_url, self._timeout, is_local=self._is_local)
+        errors = functools.partial(
+            _map_errors, target.display_url, self._timeout, self._remedy, is_local=self._is_local
+        )
         length = [(b"Content-Length", b"%d" % len(body))] if body else []
         with errors():
             request = httpcore2.Request(
@@ -260,7 +270,7 @@ class HttpClient:
             url = self._url(path)
             headers = [
                 (name.encode(), value.encode())
-                for name, value in (self._headers | _default_headers(url)).items()
+                for name, value in (ENCODINGS | self._headers | _default_headers(url)).items()
             ]
             self._targets[path] = _Target(request_url(url), headers, self.display_url(path))
         return self._targets[path]
@@ -316,10 +326,7 @@ def _default_headers(url: str) -> dict[str, str]:
     host = parts.netloc.rpartition("@")[2]
     if not host.isascii():
         host = ascii_host(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
-    headers = {
-        "Host": host,
-        "Accept-Encoding": "gzip, deflate",
-    }
+    headers = {"Host": host}
     if credentials := url_credentials(url):
         headers["Authorization"] = "Basic " + b64encode(b":".join(credentials)).decode()
     return headers
@@ -354,7 +361,7 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _map_errors(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
+def _map_errors(url: str, timeout: float, remedy: str, *, is_local: bool) -> Generator[None]:
     """Raise the HTTP library's errors as ours. ``is_local``: the server is on the loopback."""
     import httpcore2
 
@@ -363,7 +370,7 @@ def _map_errors(url: str, timeout: float, *, is_local: bool) -> Generator[None]:
     except httpcore2.ReadTimeout as error:
         raise ConnectionFailed(f"{url} sent nothing for {timeout:g} s.") from error
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
-        raise _connect_error(url, error, is_local=is_local) from error
+        raise _connect_error(url, error, remedy, is_local=is_local) from error
     except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
         default_reason = (
             "no answer in time" if isinstance(error, httpcore2.TimeoutException) else "it was closed"
@@ -376,7 +383,7 @@ def _too_large(limit: int) -> BadResponse:
     return BadResponse(f"The server sent more than {limit // 2**20} MiB; refused.")
 
 
-def _connect_error(url: str, error: Exception, *, is_local: bool) -> ProviderError:
+def _connect_error(url: str, error: Exception, remedy: str, *, is_local: bool) -> ProviderError:
     reason = regex(r"^\[Errno -?\d+\] ").sub("", str(error)) or "no answer"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
         remedy = (
@@ -393,9 +400,7 @@ def _connect_error(url: str, error: Exception, *, is_local: bool) -> ProviderErr
         )
         failed.retryable = False  # a local server must be started: do not keep the user waiting
         return failed
-    return ConnectionFailed(
-        f"No connection to {url}: {as_sentence(reason)} Check the base URL, and that the server is running."
-    )
+    return ConnectionFailed(f"No connection to {url}: {as_sentence(reason)} {remedy}")
 
 
 def _is_refused(error: BaseException | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
@@ -24,6 +25,8 @@ OLLAMA = {"ollama": "http", "ollama+https": "https"}
 OLLAMA_PORT = 11434
 LLAMACPP = "llamacpp:"
 """The scheme of model files on this machine."""
+
+_MODEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 
 SOCKS = ("socks5", "socks5h")
 
@@ -66,6 +69,17 @@ def ollama_http_url(base_url: str) -> str | None:
     return url + mark + query
 
 
+def is_model_name(text: str) -> bool:
+    """Whether a text can be the short name of a pulled model: no path, and no file name."""
+    return re.fullmatch(_MODEL_NAME, text) is not None and not text.lower().endswith((".gguf", ".part"))
+
+
+def pulled_model(base_url: str) -> str | None:
+    """Return the name in ``llamacpp:NAME``, a model that ``newel models pull`` has stored; None for other addresses."""
+    scheme, name = base_url.strip()[: len(LLAMACPP)], base_url.strip()[len(LLAMACPP) :]
+    return name if scheme.lower() == LLAMACPP and is_model_name(name) else None
+
+
 def model_file_path(base_url: str) -> str | None:
     """Return the absolute path in ``llamacpp:/path/model.gguf``, a model file on this machine; None for other addresses. Raises
     ``ConfigError`` if it is invalid.
@@ -78,7 +92,13 @@ def model_file_path(base_url: str) -> str | None:
         path = "/" + path.lstrip("/")
     expanded = os.path.expanduser(path)  # noqa: PTH111 — a text: the network needs no pathlib
     if not os.path.isabs(expanded) or not path.isprintable():  # noqa: PTH117 — likewise
-        raise ConfigError(_refusal(base_url, "address", "llamacpp:/path/model.gguf or llamacpp:~/model.gguf"))
+        raise ConfigError(
+            _refusal(
+                base_url,
+                "address",
+                "llamacpp:/path/model.gguf, llamacpp:~/model.gguf, or llamacpp:NAME for a pulled model",
+            )
+        )
     return os.path.normpath(expanded)
 
 
@@ -95,6 +115,8 @@ def server_address(base_url: str) -> str:
     """Return a server's canonical address, to which the user's decisions are bound: ASCII, with the host as in DNS, without
     credentials and query. Raises ``ConfigError``, without showing a password, if the URL is invalid.
     """
+    if name := pulled_model(base_url):
+        return f"{LLAMACPP}{name}"
     if path := model_file_path(base_url):
         return f"{LLAMACPP}{quote(path, safe=_IN_PATHS)}"
     ollama = ollama_http_url(base_url)
@@ -111,7 +133,7 @@ def server_address(base_url: str) -> str:
 
 def server_name(base_url: str) -> str:
     """Return the name of a server in sessions: its host, or the program that serves a model file."""
-    if model_file_path(base_url):
+    if pulled_model(base_url) or model_file_path(base_url):
         return LLAMACPP.rstrip(":")
     return "openai" if (host := _host(base_url)) == "api.openai.com" else host or "unknown"
 

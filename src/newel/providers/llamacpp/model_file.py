@@ -108,7 +108,7 @@ def _check(path: Path) -> tuple[GgufHeader, int]:
         size = path.stat().st_size
         header = read_header(path)
     except FileNotFoundError as error:
-        raise RequestRejected(f"There is no model file {path}. Check the path after `llamacpp:`.") from error
+        raise RequestRejected(_missing(path)) from error
     except OSError as error:
         raise RequestRejected(f"The model file {path} cannot be read: {error.strerror}.") from error
     except GgufError as error:
@@ -119,6 +119,15 @@ def _check(path: Path) -> tuple[GgufHeader, int]:
             "Download it again."
         )
     return header, size
+
+
+def _missing(path: Path) -> str:
+    with suppress(OSError):
+        return f"There is no model file {path.readlink()}, to which {path} leads. Move it back, or pull it again."
+    return (
+        f"There is no model file {path}. Check the path or name after `llamacpp:`; `newel models pull` lists models to "
+        "download."
+    )
 
 
 def _parts(path: Path, count: int) -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.providers.http.urls import model_file_path, server_address, server_name
+from newel.providers.http.urls import model_file_path, pulled_model, server_address, server_name
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,34 @@ def test_an_address_without_an_absolute_path_is_refused(address: str) -> None:
     """A relative path would name another file in each folder, and a project could choose it."""
     with pytest.raises(ConfigError, match=r"llamacpp:/path/model\.gguf"):
         model_file_path(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("llamacpp:qwen2.5-coder-1.5b", "qwen2.5-coder-1.5b"),
+        (" LLAMACPP:my_model ", "my_model"),
+        ("llamacpp:/models/a.gguf", None),
+        ("llamacpp:model.gguf", None),
+        ("llamacpp:..", None),
+        ("llamacpp:../a", None),
+        ("llamacpp:a/../../b", None),
+        ("llamacpp:~", None),
+        ("llamacpp:a b", None),
+        ("llamacpp:a\n", "a"),
+        ("llamacpp:a\nb", None),
+        ("llamacpp:" + "a" * 101, None),
+        ("http://host", None),
+    ],
+)
+def test_the_name_of_a_pulled_model_is_no_path(address: str, name: str | None) -> None:
+    """Otherwise an address could lead out of the folder of models."""
+    assert pulled_model(address) == name
+
+
+def test_trust_in_a_pulled_model_is_bound_to_its_name() -> None:
+    assert server_address("llamacpp:qwen3-4b") == "llamacpp:qwen3-4b"
+    assert server_name("llamacpp:qwen3-4b") == "llamacpp"
 
 
 def test_a_decision_about_a_model_file_is_bound_to_its_path() -> None:
