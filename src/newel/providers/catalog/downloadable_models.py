@@ -49,7 +49,7 @@ DOWNLOADABLE: Final = (
         sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         context=32_768,
         memory=3,
-        note="questions and small edits, on any machine; rarely completes a whole task",
+        note="small tasks, one at a time, on any machine",
     ),
     DownloadableModel(
         name="qwen3-4b",
