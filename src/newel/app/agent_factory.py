@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
@@ -163,12 +163,10 @@ async def build_agent(
     )
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
-    prompts = _system_prompts(manner, tools, instructions, workspaces, context.host)
     run_config = RunConfig(
         model=model,
         transform=Transformer(),
-        system_prompt=prompts[0],
-        short_prompt=prompts[1],
+        **_prompts(manner, tools, instructions, workspaces, context.host),
         tools=tools,
         thinking=settings.thinking,
         policy=_policy(settings, context, secret_paths, tools if workspaces.isolated else []),
@@ -249,14 +247,19 @@ def _policy(
     )
 
 
-def _system_prompts(
+class _Prompts(TypedDict):
+    system_prompt: str
+    short_prompt: str
+
+
+def _prompts(
     manner: str | None,
     tools: list[Any],
     instructions: list[Any],
     workspaces: WorkspaceFactory,
     host: ExecutionHost,
-) -> tuple[str, str]:
-    """The system prompt, and the short one."""
+) -> _Prompts:
+    """The system prompts of a ``RunConfig``."""
     import time
 
     from newel.context.system_prompt import PromptContext, short_prompt, system_prompt
@@ -270,4 +273,7 @@ def _system_prompts(
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
     )
-    return system_prompt(context, [tool.spec for tool in tools]), short_prompt(context)
+    return {
+        "system_prompt": system_prompt(context, [tool.spec for tool in tools]),
+        "short_prompt": short_prompt(context),
+    }

@@ -99,7 +99,7 @@ class _EndlessStep(Exception):
     """Ends a request whose answer repeats itself."""
 
 
-class _Step(msgspec.Struct, frozen=True):
+class _ParsedStep(msgspec.Struct, frozen=True):
     """``late`` are deltas that the stream could not tell."""
 
     content: list[TextContent | ThinkingContent | ToolCall]
@@ -107,7 +107,7 @@ class _Step(msgspec.Struct, frozen=True):
     late: Sequence[Delta]
 
 
-def _read_step(answer: AssistantMessage, stream: StepStream, tools: ToolIndex) -> _Step:
+def _read_step(answer: AssistantMessage, stream: StepStream, tools: ToolIndex) -> _ParsedStep:
     """The step in an answer. An answer that is no step, as of a server that knows no schemas, is searched for calls; without any
     it is the model's last word.
     """
@@ -131,7 +131,7 @@ def _read_step(answer: AssistantMessage, stream: StepStream, tools: ToolIndex) -
         content.append(ThinkingContent(stream.thought))
     if text:
         content.append(TextContent(text))
-    return _Step([*content, *calls], calls, late)
+    return _ParsedStep([*content, *calls], calls, late)
 
 
 def _with_usage_of(earlier: AssistantMessage, message: AssistantMessage) -> AssistantMessage:
