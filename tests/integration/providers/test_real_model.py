@@ -20,6 +20,7 @@ from typing import Any
 
 import anyio
 import jsonschema
+import msgspec
 import pytest
 
 from newel.agent.errors import ContextOverflow, ProviderError, RequestRejected, ServerFailed
@@ -30,6 +31,9 @@ from newel.providers.llamacpp.client import LlamaCpp
 from newel.providers.model_server import connect
 from newel.providers.openai.chat import OpenAIChat
 from newel.providers.openai.encoder import ServerCompat
+from newel.providers.structured.provider import StructuredProvider
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
 from tests import model_owner
 from tests.gguf_file import LLAMA, gguf
 from tests.processes import children, ends, is_alive
@@ -151,6 +155,22 @@ async def test_an_answer_bound_to_a_schema_is_always_valid(server: LlamaCpp) -> 
         assert status == 200
         assert answer["choices"][0]["finish_reason"] == "stop"
         jsonschema.validate(json.loads(answer["choices"][0]["message"]["content"]), schema)
+
+
+async def test_every_step_of_a_small_model_is_a_valid_call_or_an_answer(server: LlamaCpp) -> None:
+    """A model of 135 million parameters that is offered tools natively writes nothing that could run."""
+    tools = {tool.spec.name: tool.spec for tool in coding_tools(LocalWorkspace("/"))}
+    wanted = msgspec.structs.replace(
+        request(server, UserMessage("Rename the file a.txt to b.txt."), limit=250), tools=list(tools.values())
+    )
+    wanted = msgspec.structs.replace(wanted, model=msgspec.structs.replace(wanted.model, tool_calls="schema"))
+    for _ in range(3):
+        message = await StructuredProvider(server).complete(wanted, ignore)
+        for call in message.tool_calls:
+            if call.problem is None:
+                jsonschema.validate(call.arguments, tools[call.name].parameters)
+                assert call.arguments.keys() >= set(tools[call.name].essential)
+        assert message.tool_calls or message.text or message.stop_reason == "length"
 
 
 @pytest.mark.parametrize("phase", ["reading", "writing"])
