@@ -15,6 +15,7 @@ from newel.agent.messages import (
     UserMessage,
 )
 from newel.agent.ports import ToolSpec
+from newel.providers.parsing.text_protocol import format_tool_result
 from newel.providers.structured.step_schema import ANSWER, TEXT, small_parameters
 from newel.text.json import to_json
 
@@ -149,7 +150,7 @@ def _result(call: ToolCall, result: ToolResultMessage | None) -> UserMessage:
     if result is None:
         return UserMessage(f"No result of {call.name} is known.")
     head = f"{call.name} failed:" if result.is_error else f"Result of {call.name}:"
-    return UserMessage([TextContent(f"{head}\n{result.output}"), *result.images])
+    return UserMessage([TextContent(f"{head}\n{format_tool_result(result)}"), *result.images])
 
 
 def _parts(message: UserMessage) -> list[Any]:
