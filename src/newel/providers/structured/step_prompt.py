@@ -62,16 +62,16 @@ _EXAMPLES: Final[tuple[tuple[str, str, str, dict[str, Any]], ...]] = (
         {"command": "cat >> engine.py <<'EOF'\n\n\ndef stop():\n    return 0\nEOF"},
     ),
     (
-        "`python3 test_area.py` fails. Fix the bug in area.py",
-        "The bug is in area.py, so I read that file first.",
+        "`make check` fails. Fix the bug in list.c",
+        "The bug is in list.c, so I read that file first.",
         "read",
-        {"file_path": "area.py"},
+        {"file_path": "list.c"},
     ),
     (
-        "`python3 test_area.py` fails. Fix the bug in area.py (you have read it)",
-        "area() returns `w + h`, but an area is `w * h`. I replace only that line.",
+        "`make check` fails. Fix the bug in list.c (you have read it)",
+        "first() returns `items[1]`, but the first is `items[0]`. I replace only that.",
         "edit",
-        {"file_path": "area.py", "old_string": "return w + h", "new_string": "return w * h"},
+        {"file_path": "list.c", "old_string": "return items[1];", "new_string": "return items[0];"},
     ),
     (
         "Where is load_users defined?",
