@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { formatContextRow, toRequest, withRow } from "../src/review/prompt-context.js";
 import { describeCounts, formatLineCounts } from "../src/review/sidebar-file.js";
-import { formatPlace } from "../src/review/hunk-format.js";
+import { describeHunk, formatPlace } from "../src/review/hunk-format.js";
 import { previewPatch } from "../src/review/sidebar-hunk.js";
 
 const row = (path, first, last, content = "") => ({ id: `${path}${first}`, kind: "selection", file_path: path, start_line: first, end_line: last, content });
@@ -26,4 +26,10 @@ test("counts and places are phrases", () => {
   assert.equal(describeCounts({ pending: 2, unsaved: 1, conflicts: 1 }), "2 to decide · 1 to save · 1 conflict");
   assert.equal(formatLineCounts([{ patch: "@@ -1 +1 @@\n-a\n+b\n" }, { patch: "@@ -3,0 +4 @@\n+c\n" }]), "+2 −1");
   assert.deepEqual([[5, 5], [5, 7], [5, 4]].map(([start_line, end_line]) => formatPlace({ start_line, end_line })), ["line 5", "lines 5–7", "before line 5"]);
+});
+
+test("a warning stands beside its hunk: an agent that changes a test is noticed", () => {
+  const hunk = { kind: "lines", state: "pending", origin: "agent", warning: "changes an existing test" };
+  assert.equal(describeHunk(hunk), "changes an existing test");
+  assert.equal(describeHunk({ ...hunk, warning: "" }), "");
 });
