@@ -113,9 +113,11 @@ def choose_endpoint(places: Sequence[Place]) -> EndpointSettings | None:
 
 
 def with_model_path(base_url: str, home: Path) -> str:
-    """The address with the path of a pulled model in place of its name; other addresses are unchanged."""
+    """The address with the path of a pulled model in place of its name; other addresses are unchanged. The name of the user's file
+    tells what model it is, not the short one that they gave it.
+    """
     name = pulled_model(base_url)
-    return base_url if name is None else f"{LLAMACPP}{home / MODELS / name}.gguf"
+    return base_url if name is None else f"{LLAMACPP}{Path(home, MODELS, f'{name}.gguf').resolve()}"
 
 
 def model_places(places: Sequence[Place], endpoint: EndpointSettings | None) -> Iterator[Place]:

@@ -166,13 +166,13 @@ def test_a_download_ends_with_the_command_that_uses_the_model(
 
 
 def test_a_users_file_is_used_by_its_name(newel: Newel) -> None:
-    """Also if a default model is set, which is that of another server."""
-    (newel.project / "mine.gguf").write_bytes(gguf())
-    ran = newel("models", "pull", "--file", "mine.gguf")
+    """Also if a default model is set, which is that of another server. The model keeps its own name, which tells its size."""
+    (newel.project / "tiny-1b.gguf").write_bytes(gguf())
+    ran = newel("models", "pull", "--file", "tiny-1b.gguf", "mine")
     assert ran.returncode == 0, ran.stderr
     assert "llamacpp:mine" in ran.stdout
     listed = newel("models", "--base-url", "llamacpp:mine", PYTHONPATH=str(STANDINS))
-    assert "* mine.gguf" in listed.stdout, listed.stderr
+    assert "* tiny-1b.gguf" in listed.stdout, listed.stderr
     assert "mine  " in newel("models", "pull").stdout
     removed = newel("models", "remove", "mine")
     assert "is still there" in removed.stdout
