@@ -32,6 +32,19 @@ class OpenAIChat(ApiClient[ServerCompat]):
             **options,
         )
         self._encoder = Encoder()
+        self._base_url = base_url
+        self._key_headers = bearer(secret)
+
+    async def window(self, model: str) -> int | None:
+        """Return the size of a model's context in tokens: on this machine that of the model as it is loaded, which may be smaller
+        than the list says; see ``ApiClient.window``.
+        """
+        if self.is_local:
+            from newel.providers.openai.window_probe import probe_window
+
+            if size := await probe_window(self._base_url, model, self._key_headers):
+                return size
+        return await super().window(model)
 
     def _encode(self, request: ModelRequest, compat: ServerCompat) -> bytes:
         return self._encoder.body(request, compat)
