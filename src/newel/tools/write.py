@@ -25,7 +25,7 @@ from newel.workspace.port import ABSENT, Workspace
 MAX_COMPARED_BYTES: Final = 1_000_000
 """A longer old content is not compared with the new one."""
 
-FEW_LINES: Final = 2
+FEW_LINES: Final = 3
 """A file with fewer lines is quickly written again."""
 
 NO_FILE: Final = "none"
