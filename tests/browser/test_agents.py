@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import Workbench, open_agent
@@ -91,6 +92,7 @@ def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> No
     expect(page.get_by_role("tab", name="Agent-1")).to_contain_text("Running")
 
 
+@pytest.mark.core
 def test_a_contract_that_cannot_be_fulfilled_shows_why_and_can_be_edited(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400}, "response": {"content": ""}}
     page = workbench(

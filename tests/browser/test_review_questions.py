@@ -58,6 +58,7 @@ def jobs(page: Page) -> dict[str, str]:
     return {job["instruction"]: job["status"] for job in ask(page, "GET", "jobs")["jobs"]}
 
 
+@pytest.mark.core
 def test_enter_in_the_instruction_answers_the_open_question(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page, FIRST)
@@ -95,6 +96,7 @@ def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> N
     assert jobs(page) == {FIRST: "waiting_for_user", SECOND: "queued"}
 
 
+@pytest.mark.core
 def test_an_answer_entered_while_the_connection_is_lost_is_sent_afterwards(workbench: Make) -> None:
     """Also in the moment between the page's two connections: the socket is back, the review is not."""
     _, page = begun(workbench)
@@ -110,7 +112,6 @@ def test_an_answer_entered_while_the_connection_is_lost_is_sent_afterwards(workb
     expect(sidebar(page).locator(".job-state")).to_have_text("Done. No changes proposed")
 
 
-@pytest.mark.slow  # a story: kill -9, a restart and two pages
 def test_a_question_survives_a_restart_and_is_answered_once_for_all_pages(workbench: Make) -> None:
     bench, page = begun(workbench)
     instruct(page, FIRST)
@@ -193,7 +194,6 @@ def test_a_question_can_be_answered_in_the_list_of_jobs_also_by_keyboard(workben
     expect(page).not_to_have_title(re.compile("question"))
 
 
-@pytest.mark.slow  # three views in three looks each
 def test_the_views_with_questions_are_accessible_and_fit(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     instruct(page, FIRST)
