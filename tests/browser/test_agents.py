@@ -76,6 +76,7 @@ def test_an_agent_is_stopped_keeps_its_output_and_is_started_again(workbench: Ma
     expect(state(page)).to_have_text("Completed")
 
 
+@pytest.mark.core
 def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> None:
     page = workbench(scenarios(answering("Wait", bash("sleep 20"), {"content": "Done."}))).page()
     for name in ("Agent-1", "Agent-2"):
@@ -92,7 +93,6 @@ def test_agents_run_at_the_same_time_and_closing_one_asks(workbench: Make) -> No
     expect(page.get_by_role("tab", name="Agent-1")).to_contain_text("Running")
 
 
-@pytest.mark.core
 def test_a_contract_that_cannot_be_fulfilled_shows_why_and_can_be_edited(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400}, "response": {"content": ""}}
     page = workbench(
