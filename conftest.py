@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from hypothesis import settings
 
+from tests.forked import prepare
 from tests.properties import examples
 from tests.requirements import summary
 from tests.sshd import Sshd, served
@@ -44,14 +45,19 @@ settings.load_profile("newel")
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays: to look for garbage in it, meanwhile and later, is half of the work of collecting."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is collected stays: to look for garbage in it, meanwhile and later, is half of the work of collecting.
+    Meanwhile the process that is forked for commands does its imports.
+    """
+    wait = prepare() if hasattr(session.config, "workerinput") else None
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+        if wait is not None:
+            wait()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 from typing import Any, Final
 
+from tests.forked import start
 from tests.support import BIN, Newel
 
 PATIENCE: Final = 15.0
@@ -17,13 +18,12 @@ class Driver:
 
     def __init__(self, newel: Newel, *words: str) -> None:
         self.seen: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
+        self.process = start(
             [str(BIN / "newel"), "--json", *words],
             cwd=newel.project,
             env=newel.environ,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            stderr=subprocess.DEVNULL,
         )
 
     def send(self, **request: Any) -> None:

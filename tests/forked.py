@@ -26,7 +26,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
@@ -101,6 +101,7 @@ IMPORTED: Final = (
 ROOT: Final = Path(__file__).resolve().parent.parent
 _TURN: Final = threading.Lock()
 """One thread at a time asks for a fork, so that there is one process that is forked."""
+READY: Final = b"."
 MODULE: Final = [sys.executable, "-m"]
 PLAIN: Final = {"PYTHONFAULTHANDLER", "PYTHONUTF8"}
 """What may be asked of Python, as the fork does it, too."""
@@ -133,6 +134,18 @@ def start(
         text=True,
         start_new_session=start_new_session,
     )
+
+
+def prepare() -> Callable[[], None]:
+    """Start the process that is forked; the result waits until it has imported everything. On a busy machine that can take
+    longer than a test may.
+    """
+    origin = _origin()
+
+    def wait() -> None:
+        assert origin.recv(1) == READY
+
+    return wait
 
 
 class Forked:
@@ -354,7 +367,9 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # keeps collections in children from copying all pages
-    _become(*_serve(socket.socket(fileno=int(sys.argv[1]))))
+    orders = socket.socket(fileno=int(sys.argv[1]))
+    orders.sendall(READY)
+    _become(*_serve(orders))
     try:
         _run()
     except SystemExit as exits:

@@ -13,6 +13,15 @@ from playwright.sync_api import Browser
 from tests.browser.bench import Workbench, launch_browser, open_workbench
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test in a browser takes two to seven seconds of a core, so most are slow: the quick suite has one for each core
+    flow of the page.
+    """
+    for item in items:
+        if item.nodeid.startswith("tests/browser/") and item.get_closest_marker("core") is None:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """One browser for the tests of this folder only: others run event loops of their own. Each page has its own

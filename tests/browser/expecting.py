@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from playwright.sync_api import expect as playwright_expect
 
-TIMEOUT_MS: Final = 8_000
+TIMEOUT_MS: Final = 15_000
+"""Only a failure takes so long. A page that reconnects waits up to six seconds between two attempts."""
 SLICE_MS: Final = 2_400
 """The longest timeout with which Playwright leaves out the interval of 500 ms."""
 

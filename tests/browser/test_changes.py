@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
@@ -67,6 +68,7 @@ def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> 
     assert second.bounding_box() == before
 
 
+@pytest.mark.core
 def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Make) -> None:
     """Otherwise a user who clicks again, because nothing seemed to happen, throws the change away."""
     bench = workbench(proposal_scenarios(("edit", [replace_line("notes.md", 1, "CHANGED\n")])))

@@ -18,6 +18,7 @@ Make = Callable[..., Workbench]
 MINUS = "\N{MINUS SIGN}"
 
 
+@pytest.mark.core
 def test_an_answer_shows_reasoning_calls_and_text_also_after_a_reload(workbench: Make) -> None:
     bench = workbench(scenarios(WORK))
     (bench.newel.project / "cli.py").write_text("def main():\n    run(source)\n")
@@ -65,6 +66,7 @@ def test_a_call_expands_to_its_input_output_and_changes(workbench: Make) -> None
     expect(page.locator("ins")).to_be_visible()
 
 
+@pytest.mark.core
 def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("run it", {"content": "Now.", **bash(WAIT)}, {"content": "It ran."}), SLOW)
@@ -87,6 +89,7 @@ def test_a_stop_shows_at_once_and_the_chat_continues(workbench: Make) -> None:
     expect(message_box(page)).to_be_editable()
 
 
+@pytest.mark.core
 def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     fault = {"fault": {"kind": "status", "status": 400, "times": 1}, "response": {"content": "Now it works."}}
     page = workbench(scenarios(answering("try it", fault))).page()
@@ -97,6 +100,7 @@ def test_a_failure_shows_a_message_and_can_be_retried(workbench: Make) -> None:
     expect(answers(page).last).to_contain_text("Now it works.")
 
 
+@pytest.mark.core
 def test_a_message_sent_during_a_run_is_queued_and_answered(workbench: Make) -> None:
     bench = workbench(
         scenarios(
@@ -169,6 +173,7 @@ def test_an_earlier_conversation_can_be_reopened(workbench: Make) -> None:
     expect(page.get_by_text("I remember.")).to_be_visible()
 
 
+@pytest.mark.core
 def test_text_files_are_attached_and_others_are_refused(workbench: Make) -> None:
     bench = workbench(scenarios())
     notes = bench.newel.home / "notes.txt"
@@ -225,7 +230,6 @@ def test_a_chat_uses_the_chosen_model(workbench: Make) -> None:
     assert asked[-1]["model"] == "small-model"
 
 
-@pytest.mark.slow  # seventy steps
 def test_the_start_of_a_long_conversation_loads_on_demand(workbench: Make) -> None:
     many = answering(
         "go", *[{"content": f"Step {number}.", **bash("true")} for number in range(70)], {"content": "Done."}

@@ -91,7 +91,7 @@ def test_decisions_and_edits_made_offline_are_applied_once_after_reconnecting(
     were_refused(bench)
 
 
-@pytest.mark.parametrize("how", ["reload", pytest.param("another window", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["reload", "another window"])
 def test_a_page_closed_offline_loses_nothing_although_another_window_went_on(
     workbench: Make, how: str
 ) -> None:
@@ -135,7 +135,6 @@ def test_a_page_closed_offline_loses_nothing_although_another_window_went_on(
     were_refused(bench)
 
 
-@pytest.mark.slow  # the page waits long for a silent server
 def test_a_hanging_server_loses_no_decision_and_no_letter(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     with hanging(bench):

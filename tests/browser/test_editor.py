@@ -78,6 +78,7 @@ def on_disk(path: Path, wanted: str) -> None:
     assert path.read_bytes().decode() == wanted
 
 
+@pytest.mark.core
 def test_a_user_decides_edits_undoes_and_saves_hunks(workbench: Make) -> None:
     _, page, path, text = proposed(workbench)
     expect(summary(page)).to_have_text("2 hunks to decide")
@@ -125,7 +126,6 @@ def test_undo_reverts_typing_and_decisions_in_order(workbench: Make) -> None:
     assert content(page).endswith("third one two\n")
 
 
-@pytest.mark.slow  # a story in two windows
 def test_text_typed_in_two_windows_at_once_appears_in_both(workbench: Make) -> None:
     bench, page, _, text = proposed(workbench)
     other = bench.page()

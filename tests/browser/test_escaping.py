@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from urllib.parse import quote
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.browser.bench import Workbench, message_box, open_agent, open_chat, say
@@ -41,6 +42,7 @@ def is_inert(page: Page) -> bool:
     return page.evaluate("window.pwned") is None and page.locator(FOREIGN).count() == 0
 
 
+@pytest.mark.core
 def test_text_of_models_tools_and_servers_is_escaped(workbench: Make) -> None:
     bench = workbench(
         scenarios(

@@ -107,6 +107,7 @@ def test_a_lost_host_is_named_with_the_reason_and_typed_text_survives(
     bench.complaints.clear()  # the browser logs the failed request
 
 
+@pytest.mark.core
 def test_the_page_says_where_the_models_of_the_host_run(workbench: Make, host: Sshd, project: Path) -> None:
     OllamaProgram(host.bin, models={"phi3:latest": {}})
     words = ("--host", f"host:{project}", "--through", "run")
@@ -180,7 +181,6 @@ def test_an_agent_with_a_worktree_on_a_host_does_not_touch_the_project(
     assert (project / "notes.md").read_bytes() == NOTES.encode()
 
 
-@pytest.mark.slow  # a lost host is waited for
 def test_the_reason_why_a_host_has_no_worktree_is_shown(bench: Workbench, host: Sshd, project: Path) -> None:
     page = bench.page()
     open_agent(page, "Put nothing in order")

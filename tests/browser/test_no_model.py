@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page
 
 from mock_llm_server import running
@@ -90,6 +91,7 @@ def test_pending_changes_can_be_decided_without_a_model_and_a_run_explains_what_
     expect(page.get_by_text("Yes.", exact=True)).to_be_visible()
 
 
+@pytest.mark.core
 def test_a_dead_model_server_is_reported_before_anything_is_sent(workbench: Make, tmp_path: Path) -> None:
     with running(scenarios()) as gone:
         url = f"{gone.url}/v1"

@@ -73,6 +73,7 @@ def test_every_screen_is_accessible_and_fits(workbench: Make) -> None:
         assert (screen, find_flaws(page)) == (screen, [])
 
 
+@pytest.mark.core
 def test_everything_works_with_the_keyboard(workbench: Make) -> None:
     page = workbench(scenarios(answering("hello", {"content": "Good day."}))).page()
     keys = page.keyboard
@@ -157,6 +158,7 @@ def test_many_tabs_stay_in_one_scrollable_row(workbench: Make) -> None:
     assert overflow_px(page) == 0
 
 
+@pytest.mark.core
 def test_an_ignored_server_of_the_project_is_reported(workbench: Make) -> None:
     """Otherwise a user who wanted that server wonders why another one answers."""
     bench = workbench(scenarios())

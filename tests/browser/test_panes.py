@@ -14,6 +14,7 @@ from tests.support import BIN
 Make = Callable[..., Workbench]
 
 
+@pytest.mark.core
 def test_two_files_of_the_same_name_are_distinguishable(workbench: Make) -> None:
     bench = workbench(scenarios())
     for folder in ("a", "b"):
@@ -36,7 +37,6 @@ def test_two_files_of_the_same_name_are_distinguishable(workbench: Make) -> None
     expect(page.get_by_role("option", name="Go to __init__.py")).to_contain_text("b/__init__.py")
 
 
-@pytest.mark.slow  # four screens, three of them in three looks
 def test_a_file_larger_than_its_pane_and_open_panels_are_accessible(workbench: Make) -> None:
     bench = workbench(scenarios(), servers={"time": {"command": str(BIN / "mcp-server-time")}})
     (bench.newel.project / "long.md").write_text("".join(f"line {n} {'word ' * 60}\n" for n in range(500)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from tests.browser.bench import Workbench, answers, open_agent, open_chat, say
 from tests.browser.expecting import expect
 from tests.browser.scenarios import ASKING, answering, call, scenarios
@@ -15,6 +17,7 @@ Make = Callable[..., Workbench]
 COMMAND = "echo ran > ran\u200b; true"
 
 
+@pytest.mark.core
 def test_a_call_runs_only_after_exactly_it_was_approved(workbench: Make) -> None:
     bench = workbench(
         scenarios(answering("do it", bash(COMMAND), bash("echo again > again"), {"content": "So be it."})),
@@ -38,6 +41,7 @@ def test_a_call_runs_only_after_exactly_it_was_approved(workbench: Make) -> None
     expect(page).to_have_title("do it · newel")
 
 
+@pytest.mark.core
 def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Make) -> None:
     command = "touch hidden\n--- a\n+++ b\n@@ -1 +1 @@"
     edit = call("edit", file_path="cli.py", old_string="1", new_string="2")

@@ -20,6 +20,7 @@ WHOLE = "begin " + "word " * 30 + "end"
 WHOLE_STEP = {"token_delay_ms": 40, "response": {"content": WHOLE}}
 
 
+@pytest.mark.core
 def test_a_reload_during_an_answer_loses_nothing(workbench: Make) -> None:
     page = workbench(scenarios(answering("tell me slowly", WHOLE_STEP))).page()
     open_chat(page)
@@ -49,6 +50,7 @@ def test_a_restarted_server_restores_the_conversation_and_continues_it(workbench
     assert (bench.newel.project / "count").read_text() == "ran\n"
 
 
+@pytest.mark.core
 def test_messages_sent_offline_are_sent_once_after_reconnecting(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()
@@ -196,6 +198,7 @@ def test_the_page_follows_new_output_only_when_scrolled_to_the_end(workbench: Ma
     expect(page.get_by_role("button", name="Scroll to end")).to_be_hidden()
 
 
+@pytest.mark.core
 def test_without_the_token_the_page_explains_how_to_open_it_and_the_url_works(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.context().new_page()

@@ -21,6 +21,7 @@ def denied(page: Page) -> None:
     expect(page.get_by_text("Sign in with the address that Newel printed.")).to_be_visible(timeout=20_000)
 
 
+@pytest.mark.core
 def test_an_open_page_works_after_a_restart_with_the_same_url(workbench: Make) -> None:
     bench = workbench(scenarios(PING), environ=NO_TOKEN)
     page = bench.page()
@@ -66,6 +67,7 @@ def test_a_page_whose_token_is_refused_accepts_a_new_url_and_keeps_its_state(
     bench.complaints[:] = [each for each in bench.complaints if "401" not in each]
 
 
+@pytest.mark.core
 def test_a_url_opened_before_the_server_starts_connects_once_it_runs(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.context().new_page()
@@ -86,7 +88,6 @@ def test_a_url_opened_before_the_server_starts_connects_once_it_runs(workbench: 
     bench.complaints.clear()  # the browser logs the refused socket
 
 
-@pytest.mark.slow  # the browser gives up a request
 def test_a_network_that_drops_requests_does_not_delay_reconnection_for_long(workbench: Make) -> None:
     bench = workbench(scenarios())
     page = bench.page()

@@ -6,7 +6,6 @@ import base64
 import re
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Gate, Workbench, find_flaws, open_agent, open_chat, say
@@ -57,7 +56,6 @@ DRAW = answering(
 )
 
 
-@pytest.mark.slow  # a long story; test_changes.py covers binary changes in the list
 def test_binary_changes_are_shown_and_decided_in_their_tab(workbench: Make) -> None:
     bench = workbench(scenarios(DRAW), "--approve", "review")
     project = bench.newel.project

@@ -58,6 +58,7 @@ def jobs(page: Page) -> dict[str, str]:
     return {job["instruction"]: job["status"] for job in ask(page, "GET", "jobs")["jobs"]}
 
 
+@pytest.mark.core
 def test_enter_in_the_instruction_answers_the_open_question(workbench: Make) -> None:
     _, page = begun(workbench)
     instruct(page, FIRST)
@@ -78,7 +79,7 @@ def test_enter_in_the_instruction_answers_the_open_question(workbench: Make) -> 
 
 
 def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> None:
-    bench, page = begun(workbench, thinks=1)
+    _, page = begun(workbench, thinks=1)
     instruct(page, FIRST)
     box(page).fill(SECOND)
     expect(question(page)).to_be_visible()
@@ -93,10 +94,33 @@ def test_text_typed_before_the_question_does_not_answer_it(workbench: Make) -> N
     expect(question(page)).to_be_visible()
     expect(page).to_have_title(re.compile("^1 question · "))
     assert jobs(page) == {FIRST: "waiting_for_user", SECOND: "queued"}
+
+
+@pytest.mark.core
+def test_an_answer_entered_while_the_connection_is_lost_is_sent_afterwards(workbench: Make) -> None:
+    """Also in the moment between the page's two connections: the socket is back, the review is not."""
+    _, page = begun(workbench)
+    instruct(page, FIRST)
+    expect(question(page)).to_be_visible()
+    down = True
+    page.route("**/api/agent/**", lambda route: route.abort() if down else route.continue_())
+    expect(sidebar(page)).to_contain_text("Not connected to Newel.")
+    question(page).get_by_role("textbox").fill("Yes")
+    question(page).get_by_role("textbox").press("Enter")
+    down = False
+    expect(question(page)).to_be_hidden()
+    expect(sidebar(page).locator(".job-state")).to_have_text("Done. No changes proposed")
+
+
+def test_a_question_survives_a_restart_and_is_answered_once_for_all_pages(workbench: Make) -> None:
+    bench, page = begun(workbench)
+    instruct(page, FIRST)
+    expect(question(page)).to_be_visible()
+    box(page).fill(SECOND)
+    sidebar(page).get_by_role("button", name="Queue as instruction").click()
+    expect(box(page)).to_have_value("")
     second = bench.page()
-    for each in (page, second):
-        each.reload()
-        expect(question(each)).to_be_visible()
+    expect(question(second)).to_be_visible()
     bench.kill()
     bench.start()
     for each in (page, second):
@@ -170,7 +194,6 @@ def test_a_question_can_be_answered_in_the_list_of_jobs_also_by_keyboard(workben
     expect(page).not_to_have_title(re.compile("question"))
 
 
-@pytest.mark.slow  # three views in three looks each
 def test_the_views_with_questions_are_accessible_and_fit(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     instruct(page, FIRST)

@@ -323,7 +323,6 @@ def cut_off(told: Told) -> None:
         told.page.context.route(f"**/api/agent/**/{name}", cut)
 
 
-@pytest.mark.slow  # fourteen steps in two windows, with the server killed during and after each
 @pytest.mark.timeout(180)
 def test_a_review_from_the_first_instruction_to_the_undone_rollback(workbench: Make) -> None:
     told = Told(workbench(json.loads(odd(STORY.read_text()))))

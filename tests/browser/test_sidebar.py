@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, Route
 
 from tests.browser.bench import NARROW, Workbench, find_flaws
@@ -81,7 +80,6 @@ def test_from_an_instruction_to_saved_files_by_keyboard_with_reloads(workbench: 
     expect(sidebar(page).locator(".job-state")).to_have_text("Reviewed")
 
 
-@pytest.mark.slow  # a story in two windows
 def test_two_windows_show_the_same_job_and_the_same_decisions(workbench: Make) -> None:
     bench, first = begun(workbench)
     second = bench.page()
@@ -244,7 +242,6 @@ def test_text_of_models_and_files_is_escaped(workbench: Make) -> None:
     assert "\u202e" not in sidebar(page).inner_text()
 
 
-@pytest.mark.slow  # five states in three looks each
 def test_every_state_is_accessible_and_fits(workbench: Make) -> None:
     bench, page = begun(workbench, **NARROW)
     for step in (lambda: sidebar(page), lambda: instruct(page), lambda: answer(page)):

@@ -137,7 +137,6 @@ def test_a_decision_on_a_changed_hunk_is_refused_and_can_be_repeated(workbench: 
     bench.complaints.clear()
 
 
-@pytest.mark.slow  # three thousand hunks
 def test_thousands_of_hunks_can_be_browsed(workbench: Make) -> None:
     each, files = 1_000, 3
     bench = workbench(proposal_scenarios())
@@ -162,6 +161,7 @@ def test_thousands_of_hunks_can_be_browsed(workbench: Make) -> None:
     assert region.locator(".windowed-row").count() < 60
 
 
+@pytest.mark.core
 def test_a_run_lists_its_changes_and_can_be_undone_and_redone(workbench: Make) -> None:
     bench, page, job = begun(workbench)
     hunks = [hunk["hunk_id"] for file in job["diff_bundle"]["files"] for hunk in file["hunks"]]
@@ -241,7 +241,6 @@ def test_a_file_is_compared_before_proposed_and_now(workbench: Make) -> None:
     expect(view).to_contain_text("The file did not exist before the run. 1 line added, 0 removed.")
 
 
-@pytest.mark.slow  # five screens in three looks each
 @pytest.mark.timeout(90)
 def test_every_screen_of_review_is_accessible_and_fits(workbench: Make) -> None:
     _, page, job = begun(workbench, **NARROW)

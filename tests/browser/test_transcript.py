@@ -189,7 +189,6 @@ def failing(times: int) -> dict[str, Any]:
     return answering("ping", {"fault": fault, "response": {"content": "pong"}})
 
 
-@pytest.mark.slow  # the pauses between three attempts
 def test_a_retried_request_is_one_line_and_its_failure_is_shown_once(
     workbench: Make,
 ) -> None:
@@ -235,6 +234,7 @@ def test_a_request_that_succeeded_after_retries_says_what_failed(workbench: Make
         page.reload()
 
 
+@pytest.mark.core
 def test_escape_closes_the_sheet_over_a_run_and_does_not_stop_the_run(workbench: Make) -> None:
     """Otherwise closing the review on a phone stops the chat below it."""
     page = workbench(scenarios(ENDLESS)).page(**NARROW)

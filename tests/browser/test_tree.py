@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, axe_violations, find_flaws
@@ -144,6 +145,7 @@ def test_a_file_is_found_by_a_part_of_its_name(workbench: Make) -> None:
     expect(page.get_by_role("tab", name="app.py")).to_be_visible()
 
 
+@pytest.mark.core
 def test_the_tree_is_accessible_and_fits(workbench: Make) -> None:
     _, page = begun(workbench, **NARROW)
     propose(page, WORDS)

@@ -16,7 +16,7 @@ from tests.support import Newel
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder are slow: they kill hundreds of processes and fill disks."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.nodeid.startswith("tests/faults/"):
             item.add_marker(pytest.mark.slow)
 
 

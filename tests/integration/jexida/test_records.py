@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from newel.terminal.jexida.protocol import AnswerReply, ShellReply, render
-from tests.integration.jexida.served_host import Begin, command, environ, output_of_pipe
+from tests.integration.jexida.served_host import Begin, command, output_of_pipe
 from tests.sshd import Sshd, served
 from tests.standins.ollama_program import OllamaProgram
 from tests.support import BIN
@@ -44,16 +43,8 @@ def filled(host: Sshd, name: str) -> Path:
 
 def newel(host: Sshd, home: Path, folder: Path, *words: str) -> str:
     """The output of a `newel` command about the folder."""
-    done = subprocess.run(
-        [str(BIN / "newel"), *words, "--host", f"host:{folder}"],
-        env=environ(home, NEWEL_SSH_CONFIG=str(host.config)),
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=True,
-    )
-    return done.stdout
+    command = [str(BIN / "newel"), *words, "--host", f"host:{folder}"]
+    return output_of_pipe(command, home, "", NEWEL_SSH_CONFIG=str(host.config))
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -116,6 +116,7 @@ async def test_files_are_written_and_read_through_a_server(
         assert keys["filesystem__write_file"] is not None
 
 
+@pytest.mark.slow  # two more real servers; the tests beside it use one
 async def test_the_git_and_time_servers_answer(started: Started, tmp_path: Path) -> None:
     await anyio.run_process([require_program("git"), "init", "-q", "-b", "trunk", str(tmp_path)])
     git = server("git", str(SCRIPTS / "mcp-server-git"))

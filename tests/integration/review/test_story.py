@@ -168,6 +168,7 @@ def place(folder: Path) -> ReviewBench:
     return at
 
 
+@pytest.mark.slow  # a story with a restart after each step
 async def test_a_review_ends_the_same_with_a_new_process_after_each_step(tmp_path: Path) -> None:
     (tmp_path / "once").mkdir()
     (tmp_path / "anew").mkdir()

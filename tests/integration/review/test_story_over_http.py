@@ -24,7 +24,9 @@ def newel(tmp_path: Path) -> Iterator[Newel]:
         yield Newel(tmp_path, model)
 
 
-@pytest.mark.parametrize("options", [(), ("--ephemeral",)])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--ephemeral",), marks=pytest.mark.slow)]
+)  # a story each
 def test_the_documented_story_works_over_http(newel: Newel, options: tuple[str, ...]) -> None:
     with served(newel, "go", *options) as server:
         words = [sys.executable, str(STORY), server.url, server.token, str(newel.project)]

@@ -16,7 +16,7 @@ from tests.support import Newel, bash, scenario
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only /proc tells")
 
 STEALING = """
-import glob, http.client, json, os, socket, sys, urllib.error, urllib.request
+import glob, json, os, socket, sys, urllib.error, urllib.request
 
 how = sys.argv[1]
 (file,) = glob.glob(os.environ["HOME"] + "/.newel/web/*.token")
@@ -27,27 +27,23 @@ def answer(port, path, body=None):
     data = None if body is None else json.dumps(body).encode()
     return urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=5).read()
 
-with open("/proc/net/tcp") as table:
-    ports = [int(row.split()[1][-4:], 16) for row in list(table)[1:] if row.split()[3] == "0A"]
-for port in ports:
-    try:
-        (waiting,) = json.loads(answer(port, "pending"))["files"]
-    except (OSError, KeyError, ValueError, http.client.HTTPException):  # another program's
-        continue
-    seen = {key: waiting[key] for key in ("file_path", "hunk_ids")}
-    calls = ("decide_all", {"action": "accept", "files": [seen]}), ("save", {"files": [{"file_path": "a.txt"}]})
-    for path, body in calls:
-        if how == "leaves at once":
-            whole = json.dumps(body).encode()
-            lines = [f"POST /api/agent/{path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Content-Length: {len(whole)}"]
-            lines += [f"{name}: {value}" for name, value in headers.items()]
-            with socket.create_connection(("127.0.0.1", port)) as there:
-                there.sendall("\\r\\n".join([*lines, "", ""]).encode() + whole)
-        else:
-            try:
-                print(answer(port, path, body).decode())
-            except urllib.error.HTTPError as error:
-                print(error.code, error.read().decode())
+with open(os.environ["HOME"] + "/port") as told:
+    port = int(told.read())
+(waiting,) = json.loads(answer(port, "pending"))["files"]
+seen = {key: waiting[key] for key in ("file_path", "hunk_ids")}
+calls = ("decide_all", {"action": "accept", "files": [seen]}), ("save", {"files": [{"file_path": "a.txt"}]})
+for path, body in calls:
+    if how == "leaves at once":
+        whole = json.dumps(body).encode()
+        lines = [f"POST /api/agent/{path} HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Content-Length: {len(whole)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        with socket.create_connection(("127.0.0.1", port)) as there:
+            there.sendall("\\r\\n".join([*lines, "", ""]).encode() + whole)
+    else:
+        try:
+            print(answer(port, path, body).decode())
+        except urllib.error.HTTPError as error:
+            print(error.code, error.read().decode())
 """
 WAYS = {
     "plain": "{program} plain",
@@ -71,6 +67,7 @@ def test_an_agent_under_review_cannot_decide_over_http(tmp_path: Path, way: str)
         file = newel.project / "a.txt"
         file.write_text("one\n")
         with served(newel, "go", "--approve", "review") as server:
+            (newel.home / "port").write_text(server.url.rpartition(":")[2])
             server.chat("work")
             wait_until(lambda: server.client.get("/api/agent/pending").json()["files"], "a proposal")
             server.chat("steal")

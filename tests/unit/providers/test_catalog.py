@@ -170,6 +170,7 @@ def wrong_costs(
     return wrong
 
 
+@pytest.mark.slow  # thousands of models, which change with the catalogue only
 @oracle
 @settings(
     max_examples=examples(25), phases=[Phase.generate]
@@ -196,6 +197,7 @@ def test_tiers_begin_where_those_of_the_oracle_do() -> None:
         assert wrong_costs(tiered, Usage(input=count, output=100_000, cache_read=count // 2), now) == {}
 
 
+@pytest.mark.slow  # like the one above
 @oracle
 def test_prices_change_when_those_of_the_oracle_do() -> None:
     """Otherwise the first day of a new price, or the first minute of a cheap hour, is wrong."""
@@ -211,6 +213,7 @@ def test_prices_change_when_those_of_the_oracle_do() -> None:
         assert wrong_costs(changing, usage, edge - timedelta(seconds=1)) == {}
 
 
+@pytest.mark.slow  # like the one above
 @oracle
 def test_every_model_is_found_under_its_id_as_by_the_oracle() -> None:
     """Otherwise a model has the price, and the context, of another one of its vendor."""

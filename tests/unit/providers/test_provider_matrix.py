@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
+@pytest.mark.slow  # collects the contract tests in a process of its own
 def test_the_page_has_every_provider_and_every_contract_test() -> None:
     script = ROOT / "scripts" / "provider_matrix.py"
     done = subprocess.run(

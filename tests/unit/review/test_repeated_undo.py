@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -100,6 +101,7 @@ def test_undo_of_an_ambiguous_line_is_a_conflict() -> None:
         assert step.after is step.before
 
 
+@pytest.mark.slow  # thousands of lines
 def test_undo_and_redo_of_thousands_of_lines_take_seconds() -> None:
     """A whole file is indented again and again: minutes if each hunk compares the whole text."""
     old = "".join(f"line {number}\n" for number in range(2_000))

@@ -49,6 +49,7 @@ async def entries(place: TracedPlace) -> int:
     return 0
 
 
+@pytest.mark.slow  # a story: a process killed again and again
 @pytest.mark.anyio
 async def test_a_repeatedly_killed_process_leaves_each_event_in_the_trace_once(
     tmp_path: Path,

@@ -60,8 +60,9 @@ export class ClarifyCard {
     this.area.focus();
   }
 
+  /** Also without a connection, which Enter cannot show as a button does: the request is repeated, and if it fails, says so. */
   async #send(text) {
-    if (this.isBusy || this.go.disabled || (text !== null && !text.trim())) return;
+    if (this.isBusy || (text !== null && !text.trim())) return;
     this.isBusy = true;
     this.go.disabled = this.skip.disabled = true;
     const { question } = this;

@@ -105,6 +105,7 @@ def _add(folder: Path, number: int) -> None:
             ledger.change(f"f{index % 3}", "rebase", lambda now: rebased(now, (*now.base, f"{number}\n")))
 
 
+@pytest.mark.slow  # several processes that write for seconds
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_add, args=(tmp_path, number)) for number in range(3)]

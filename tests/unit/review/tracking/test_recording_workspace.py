@@ -228,7 +228,7 @@ def _killed(project: Path, home: Path, path: str | None) -> None:
     anyio.run(main)
 
 
-@pytest.mark.parametrize("path", [None, "a"])
+@pytest.mark.parametrize("path", [None, pytest.param("a", marks=pytest.mark.slow)])  # a process each
 async def test_changes_of_a_killed_process_are_recorded_by_the_next(
     path: str | None, project: Path, tmp_path: Path
 ) -> None:
@@ -282,6 +282,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
+@pytest.mark.slow  # a killed process of its own; see the test of the next process's recording
 async def test_the_users_changes_between_commands_survive_the_undo_of_a_killed_run(
     project: Path, tmp_path: Path
 ) -> None:
@@ -305,6 +306,7 @@ async def test_the_users_changes_between_commands_survive_the_undo_of_a_killed_r
     recorder.close()
 
 
+@pytest.mark.slow  # likewise
 async def test_an_unknown_file_is_not_attributed_to_a_killed_command(project: Path, tmp_path: Path) -> None:
     """Undoing that would delete it."""
     home = tmp_path / "home"
@@ -342,6 +344,7 @@ def _killed_older(project: Path, home: Path) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow  # likewise
 async def test_changes_of_a_killed_process_of_an_older_version_are_recorded_once(
     project: Path, tmp_path: Path
 ) -> None:
