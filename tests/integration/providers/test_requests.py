@@ -62,6 +62,21 @@ async def test_a_connection_closed_by_the_server_is_replaced(serve: Serve, conne
     assert message.text == "Hello, wörld"
 
 
+async def test_a_connection_closed_at_the_moment_of_a_request_costs_no_retry(
+    serve: Serve, connect: Connect
+) -> None:
+    """llama.cpp closes one in ten kept connections: each would cost a second and a warning."""
+    server = serve(ANSWER, sends(), ANSWER, sends())
+    provider = connect(server.url)
+    await ask(provider)
+    message, _ = await ask(provider)
+    assert message.text == "Hello, wörld"
+    assert server.connections == 2
+    with pytest.raises(ConnectionFailed):  # also on the new connection: the server does not answer
+        await ask(provider)
+    assert len(server.requests) == 5
+
+
 async def test_the_request_has_the_expected_headers_and_body(serve: Serve, connect: Connect) -> None:
     """Otherwise a server does not know the caller, the model, or the headers."""
     server = serve(ANSWER)

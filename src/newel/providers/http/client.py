@@ -258,11 +258,26 @@ class HttpClient:
                 content=body,
                 extensions={"timeout": self._timeouts},
             )
-            response = await self._open().handle_async_request(request)
+            response = await self._send(request)
         try:
             yield HttpResponse(response, errors, target.display_url, FILLER_FACTOR * self._timeout)
         finally:
             await response.aclose()
+
+    async def _send(self, request: httpcore2.Request) -> httpcore2.Response:
+        """Send it once more if that failed on a connection that may have been closed since the last request: a server may do so at any
+        moment, and then has not seen the request.
+        """
+        import httpcore2
+
+        pool = self._open()
+        may_be_closed = any(connection.is_idle() for connection in pool.connections)
+        try:
+            return await pool.handle_async_request(request)
+        except (httpcore2.RemoteProtocolError, httpcore2.ReadError, httpcore2.WriteError):
+            if not may_be_closed:
+                raise
+        return await pool.handle_async_request(request)
 
     def _target(self, path: str) -> _Target:
         """Return what all requests for a path share."""
