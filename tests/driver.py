@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.forked import start
@@ -16,10 +17,11 @@ PATIENCE: Final = 15.0
 class Driver:
     """Drives ``newel --json``."""
 
-    def __init__(self, newel: Newel, *words: str) -> None:
+    def __init__(self, newel: Newel, *words: str, under: Sequence[str] = ()) -> None:
+        """``under`` is a command that runs it, strace for example."""
         self.seen: list[dict[str, Any]] = []
         self.process = start(
-            [str(BIN / "newel"), "--json", *words],
+            [*under, str(BIN / "newel"), "--json", *words],
             cwd=newel.project,
             env=newel.environ,
             stdin=subprocess.PIPE,

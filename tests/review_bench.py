@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall, new_id
-from newel.agent.ports import Model, ModelRequest, Provider, RunConfig
+from newel.agent.ports import AgentMode, Model, ModelRequest, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.engine import Engine
 from newel.jobs.sqlite import SqliteEngine, open_engine
@@ -91,6 +91,7 @@ class ReviewBench:
                     config=RunConfig(model=self.model, transform=Transformer()),
                     limits=self.limits,
                     traces=traces,
+                    find_model=self.find_model,
                 )
                 self.desk = await ReviewService.open(self.bench)
                 async with anyio.create_task_group() as tasks:
@@ -98,6 +99,9 @@ class ReviewBench:
                         tasks.start_soon(Worker(engine, self.desk.handlers, slots=4).run)
                     yield self.desk
                     tasks.cancel_scope.cancel()
+
+    async def find_model(self, mode: AgentMode) -> Model:
+        return Model(f"model of {mode}")
 
     def new_traces(self, engine: Engine) -> Traces | None:
         """Where the jobs write traces."""

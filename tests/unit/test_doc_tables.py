@@ -83,7 +83,7 @@ def test_the_choices_of_an_option_are_documented(option: str, choices: str) -> N
 
 def test_every_documented_command_of_a_conversation_exists() -> None:
     told = set(
-        re.findall(r"/([a-z]+)", section(COMMAND_LINE, "In a conversation").partition("`!COMMAND`")[0])
+        re.findall(r"/([a-z-]+)", section(COMMAND_LINE, "In a conversation").partition("`!COMMAND`")[0])
     )
     assert told
     assert told <= {command.name for command in COMMANDS}

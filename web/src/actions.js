@@ -54,6 +54,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     close: (tab) => ask("closeTab", { tab }, { what: "Could not close the tab" }),
     rename: (tab, title) => ask("renameTab", { tab, title }, { what: "Could not rename the tab" }),
     setModel: (tab, model) => ask("setModel", { tab, model }, { what: "Could not change the model" }),
+    setAgentMode: (tab, mode) => ask("setAgentMode", { tab, mode }, { what: "Could not change the agent mode" }),
     retry: (tab) => ask("retry", { tab }, { what: "Could not continue" }),
     start: (tab, contract) => ask("start", { tab, contract }, { what: "Could not start the agent" }),
     send: (tab, text, { attachments = [], before } = {}) => deliver(tab, { id: newId(), text, attachments, before }),
@@ -76,7 +77,7 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       if (reply) store.dispatch({ type: "page/history", tab, messages: reply.messages, more: reply.more });
     },
     sessions: async () => (await connection.request("getSessions")).sessions ?? [],
-    models: async () => (await connection.request("getModels")).models ?? [],
+    models: async (tab) => (await connection.request("getModels", { tab })).models ?? [],
     /** Resolves to model names if one has to be chosen first, to none when done. Rejects with a message for the user. */
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),

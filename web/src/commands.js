@@ -1,3 +1,4 @@
+import { AGENT_MODES } from "./agent-modes.js";
 // The commands of the page: what buttons, keys and the palette do. A command asks where it has to, then calls an action or
 // changes what is shown.
 
@@ -41,10 +42,19 @@ export function createCommands({ store, state, actions, router, review, view }) 
   async function chooseModel() {
     const { active, hello } = store.get();
     const current = activeTab()?.model ?? hello.model;
-    const choices = actions.models().then((models) =>
+    const choices = actions.models(active).then((models) =>
       models.map((name) => ({ title: plain(name), detail: name === current ? "current" : "", value: name })));
     const model = await pick({ label: "Model", placeholder: "Find a model", choices, none: "The server lists no models." });
     if (model && active) actions.setModel(active, model);
+  }
+
+  async function chooseAgentMode() {
+    const { active, hello } = store.get();
+    const current = activeTab()?.agentMode ?? hello.agentMode;
+    const choices = AGENT_MODES.map(([mode, about]) =>
+      ({ title: mode, detail: mode === current ? `current · ${about}` : about, value: mode }));
+    const mode = await pick({ label: "Agent mode", placeholder: "Find a mode", choices });
+    if (mode && active) actions.setAgentMode(active, mode);
   }
 
   /** Escape closes what lies over the page, or else stops the run: the first press before its next request, the second at once. */
@@ -66,6 +76,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
       isRunning && { title: "Stop run", keys: "Esc", run: () => actions.stop(tab.id, false) },
       isRunning && { title: "Stop run now", run: () => actions.stop(tab.id, true) },
       tab?.kind === "chat" && { title: "Choose model…", run: chooseModel },
+      tab?.kind === "chat" && { title: "Choose agent mode…", run: chooseAgentMode },
       tab && !review.has(tab.id) && { title: "Rename tab…", keys: "F2", run: () => rename(tab.id) },
       tab && { title: "Close tab", keys: "Alt+W", run: () => close(tab.id) },
       { title: "Files", keys: "Alt+F", run: commands.toggleFiles },
@@ -92,6 +103,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
     newAgent: actions.newAgent,
     openSession,
     chooseModel,
+    chooseAgentMode,
     close,
     closeActive: () => store.get().active && close(store.get().active),
     rename,

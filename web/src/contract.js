@@ -1,5 +1,6 @@
 // The form of a contract: an agent's goal and its limits.
 
+import { modeSelect } from "./agent-modes.js";
 import { h } from "./dom.js";
 import { localStore } from "./local-storage.js";
 
@@ -31,6 +32,7 @@ export class ContractForm {
     this.accept = h("input", { type: "text", value: values.accept ?? "", placeholder: "pytest -q", spellcheck: "false", class: "mono" });
     this.numbers = NUMBERS.map(([name, , limits]) => [name, h("input", { type: "number", ...limits, value: values[name] ?? "" })]);
     this.switches = SWITCHES.map(([name]) => [name, h("input", { type: "checkbox", checked: values[name] })]);
+    this.mode = modeSelect("Agent mode", values.agentMode);
     this.go = h("button", { type: "submit", class: "primary", "aria-keyshortcuts": "Control+Enter" }, "Start");
     this.el = h(
       "form",
@@ -56,6 +58,7 @@ export class ContractForm {
           "Newel runs this command. The contract is fulfilled only if it succeeds."),
         h("div", { class: "numbers" },
           ...NUMBERS.map(([, label, , about], index) => field(label, this.numbers[index][1], about))),
+        field("Agent mode", this.mode, "Which model works. With local, nothing is sent to a model on another machine."),
         ...SWITCHES.map(([, label, about], index) => field(label, this.switches[index][1], about, "switch"))),
     );
   }
@@ -70,6 +73,7 @@ export class ContractForm {
       text: this.text.value.trim(),
       ...(this.accept.value.trim() && { accept: this.accept.value.trim() }),
       ...Object.fromEntries(this.numbers.map(([name, input]) => [name, number(input)]).filter(([, value]) => value !== undefined)),
+      ...(this.mode.value && { agentMode: this.mode.value }),
       ...Object.fromEntries(this.switches.map(([name, input]) => [name, input.checked])),
     };
   }
@@ -87,7 +91,7 @@ function field(label, input, about, kind = "field") {
 
 /** A contract's limits: "50 turns · 30 minutes". */
 export function limitsOf(contract) {
-  const { accept, maxTurns, maxMinutes, maxTokens, maxCost, smallModel, worktree } = { ...DEFAULTS, ...contract };
+  const { accept, maxTurns, maxMinutes, maxTokens, maxCost, smallModel, worktree, agentMode } = { ...DEFAULTS, ...contract };
   return [
     `${maxTurns} turns`,
     `${maxMinutes} minutes`,
@@ -96,5 +100,6 @@ export function limitsOf(contract) {
     accept && `acceptance: ${accept}`,
     smallModel && "small model as judge",
     worktree && "own worktree",
+    agentMode,
   ].filter(Boolean).join(" · ");
 }

@@ -12,6 +12,8 @@ export class Header {
     this.project = h("span", { class: "project" });
     this.modelName = h("span", { class: "model-name" });
     this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: commands.chooseModel }, this.modelName, icon("down"));
+    this.modeName = h("span", {});
+    this.mode = h("button", { type: "button", class: "quiet mode", onclick: commands.chooseAgentMode }, this.modeName, icon("down"));
     this.counts = h("span", { class: "counts" });
     this.tools = h(
       "button",
@@ -26,7 +28,7 @@ export class Header {
     const adding = (words, label, onclick) =>
       h("button", { type: "button", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
     this.el = h("div", { class: "head" },
-      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.flags,
+      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.flags,
       h("span", { class: "spacer" }),
       columns.files, columns.review,
       this.tools,
@@ -47,7 +49,11 @@ export class Header {
     const where = hello.where ? ` ${plain(hello.where)}` : "";
     setAttr(this.model, "aria-label", `Model: ${model}${where}`);
     setAttr(this.model, "title", `Choose a model${where}`);
-    this.model.disabled = tab?.kind !== "chat";
+    const mode = tab?.agentMode ?? hello.agentMode;
+    setText(this.modeName, mode);
+    setAttr(this.mode, "aria-label", `Agent mode: ${mode}`);
+    setAttr(this.mode, "title", tab?.kind === "agent" ? "An agent's mode is part of its contract" : "Choose which model works");
+    this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
     setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
     setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
     setAttr(this.tools, "aria-expanded", isToolsOpen);

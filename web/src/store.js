@@ -64,7 +64,7 @@ const REDUCERS = {
     return withTabs(next, frame.tabs ?? []);
   },
   tabs: (state, frame) => withTabs(state, frame.tabs ?? []),
-  model: (state, { model: { name, where = "", problem = "" } }) => ({ ...state, hello: { ...state.hello, model: name, where, problem } }),
+  model: (state, { model: { name, where = "", problem = "", agentMode = "remote" } }) => ({ ...state, hello: { ...state.hello, model: name, where, problem, agentMode } }),
   host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {

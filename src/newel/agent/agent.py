@@ -26,7 +26,7 @@ from newel.agent.events import (
 )
 from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
-from newel.agent.ports import Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
+from newel.agent.ports import AgentMode, Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
 
 Subscriber = Callable[[AgentEvent], None]
 """Called with each event, in order. Must be quick. An exception ends the run and the subscription; other subscribers still get
@@ -89,6 +89,10 @@ class AgentState:
     @property
     def thinking_level(self) -> ThinkingLevel:
         return self.config.thinking
+
+    @property
+    def agent_mode(self) -> AgentMode:
+        return self.config.agent_mode
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -230,7 +234,7 @@ class Agent:
         self._change("tools", tools=tuple(tools))
 
     def _change(self, name: str, **fields: object) -> None:
-        """Takes effect with the next prompt. The current run keeps its configuration, except for the tools."""
+        """Takes effect with the next request to the model; another system prompt, with the next prompt."""
         self.state.config = msgspec.structs.replace(self.state.config, **fields)
         self._notify(StateUpdate(changed=[name]))
 
@@ -281,7 +285,7 @@ class Agent:
 
         try:
             with anyio.CancelScope() as self._scope:
-                config = msgspec.structs.replace(state.config, tools_now=lambda: state.config.tools)
+                config = msgspec.structs.replace(state.config, now=lambda: state.config)
                 await (transport or self.transport).run(tuple(state.messages), prompts, config, emit)
         finally:
             state.end_run()

@@ -109,8 +109,7 @@ class _Run:
     async def run(self, prompts: Sequence[AppMessage]) -> AgentEnd:
         await self.emit(AgentStart())
         try:
-            if self.config.limits.max_cost is not None and self.config.check_cost is not None:
-                await self.config.check_cost(self.config.model)
+            await self.check_cost()
             await self.executor.resume(open_calls(self.history), self.append_message)
             for prompt in prompts:
                 await self.append_message(prompt)
@@ -136,8 +135,7 @@ class _Run:
                 return "stopped", f"Stopped before the next request. {ran} had run."
             if exceeded := self.limiter.exceeded_limit():
                 return exceeded
-            if self.config.tools_now is not None:
-                self.executor.offer(self.config.tools_now())
+            await self.refresh_config()
             await self.emit(TurnStart())
             message = await self.ask_model()
             results = await self.executor.run(message.tool_calls, self.append_message)
@@ -147,6 +145,17 @@ class _Run:
                 return "done", ""
             for message in queued:
                 await self.append_message(message)
+
+    async def refresh_config(self) -> None:
+        model = self.config.model
+        self.config = self.config.refreshed()
+        self.executor.offer(self.config.tools)
+        if self.config.model != model:
+            await self.check_cost()
+
+    async def check_cost(self) -> None:
+        if self.config.limits.max_cost is not None and self.config.check_cost is not None:
+            await self.config.check_cost(self.config.model)
 
     async def append_message(self, message: AppMessage) -> None:
         """Add a complete message to the history, and emit it."""
@@ -200,6 +209,7 @@ class _Run:
                     tools=[tool.spec for tool in self.executor.offered],
                     thinking=config.thinking,
                     short_prompt=config.short_prompt,
+                    agent_mode=config.agent_mode,
                 ),
                 on_delta,
             )

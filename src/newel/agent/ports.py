@@ -14,6 +14,8 @@ from newel.agent.events import AgentEvent, Delta, ModelRouted, Retry
 from newel.agent.messages import AppMessage, AssistantMessage, ImageContent, Message, ToolCall, Usage, Wire
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high"]
+AgentMode = Literal["local", "remote", "hybrid_auto"]
+"""Which model answers: the one on this machine, the configured one, or first the one on this machine."""
 
 ToolCallMode = Literal["native", "schema"]
 """How a model calls tools: by its server's protocol, or in answers that the server holds to a JSON Schema."""
@@ -52,7 +54,7 @@ class ToolSpec(Wire, frozen=True):
 
 
 class ModelRequest(Wire, frozen=True):
-    """A request to a model. ``short_prompt`` replaces the system prompt for a small model; ``response_schema`` is a JSON Schema to
+    """A request to a model. ``agent_mode`` None is the configured one. ``short_prompt`` replaces the system prompt for a small model; ``response_schema`` is a JSON Schema to
     which the server has to hold the answer, if it can.
     """
 
@@ -61,6 +63,7 @@ class ModelRequest(Wire, frozen=True):
     messages: list[Message]
     tools: list[ToolSpec] = []
     thinking: ThinkingLevel = "off"
+    agent_mode: AgentMode | None = None
     short_prompt: str = ""
     response_schema: dict[str, Any] | None = None
 
@@ -305,13 +308,29 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The system prompt for a small model; empty if it is the same."""
     tools: Sequence[Tool] = ()
     thinking: ThinkingLevel = "off"
+    agent_mode: AgentMode = "remote"
     policy: Policy = AllowAll()
     queue: Queue = NoQueue()
     limits: Limits = Limits()
     compact: Compact | None = None
     shorten: Shorten | None = None
     check_cost: CheckCost | None = None
-    tools_now: Callable[[], Sequence[Tool]] | None = None
-    """Returns the tools for each request, instead of ``tools``: a tool server may become ready during the run."""
+    now: Callable[[], RunConfig] | None = None
+    """Returns the configuration as it is now: before each request, the run takes the tools, the model, ``thinking`` and
+    ``agent_mode`` from it. A tool server may become ready during the run, and the user may choose another model."""
     never_begun: Collection[str] = ()
     """Ids of open calls in the conversation that are known not to have started; the state of other open calls is unknown."""
+
+    def refreshed(self) -> RunConfig:
+        """This configuration with what may have changed since the run began; see ``now``."""
+        if self.now is None:
+            return self
+        now = self.now()
+        return msgspec.structs.replace(
+            self,
+            model=now.model,
+            tools=now.tools,
+            thinking=now.thinking,
+            agent_mode=now.agent_mode,
+            check_cost=now.check_cost,
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import msgspec
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Emit, Policy, Tool
+    from newel.agent.ports import AgentMode, Emit, Policy, Tool
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
@@ -81,8 +81,8 @@ async def open_agent(
     Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.agent.events import ErrorEvent
+    from newel.app.agent_models import open_models
     from newel.app.hosts import open_host
-    from newel.app.model_resolver import open_model
     from newel.mcp import config_files
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
@@ -93,7 +93,8 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         stack.callback(recorders.close)
-        model = await stack.enter_async_context(open_model(settings, host))
+        models = await stack.enter_async_context(open_models(settings, host))
+        model = await models.find(settings.agent_mode)
         context = AgentContext(
             host=host,
             folder=host.name,
@@ -105,6 +106,7 @@ async def open_agent(
                 ephemeral=options.ephemeral,
             ),
             open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
+            find_model=models.find,
             ask=ask,
             recorders=recorders,
         )
@@ -125,14 +127,15 @@ async def open_agent(
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``ask`` for approvals,
-    ``journal`` for each event before any subscriber sees it, and the recorders of its file changes.
+    """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
+    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, and the recorders of its file changes.
     """
 
     host: ExecutionHost
     folder: str
     session: SessionManager
     open_session: Callable[[str | None], SessionManager]
+    find_model: Callable[[AgentMode], Awaitable[ResolvedModel]]
     ask: Ask | None = None
     journal: Emit | None = None
     recorders: RecorderRegistry | None = None
@@ -152,9 +155,8 @@ async def build_agent(
     from newel.session.coding_agent import CodingAgent
     from newel.tools import coding_tools
 
-    model = in_use.model
     open_folder = partial(context.host.workspace, context.folder)
-    workspaces = await open_workspaces(settings, model, context.recorders, open_folder)
+    workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
     tools = coding_tools(
         guard_secrets(workspaces.works_in, secret_paths),
@@ -164,11 +166,12 @@ async def build_agent(
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
-        model=model,
+        model=in_use.model,
         transform=Transformer(),
         **_prompts(manner, tools, instructions, workspaces, context.host),
         tools=tools,
         thinking=settings.thinking,
+        agent_mode=in_use.agent_mode,
         policy=_policy(settings, context, secret_paths, tools if workspaces.isolated else []),
         limits=settings.limits,
         compact=compactor,
@@ -186,8 +189,9 @@ async def build_agent(
         session=context.session,
         open_session=context.open_session,
         journal=context.journal,
-        list_models=in_use.server.models,
+        list_models=in_use.list_models,
         describe_model=in_use.describe,
+        find_model=context.find_model,
         where=in_use.where,
         templates=templates,
         compactor=compactor,
@@ -201,10 +205,14 @@ async def build_agent(
 
 def _compactor(in_use: ResolvedModel) -> Compactor:
     from newel.context.compaction import Compactor
-    from newel.providers.model_server import find_window
 
-    window = partial(find_window, in_use.server)
-    compactor = Compactor(in_use.provider, in_use.small, context_window=None, find_window=window)
+    compactor = Compactor(
+        in_use.provider,
+        in_use.small,
+        context_window=None,
+        find_window=in_use.find_window,
+        agent_mode=in_use.agent_mode,
+    )
     compactor.follow(in_use.model)
     return compactor
 

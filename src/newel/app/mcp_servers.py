@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from newel.config.settings import Settings
 from newel.mcp.server_config import load_servers
@@ -14,7 +14,7 @@ from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from newel.agent.messages import AssistantMessage
-    from newel.agent.ports import Model, Provider
+    from newel.agent.ports import AgentMode, Model, Provider
     from newel.mcp.manager import McpManager
     from newel.mcp.types import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
@@ -48,7 +48,15 @@ def tool_servers(
     return McpManager(configs, context, on_change), problems
 
 
-def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | None:
+class ModelInUse(Protocol):
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def agent_mode(self) -> AgentMode: ...
+
+
+def sampler(settings: Settings, provider: Provider, in_use: Callable[[], ModelInUse]) -> Sample | None:
     """Lets servers query the model; None unless calls run without approval, as queries cost the user's money."""
     if settings.approve != "auto":
         return None
@@ -58,8 +66,13 @@ def sampler(settings: Settings, provider: Provider, model: Model) -> Sample | No
 
         from newel.agent.ports import ModelRequest
 
-        bounded = msgspec.structs.replace(model, max_output=request.max_tokens)
-        question = ModelRequest(model=bounded, system_prompt=request.system_prompt, messages=request.messages)
+        now = in_use()
+        question = ModelRequest(
+            model=msgspec.structs.replace(now.model, max_output=request.max_tokens),
+            system_prompt=request.system_prompt,
+            messages=request.messages,
+            agent_mode=now.agent_mode,
+        )
         return await provider.complete(question, _ignore)
 
     return sample
@@ -99,7 +112,7 @@ async def add_server_tools(
             await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice))
 
     manager, problems = tool_servers(
-        settings, on_change=join, sample=sampler(settings, provider, agent.state.model)
+        settings, on_change=join, sample=sampler(settings, provider, lambda: agent.state)
     )
     for problem in problems:
         _print_notice(problem)

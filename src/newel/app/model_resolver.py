@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from newel.agent.errors import ConfigError, ProviderError
-from newel.agent.ports import Model, Provider, ToolCallMode
+from newel.agent.ports import AgentMode, Model, Provider, ToolCallMode
 from newel.config.settings import ONLY_DOTENV, EndpointSettings, ModelFacts, Settings
-from newel.providers.families import FAMILIES
+from newel.providers.families import FAMILIES, Api
 from newel.providers.http.urls import is_loopback
 from newel.providers.model_server import ModelServer, connect, find_window
 from newel.providers.retry import RetryLimits
-from newel.providers.routing import RoutingProvider
 from newel.providers.structured.tool_call_mode import suitable_mode
 from newel.text.sanitize import redact_url, sanitize
 
@@ -53,9 +52,6 @@ No model is configured.
 
 MOST_NAMES = 8
 
-LOCAL_LIMITS = RetryLimits(attempts=2, connections=1)
-"""For a local model that another one replaces if it fails."""
-
 
 class NoModelConfigured(ConfigError, code="nothing_found"):
     """There is no server. ``summary`` is the message without shell commands, for the page."""
@@ -70,15 +66,17 @@ class NoModelOnHost(NoModelConfigured, code="nothing_there"):
 
 
 class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """``provider`` sends requests to ``server``, and retries them. ``name`` is the model's, ``small_name`` that of the model for
-    summaries, if configured. ``where`` describes the model's location; it is empty for a configured server. ``is_on_host``
-    means that the model runs on the agents' host. ``tool_calls`` tells how a model calls tools.
+    """The model of agents that work in the mode ``agent_mode``. ``provider`` sends requests to ``server``, and retries them.
+    ``name`` is the model's, ``small_name`` that of the model for summaries, if configured. ``where`` describes the model's
+    location; it is empty for a configured server. ``is_on_host`` means that the model runs on the agents' host.
+    ``tool_calls`` tells how a model calls tools.
     """
 
     server: ModelServer
     provider: Provider
     name: str
     facts: Mapping[str, ModelFacts]
+    agent_mode: AgentMode = "remote"
     small_name: str | None = None
     where: str = ""
     is_on_host: bool = False
@@ -89,6 +87,14 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
         name = real_name(self.facts, name)
         facts = self.facts.get(name, ModelFacts())
         return Model(name, self.server.name, facts.context_window, facts.max_output, self.tool_calls(name))
+
+    async def list_models(self) -> list[str]:
+        """The names of the server's models. Raises ``ProviderError``."""
+        return await self.server.models()
+
+    async def find_window(self, name: str) -> int | None:
+        """The size of a model's context in tokens, None if unknown."""
+        return await find_window(self.server, name)
 
     async def check_cost(self, model: Model) -> None:
         """Raises ``ConfigError`` if a cost limit cannot be enforced, because the price of the model, or of the one for
@@ -113,39 +119,37 @@ class ResolvedModel(msgspec.Struct, frozen=True, kw_only=True):
         return self.describe(self.small_name or self.name)
 
 
-@asynccontextmanager
-async def open_model(settings: Settings, host: ExecutionHost) -> AsyncGenerator[ResolvedModel]:
-    """The model for work on a host, by the settings. Raises ``ConfigError`` and ``ProviderError``."""
-    async with AsyncExitStack() as stack:
-        if settings.host_model is not None and host.connection is not None:
-            yield await _host_model(settings, settings.host_model, host.connection, stack)
-        else:
-            yield await _configured_model(settings, stack)
+class OpenServers:
+    """The model servers in use, one for each address: two processes must not load the same model file. ``stack`` closes them."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.stack = stack
+        self._servers: dict[tuple[str, str | None, Api | None], ModelServer] = {}
+
+    def at(self, endpoint: EndpointSettings) -> ModelServer:
+        """The server of an endpoint. Raises ``ConfigError`` for an invalid one."""
+        key = endpoint.base_url, endpoint.api_key, endpoint.api
+        if key not in self._servers:
+            server = self._servers[key] = connect(*key)
+            self.stack.push_async_callback(server.aclose)
+        return self._servers[key]
 
 
-async def _configured_model(settings: Settings, stack: AsyncExitStack) -> ResolvedModel:
-    if settings.agent_mode == "local":
-        return await _local_model(settings, settings.retry, stack)
+async def open_remote(settings: Settings, host: ExecutionHost, servers: OpenServers) -> ResolvedModel:
+    """The model of the agents' host, or the configured one. Raises ``ConfigError`` and
+    ``ProviderError``.
+    """
+    if settings.host_model is not None and host.connection is not None:
+        return await _host_model(settings, settings.host_model, host.connection, servers)
+    return await _configured_model(settings, servers)
+
+
+async def _configured_model(settings: Settings, servers: OpenServers) -> ResolvedModel:
     endpoint = await find_endpoint(settings)
-    remote = await _connect(
-        settings, endpoint, settings.model, settings.retry, stack, small_name=settings.small_model
-    )
-    if settings.agent_mode == "remote":
-        return remote
-    local = await _local_model(settings, LOCAL_LIMITS, stack)
-    if local.server.name == remote.server.name and local.name == remote.name:
-        raise ConfigError(
-            f"agent_mode is hybrid_auto, but both models are {local.name} of {local.server.name}. Set another one under [local] in "
-            "config.toml, or configure a remote server."
-        )
-    window = local.model.context_window or await find_window(local.server, local.name)
-    local_model = msgspec.structs.replace(local.model, context_window=window)
-    provider = RoutingProvider(local.provider, local_model, remote.provider, settings.routing)
-    where = f"or first {local.name} on this machine"
-    return msgspec.structs.replace(remote, provider=provider, where=where)
+    return await _connect(settings, endpoint, settings.model, servers, small_name=settings.small_model)
 
 
-async def _local_model(settings: Settings, limits: RetryLimits, stack: AsyncExitStack) -> ResolvedModel:
+async def open_local(settings: Settings, mode: AgentMode, servers: OpenServers) -> ResolvedModel:
     """The model on this machine: that of ``[local]``, the configured one if it is here, or one that is found. Raises
     ``ConfigError`` for another address: nothing leaves this machine.
     """
@@ -154,30 +158,43 @@ async def _local_model(settings: Settings, limits: RetryLimits, stack: AsyncExit
     if local.base_url:
         endpoint = EndpointSettings(local.base_url, "[local] in config.toml", local.api_key)
     elif endpoint is None or not is_loopback(endpoint.base_url):
-        endpoint = await find_endpoint(msgspec.structs.replace(settings, endpoint=None))
-    elif settings.agent_mode == "local":
+        endpoint = await _find_local_endpoint(settings, mode)
+    else:
         name = name or settings.model
     if not is_loopback(endpoint.base_url):
-        raise ConfigError(
-            f"agent_mode is {settings.agent_mode}, but {redact_url(endpoint.base_url)} ({endpoint.origin}) is not on this machine. "
-            "Set [local] base_url in config.toml to a server here."
-        )
-    return await _connect(settings, endpoint, name, limits, stack)
+        raise not_local(mode, f"{redact_url(endpoint.base_url)} ({endpoint.origin})")
+    found = await _connect(settings, endpoint, name, servers)
+    return msgspec.structs.replace(found, agent_mode="local")
+
+
+async def _find_local_endpoint(settings: Settings, mode: AgentMode) -> EndpointSettings:
+    try:
+        return await find_endpoint(msgspec.structs.replace(settings, endpoint=None))
+    except NoModelConfigured as error:
+        raise NoModelConfigured(
+            f"agent_mode is {mode}, but there is no model on this machine. {error.summary} "
+            "Start one, or set [local] base_url in config.toml."
+        ) from error
+
+
+def not_local(mode: AgentMode, address: str) -> ConfigError:
+    return ConfigError(
+        f"agent_mode is {mode}, but {address} is not on this machine. "
+        "Set [local] base_url in config.toml to a server here."
+    )
 
 
 async def _connect(
     settings: Settings,
     endpoint: EndpointSettings,
     name: str | None,
-    limits: RetryLimits,
-    stack: AsyncExitStack,
+    servers: OpenServers,
     *,
     small_name: str | None = None,
 ) -> ResolvedModel:
-    """A server, which ``stack`` closes, and its model, as ``find_model`` chooses it."""
-    server = connect(endpoint.base_url, endpoint.api_key, endpoint.api)
-    stack.push_async_callback(server.aclose)
-    resolved = use_server(server, settings, await find_model(settings, name, endpoint, server), limits)
+    """A server and its model, as ``find_model`` chooses it."""
+    server = servers.at(endpoint)
+    resolved = resolved_model(server, settings, await find_model(settings, name, endpoint, server))
     return msgspec.structs.replace(
         resolved,
         small_name=small_name and await find_model(settings, small_name, endpoint, server),
@@ -186,23 +203,23 @@ async def _connect(
 
 
 async def _host_model(
-    settings: Settings, requested: HostModel, connection: SshConnection, stack: AsyncExitStack
+    settings: Settings, requested: HostModel, connection: SshConnection, servers: OpenServers
 ) -> ResolvedModel:
     """Without a small model: the configured one belongs to the configured server."""
     server = server_on(connection, requested.through, requested.port)
-    stack.push_async_callback(server.aclose)
+    servers.stack.push_async_callback(server.aclose)
     try:
         name = model_on(await server.models(), requested, connection.place)
     except (ProviderError, NoModelOnHost) as error:
         if requested.is_requested:
             raise
         try:
-            return await _configured_model(settings, stack)
+            return await _configured_model(settings, servers)
         except NoModelConfigured as unconfigured:
             reason = f"{connection.place} has no usable model. {error}\n"
             message, summary = f"{reason}{unconfigured}", f"{reason}{unconfigured.summary}"
             raise NoModelConfigured(message, summary) from error
-    resolved = use_server(server, settings, name, settings.retry)
+    resolved = resolved_model(server, settings, name)
     return msgspec.structs.replace(resolved, where=f"on {connection.host} ({server.way})", is_on_host=True)
 
 
@@ -221,10 +238,20 @@ def tool_call_mode(settings: Settings, name: str, server: ModelServer) -> tuple[
     return suitable_mode(name, server), "by its name and server"
 
 
-def use_server(server: ModelServer, settings: Settings, name: str, limits: RetryLimits) -> ResolvedModel:
-    """A model of a server, with retries, with the prices of the settings, and with steps for models that call tools badly. Raises
-    ``ConfigError``.
-    """
+def resolved_model(server: ModelServer, settings: Settings, name: str) -> ResolvedModel:
+    """A model of a server. Raises ``ConfigError``."""
+    tool_call_mode(settings, name, server)  # an impossible request fails now
+    return ResolvedModel(
+        server=server,
+        provider=provider_of(server, settings, settings.retry),
+        name=name,
+        facts=settings.models,
+        tool_calls=lambda name: tool_call_mode(settings, name, server)[0],
+    )
+
+
+def provider_of(server: ModelServer, settings: Settings, limits: RetryLimits) -> Provider:
+    """The server with retries, with the prices of the settings, and with steps for models that call tools badly."""
     from newel.providers.pricing import PricingProvider
     from newel.providers.retry import Retrying
     from newel.providers.structured.provider import StructuredProvider
@@ -233,16 +260,7 @@ def use_server(server: ModelServer, settings: Settings, name: str, limits: Retry
     provider: Provider = Retrying(server, limits)
     if rates:
         provider = PricingProvider(provider, rates)
-    if server.supports_schema:
-        provider = StructuredProvider(provider)
-    tool_call_mode(settings, name, server)  # an impossible request fails now
-    return ResolvedModel(
-        server=server,
-        provider=provider,
-        name=name,
-        facts=settings.models,
-        tool_calls=lambda name: tool_call_mode(settings, name, server)[0],
-    )
+    return StructuredProvider(provider) if server.supports_schema else provider
 
 
 def server_on(connection: SshConnection, through: Through, port: int) -> RemoteOllama | OllamaCli:

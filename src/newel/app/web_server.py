@@ -191,10 +191,16 @@ async def _open_review(
             saver=project.saver,
             checkpoints=project.checkpoints,
             provider=factory.provider,
-            config=RunConfig(model=factory.in_use.model, transform=Transformer(), thinking=settings.thinking),
+            config=RunConfig(
+                model=factory.in_use.model,
+                transform=Transformer(),
+                thinking=settings.thinking,
+                agent_mode=settings.agent_mode,
+            ),
             limits=limits,
             traces=traces,
             secret_paths=project_secret_paths(settings, factory.host, project.workspace.root),
+            find_model=factory.find_model,
         )
     )
 

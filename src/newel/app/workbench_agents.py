@@ -16,10 +16,11 @@ import msgspec
 
 from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.messages import AssistantMessage
-from newel.agent.ports import Model, ModelRequest, OnDelta, Tool
+from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, Tool
 from newel.app.agent_factory import AgentContext, build_agent
+from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers
-from newel.app.model_resolver import NoModelConfigured, ResolvedModel, open_model, use_server
+from newel.app.model_resolver import NoModelConfigured, ResolvedModel, resolved_model
 from newel.config.settings import Settings
 from newel.mcp.manager import McpManager
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest
@@ -53,8 +54,9 @@ async def open_agent_factory(
     enter(settings.approve, attended=attended)
     async with AsyncExitStack() as stack:
         missing = ""
+        models = await stack.enter_async_context(open_models(settings, host))
         try:
-            in_use = await stack.enter_async_context(open_model(settings, host))
+            in_use = await models.find(settings.agent_mode)
         except (ConfigError, ProviderError) as error:
             if not attended:
                 raise
@@ -67,12 +69,12 @@ async def open_agent_factory(
         servers, problems = tool_servers(
             settings,
             on_change=lambda: factory.servers_changed(),  # noqa: PLW0108 — it is replaced later
-            sample=sampler(settings, CurrentModel(lambda: factory.in_use), in_use.model),
+            sample=sampler(settings, models.provider, lambda: factory.in_use),
         )
         for problem in problems:
             print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — for the user
         factory = WorkbenchAgentFactory(
-            settings, host, in_use, servers=servers, ephemeral=ephemeral, stack=stack
+            settings, host, models, in_use, servers=servers, ephemeral=ephemeral, stack=stack
         )
         factory.model_problem = missing
         stack.callback(factory.recorders.close)
@@ -112,20 +114,24 @@ class NoServer:
 
 def no_model(settings: Settings) -> ResolvedModel:
     server = NoServer()
-    return ResolvedModel(server=server, provider=server, name="", facts=settings.models)
+    return ResolvedModel(
+        server=server, provider=server, name="", facts=settings.models, agent_mode=settings.agent_mode
+    )
 
 
 class CurrentModel:
-    """A ``Provider`` that delegates to the model in use now, also requests without a model."""
+    """A ``Provider`` that sends requests without a model to the one in use now."""
 
-    def __init__(self, in_use: Callable[[], ResolvedModel]) -> None:
+    def __init__(self, provider: Provider, in_use: Callable[[], ResolvedModel]) -> None:
+        self._provider = provider
         self._in_use = in_use
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
-        now = self._in_use()
         if not request.model.id:
+            if not (now := self._in_use()).name:
+                raise ProviderError(UNSET)
             request = msgspec.structs.replace(request, model=now.model)
-        return await now.provider.complete(request, on_delta)
+        return await self._provider.complete(request, on_delta)
 
 
 async def connect_named(
@@ -156,7 +162,7 @@ async def connect_named(
                 raise ConfigError(f"{redact_url(base_url)} lists no models. Enter the name of one.")
             model = names[0]
         stack.push_async_exit(undo.pop_all())
-    return use_server(server, settings, model, settings.retry)
+    return resolved_model(server, settings, model)
 
 
 class WorkbenchAgentFactory:
@@ -168,6 +174,7 @@ class WorkbenchAgentFactory:
         self,
         settings: Settings,
         host: ExecutionHost,
+        models: AgentModels,
         in_use: ResolvedModel,
         *,
         servers: McpManager,
@@ -177,8 +184,10 @@ class WorkbenchAgentFactory:
         self._stack = stack
         self._settings = settings
         self.host = host
+        self.models = models
         self.in_use = in_use
-        self.provider = CurrentModel(lambda: self.in_use)
+        """The model of the configured mode."""
+        self.provider = CurrentModel(models.provider, lambda: self.in_use)
         self.model_problem = ""
         endpoint = settings.endpoint
         self.secrets: list[str] = [endpoint.api_key] if endpoint and endpoint.api_key else []
@@ -190,19 +199,33 @@ class WorkbenchAgentFactory:
 
     @property
     def model(self) -> ModelStatus:
-        return ModelStatus(name=self.in_use.name, where=self.in_use.where, problem=self.model_problem)
+        in_use = self.in_use
+        return ModelStatus(
+            name=in_use.name, where=in_use.where, problem=self.model_problem, agent_mode=self.models.mode
+        )
+
+    async def find_model(self, mode: AgentMode) -> Model:
+        return (await self._in_mode(mode)).model
+
+    async def _in_mode(self, mode: AgentMode | None) -> ResolvedModel:
+        if mode is None or (mode == self.models.mode and self.in_use.name):
+            return self.in_use
+        return await self.models.find(mode)
 
     async def use_server(self, base_url: str, api_key: str | None, model: str | None) -> list[str]:
         if api_key:
             self.secrets.append(api_key)  # before its first use: no log may contain it
+        self.models.check_address(base_url)
         resolved = await connect_named(self._settings, base_url, api_key, model, self._stack)
         if isinstance(resolved, list):
             return resolved
-        self.in_use, self.model_problem = resolved, ""
+        self.models.use(resolved)
+        self.in_use, self.model_problem = await self.models.find(self.models.mode), ""
         return []
 
     async def create(self, spec: AgentSpec) -> CodingAgent:
-        name = spec.model or self.in_use.name
+        in_use = await self._in_mode(spec.agent_mode)
+        name = spec.model or in_use.name
         if not name:
             raise ConfigError(UNSET)
 
@@ -223,18 +246,20 @@ class WorkbenchAgentFactory:
                 folder=spec.folder,
                 session=undo.enter_context(open_session(spec.session)),
                 open_session=open_session,
+                find_model=self._in_mode,
                 ask=approval_handler(spec.ask),
                 journal=spec.record,
                 recorders=self.recorders,
             )
-            in_use = msgspec.structs.replace(self.in_use, name=name, provider=self.provider)
-            agent = await build_agent(settings, in_use, context)
+            own = msgspec.structs.replace(in_use, name=name, provider=self.provider)
+            agent = await build_agent(settings, own, context)
             undo.pop_all()
         self._own_tools[agent] = agent.state.tools
         return agent
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
-        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_handler(spec.ask))])
+        sample = sampler(self._settings, self.provider, lambda: agent.state)
+        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_handler(spec.ask), sample)])
 
     def apply_limits(self, contract: Contract) -> Contract:
         limits = self._settings.limits
@@ -242,6 +267,7 @@ class WorkbenchAgentFactory:
             contract,
             max_tokens=contract.max_tokens or limits.max_tokens,
             max_cost=contract.max_cost or limits.max_cost,
+            agent_mode=contract.agent_mode or self.models.mode,
         )
 
     async def create_worktree(self, agent: str) -> Worktree:
@@ -250,13 +276,13 @@ class WorkbenchAgentFactory:
             return await make_worktree(project, self.host.worktrees(self._settings.home), agent)
 
     def judge_model(self, agent: CodingAgent, *, small: bool) -> Model:
-        name = self.in_use.small_name if small else None
-        return self.in_use.describe(name) if name else agent.state.model
+        return agent.compactor.model if small and agent.compactor else agent.state.model
 
-    async def list_models(self) -> list[str]:
-        monitor = self.host.monitor if self.in_use.is_on_host else None
+    async def list_models(self, mode: AgentMode | None = None) -> list[str]:
+        in_use = await self._in_mode(mode)
+        monitor = self.host.monitor if in_use.is_on_host else None
         with monitor.request_deadline() if monitor else nullcontext():
-            return await self.in_use.server.models()
+            return await in_use.list_models()
 
     def list_sessions(self) -> list[SessionEntry]:
         return list_sessions(self._settings.home / "sessions", self.host.name, limit=200)

@@ -132,10 +132,8 @@ async def _run_agent(settings: Settings, contract: Contract | None, options: arg
         run_to_resume = (
             await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
         )
-        if run_to_resume is not None and options.approve is None:
-            # A run that was started with approvals keeps them.
-            approve = run_to_resume.params.approve or settings.approve
-            settings = msgspec.structs.replace(settings, approve=approve)
+        if run_to_resume is not None:
+            settings = _settings_of(run_to_resume, settings, options)
         factory = await stack.enter_async_context(
             open_agent_factory(settings, host, ephemeral=False, attended=False)
         )
@@ -161,6 +159,19 @@ async def _run_agent(settings: Settings, contract: Contract | None, options: arg
         solo = HeadlessRun(engine, hub, factory, job)
         screen = JsonRenderer(sys.stdout.buffer) if options.json else ContractRenderer(text_stdout())
         return await watch(solo, hub, job, screen)
+
+
+def _settings_of(run: AgentRun, settings: Settings, options: argparse.Namespace) -> Settings:
+    """The settings to resume a run: it keeps its approval preset and its mode, unless the command line has others."""
+    from newel.providers.routing import read_agent_mode
+
+    params = run.params
+    mode = None if options.agent_mode else params.contract.agent_mode
+    return msgspec.structs.replace(
+        settings,
+        approve=(options.approve or params.approve or settings.approve),
+        agent_mode=read_agent_mode(mode) if mode else settings.agent_mode,
+    )
 
 
 # -- newel agents ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from newel.agent.messages import (
     UserMessage,
     new_id,
 )
-from newel.agent.ports import Model, ModelRequest, Provider, ProviderEvent
+from newel.agent.ports import AgentMode, Model, ModelRequest, Provider, ProviderEvent
 from newel.agent.transform import COMPACTION, Transformer
 from newel.context import compaction_summary
 
@@ -84,7 +84,7 @@ UNKNOWN_WINDOW = 32_000
 class Compactor:
     """Implements ``ports.Compact``, and compacts on request.
 
-    ``provider`` and ``model`` write the summaries (a small model suffices). ``context_window`` is that of the conversation's
+    ``provider`` and ``model`` write the summaries (a small model suffices), in the mode ``agent_mode``. ``context_window`` is that of the conversation's
     model in tokens; if it is None, only an overflow or the user triggers a compaction. ``follow`` sets the conversation's
     model, whose window ``find_window`` looks up once.
 
@@ -103,6 +103,7 @@ class Compactor:
         keep_tokens: int = 20_000,
         overhead_tokens: int = 2_000,
         find_window: FindWindow | None = None,
+        agent_mode: AgentMode | None = None,
     ) -> None:
         """``threshold`` is the fraction of the window that may fill before a compaction, ``keep_tokens`` the most that is kept
         of the latest messages, ``overhead_tokens`` the size of system prompt and tools.
@@ -110,6 +111,7 @@ class Compactor:
         self.provider = provider
         self.model = model
         self.context_window = context_window
+        self.agent_mode: AgentMode | None = agent_mode
         self._find_window = find_window
         self._unknown: str | None = None
         self._threshold = threshold
@@ -139,6 +141,11 @@ class Compactor:
             self.model = model
         self.context_window = model.context_window
         self._unknown = model.id if model.context_window is None else None
+
+    def change_writer(self, model: Model, find_window: FindWindow | None) -> None:
+        """Have another model write the summaries. ``find_window`` replaces the one before; call ``follow`` afterwards."""
+        self.model = model
+        self._find_window = find_window
 
     async def _window(self, messages: Sequence[AppMessage]) -> int | None:
         """The window; an unknown one is looked up once, when the conversation is no longer short."""
@@ -205,9 +212,13 @@ class Compactor:
         # Two of a token's four characters: the rest is for the answer, and for scripts with longer tokens.
         limit = min((self.model.context_window or window) * 2, MAX_QUESTION_CHARS)
         question = compaction_summary.build_question(gone, before=before, wishes=wishes, limit=limit)
-        answer = await self.provider.complete(
-            ModelRequest(self.model, compaction_summary.SYSTEM_PROMPT, [UserMessage(question)]), _ignore
+        request = ModelRequest(
+            self.model,
+            compaction_summary.SYSTEM_PROMPT,
+            [UserMessage(question)],
+            agent_mode=self.agent_mode,
         )
+        answer = await self.provider.complete(request, _ignore)
         if not answer.text.strip() or answer.stop_reason in {"error", "aborted"}:
             raise BadResponse(answer.error_message or f"{self.model.id} gave an empty answer")
         return answer

@@ -125,7 +125,9 @@ async def submit(
 
 
 class HeadlessRun:
-    """A run that was submitted, or that an earlier process left, in this process and without a user to ask."""
+    """A run that was submitted, or that an earlier process left, in this process and without a user to ask. It works in the
+    mode of ``factory``.
+    """
 
     def __init__(self, engine: Engine, hub: EventHub, factory: AgentFactory, job: Job) -> None:
         self.params = msgspec.json.decode(job.params, type=ContractParams)
@@ -136,6 +138,7 @@ class HeadlessRun:
             session=self.params.session,
             folder=self.params.folder,
             model=None,
+            agent_mode=None,
             factory=factory,
             on_change=self._decline_questions,
         )

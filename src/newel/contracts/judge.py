@@ -88,6 +88,7 @@ async def evaluate(
             messages=[*messages, UserMessage(QUESTION.format(calls=calls, how=how) + reminder)],
             tools=tools,
             thinking=config.thinking,
+            agent_mode=config.agent_mode,
         )
         try:
             answer = await provider.complete(request, on_delta)

@@ -35,10 +35,15 @@ STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "toolUse": "too
 
 
 class Call:
-    """An active call. ``deadline`` is the deadline of ``scope`` while no request is open."""
+    """An active call. ``deadline`` is the deadline of ``scope`` while no request is open. ``sample`` asks the model of the agent
+    that makes the call.
+    """
 
-    def __init__(self, elicit: Elicit | None, scope: anyio.CancelScope, timeout: float) -> None:
+    def __init__(
+        self, elicit: Elicit | None, sample: Sample | None, scope: anyio.CancelScope, timeout: float
+    ) -> None:
         self.elicit = elicit
+        self.sample = sample
         self._scope = scope
         self._timeout = timeout
         self.requests: set[anyio.CancelScope] = set()
@@ -122,11 +127,12 @@ class ClientHandlers:
         from mcp import types
 
         call = self._asker()
-        if call is None or self._sample is None:
+        sample = (call and call.sample) or self._sample
+        if call is None or self._sample is None or sample is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="The model is not available now.")
         try:
             with call.asking():
-                answer = await self._sample(to_request(self._server, params))
+                answer = await sample(to_request(self._server, params))
                 return types.CreateMessageResult(
                     role="assistant",
                     content=types.TextContent(text=answer.text),

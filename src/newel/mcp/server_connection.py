@@ -116,7 +116,12 @@ class Server:
         self._attempt.cancel()
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], on_output: OnOutput, elicit: Elicit | None
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        on_output: OnOutput,
+        elicit: Elicit | None,
+        sample: Sample | None,
     ) -> ToolResult:
         """Call a tool. Raises ``ToolError`` if the server cannot be called now."""
         if self._client is None:
@@ -132,6 +137,7 @@ class Server:
             timeout=self.config.timeout,
             on_output=on_output,
             elicit=elicit,
+            sample=sample,
             why_lost=self._why_lost,
         )
 
@@ -280,10 +286,11 @@ class McpTool:
     that the user trusts in this.
     """
 
-    def __init__(self, server: Server, info: ToolInfo, elicit: Elicit | None) -> None:
+    def __init__(self, server: Server, info: ToolInfo, elicit: Elicit | None, sample: Sample | None) -> None:
         self._server = server
         self._info = info
         self._elicit = elicit
+        self._sample = sample
         self._spec = ToolSpec(
             name=offered_name(server.config.name, info.name),
             description=info.description,
@@ -332,4 +339,4 @@ class McpTool:
         return f"{escape_newlines(about)}\n{preview}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
-        return await self._server.call(self._info.name, arguments, on_output, self._elicit)
+        return await self._server.call(self._info.name, arguments, on_output, self._elicit, self._sample)

@@ -15,7 +15,7 @@ from newel.agent.messages import ImageContent
 from newel.agent.ports import OnOutput, ToolResult
 from newel.concurrency import task_group
 from newel.mcp.client_handlers import CURRENT, Call, ClientHandlers
-from newel.mcp.types import Elicit
+from newel.mcp.types import Elicit, Sample
 from newel.workspace.process.output import Capture
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ async def call_tool(
     timeout: float,  # noqa: ASYNC109 — begins again with each sign of life, which a scope of the caller's cannot
     on_output: OnOutput,
     elicit: Elicit | None,
+    sample: Sample | None = None,
     why_lost: Callable[[], Awaitable[str]],
 ) -> ToolResult:
     """Make the call. The result is an error if the server returns one, is silent for ``timeout`` seconds, or is
@@ -80,7 +81,7 @@ async def call_tool(
     """
     answered: ToolResult | None = None
     with anyio.move_on_after(LONGEST_CALL), anyio.move_on_after(timeout) as scope:
-        call = Call(elicit, scope, timeout)
+        call = Call(elicit, sample, scope, timeout)
         token = CURRENT.set(call)
         callbacks.calls.append(call)
         progress = Progress(call)

@@ -1,6 +1,6 @@
-"""Routing between a local and a remote model: each request goes to one of them, by what the run has achieved so far.
+"""Routing between a local and a remote model: each request goes to one of them, by its ``agent_mode``.
 
-A run begins with the local model. It goes on with the remote one, from the same history, if the local one
+With ``hybrid_auto`` a run begins with the local model. It goes on with the remote one, from the same history, if the local one
 
 - fails or is too small for the conversation,
 - keeps sending calls that cannot be executed,
@@ -9,24 +9,26 @@ A run begins with the local model. It goes on with the remote one, from the same
 - or takes too long for a step.
 
 The router keeps no state: the conversation tells which model answered, so a run that is resumed is routed alike. A ``ModelRouted``
-reports each decision.
+reports each decision. A request in the mode ``local`` never reaches the remote model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
-from newel.agent.errors import ContextOverflow, ProviderError
+from newel.agent.errors import ContextOverflow, NewelError, ProviderError
 from newel.agent.events import ModelRouted, Retry, TextDelta
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, Message, ToolResultMessage, UserMessage
-from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, ProviderEvent
+from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, ProviderEvent
 
-AgentMode = Literal["local", "remote", "hybrid_auto"]
 Place = Literal["local", "remote"]
+
+AgentModeName = Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(get_args(AgentMode))})]
+"""An ``AgentMode`` in a request; ``read_agent_mode`` checks it."""
 
 EDITS: Final = frozenset({"write", "edit", "propose_edits"})
 """The tools whose results count as edits."""
@@ -51,36 +53,97 @@ class RoutingLimits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_ROUTING: Final = RoutingLimits()
 
 
+class UnknownAgentMode(NewelError, code="bad_request"):
+    """There is no such mode."""
+
+
+def read_agent_mode(name: str) -> AgentMode:
+    """The mode with a name. Raises ``UnknownAgentMode``, which lists them."""
+    for mode in get_args(AgentMode):
+        if mode == name:
+            return mode
+    raise UnknownAgentMode(
+        f"There is no agent mode {name[:40]!r}. It is one of {', '.join(get_args(AgentMode))}."
+    )
+
+
+class LocalFirst(msgspec.Struct, frozen=True):
+    """The local model of ``hybrid_auto``."""
+
+    provider: Provider
+    model: Model
+
+
+class Route(msgspec.Struct, frozen=True):
+    """``provider`` answers, if ``first`` is None or cannot."""
+
+    provider: Provider
+    first: LocalFirst | None = None
+
+
+FindRoute = Callable[[AgentMode], Awaitable[Route]]
+"""The way of the requests in a mode, which may connect to a server first. Raises ``ConfigError`` and ``ProviderError``."""
+
+
 class RoutingProvider:
-    """A ``Provider`` that asks the model ``local_model`` of ``local`` first, and falls back to ``remote`` with the model that the
-    request names.
-    """
+    """A ``Provider`` that asks the models of a request's mode. Without one it is in the mode ``configured``."""
 
     def __init__(
-        self, local: Provider, local_model: Model, remote: Provider, limits: RoutingLimits = DEFAULT_ROUTING
+        self, find_route: FindRoute, configured: AgentMode, limits: RoutingLimits = DEFAULT_ROUTING
     ) -> None:
-        self._local = local
-        self._local_model = local_model
-        self._remote = remote
+        self._find_route = find_route
+        self._configured: AgentMode = configured
         self._limits = limits
 
     async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
         """Ask one model, and the other one if that fails; see ``Provider.complete``."""
-        run = _current_run(request.messages)
-        reason = self._reason_to_leave(request, run)
+        mode = request.agent_mode or self._configured
+        route = await self._find_route(mode)
+        if route.first is not None:
+            return await _HybridRequest(
+                request, route.provider, route.first, self._limits, on_delta
+            ).complete()
+        if mode == "local" and _previous_model(request.messages) != (
+            request.model.provider,
+            request.model.id,
+        ):
+            await _report("local", request.model, "agent_mode is local", on_delta)
+        return await route.provider.complete(request, on_delta)
+
+
+class _HybridRequest:
+    """A request for which the local model ``first`` is asked, or ``remote``, with the model that the request names."""
+
+    def __init__(
+        self,
+        request: ModelRequest,
+        remote: Provider,
+        first: LocalFirst,
+        limits: RoutingLimits,
+        on_delta: OnDelta,
+    ) -> None:
+        self._request = request
+        self._remote = remote
+        self._first = first
+        self._limits = limits
+        self._on_delta = on_delta
+
+    async def complete(self) -> AssistantMessage:
+        run = _current_run(self._request.messages)
+        reason = self._reason_to_leave(run)
         if reason is not None:
-            return await self._ask_remote(request, on_delta, reason)
-        if not _answered(run, self._local_model):
-            await _report("local", self._local_model, "the run begins locally", on_delta)
+            return await self._ask_remote(reason)
+        if not _answered(run, self._first.model):
+            await _report("local", self._first.model, "the run begins locally", self._on_delta)
         text_sent = False
 
         async def pass_on(event: ProviderEvent) -> None:
             nonlocal text_sent
             text_sent = isinstance(event, TextDelta) or (text_sent and not isinstance(event, Retry))
-            await on_delta(event)
+            await self._on_delta(event)
 
         try:
-            answer = await self._ask_local(request, pass_on)
+            answer = await self._ask_local(pass_on)
         except ProviderError as error:
             if isinstance(error, ContextOverflow) and not self._limits.remote_on_context_overflow:
                 raise
@@ -90,15 +153,15 @@ class RoutingProvider:
                 return answer
             reason = "the local model gave an empty answer"
         if text_sent:  # what the local model has written is void
-            await on_delta(Retry(attempt=1, max_attempts=1, delay=0.0, reason=reason))
-        return await self._ask_remote(request, on_delta, reason)
+            await self._on_delta(Retry(attempt=1, max_attempts=1, delay=0.0, reason=reason))
+        return await self._ask_remote(reason)
 
-    def _reason_to_leave(self, request: ModelRequest, run: Sequence[Message]) -> str | None:
+    def _reason_to_leave(self, run: Sequence[Message]) -> str | None:
         """Why the next step is the remote model's; None if it is the local one's. Empty if nothing has changed."""
-        limits = self._limits
+        limits, request = self._limits, self._request
         if _answered(run, request.model):
             return ""
-        window = self._local_model.context_window
+        window = self._first.model.context_window
         if (
             limits.remote_on_context_overflow
             and window is not None
@@ -113,23 +176,23 @@ class RoutingProvider:
             return f"{pluralize(calls, 'tool call')} brought no edit"
         return None
 
-    async def _ask_local(self, request: ModelRequest, on_delta: OnDelta) -> AssistantMessage:
+    async def _ask_local(self, on_delta: OnDelta) -> AssistantMessage:
         import anyio  # not with the settings, which import the limits
 
         from newel.agent.errors import ConnectionFailed
 
         limit = self._limits.remote_on_timeout_ms
-        own = msgspec.structs.replace(request, model=self._local_model)
+        own = msgspec.structs.replace(self._request, model=self._first.model)
         try:
             with anyio.fail_after(None if limit is None else limit / 1000):
-                return await self._local.complete(own, on_delta)
+                return await self._first.provider.complete(own, on_delta)
         except TimeoutError as error:
             raise ConnectionFailed(f"no complete answer within {(limit or 0) / 1000:g} s") from error
 
-    async def _ask_remote(self, request: ModelRequest, on_delta: OnDelta, reason: str) -> AssistantMessage:
+    async def _ask_remote(self, reason: str) -> AssistantMessage:
         if reason:
-            await _report("remote", request.model, reason, on_delta)
-        return await self._remote.complete(request, on_delta)
+            await _report("remote", self._request.model, reason, self._on_delta)
+        return await self._remote.complete(self._request, self._on_delta)
 
 
 async def _report(place: Place, model: Model, reason: str, on_delta: OnDelta) -> None:
@@ -145,11 +208,21 @@ def _current_run(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def _answered(run: Sequence[Message], model: Model) -> bool:
+    """Whether the model has completed a step. One that failed or was aborted does not tell which model it was."""
     return any(
         isinstance(message, AssistantMessage)
+        and message.stop_reason not in {"error", "aborted"}
         and (message.provider, message.model) == (model.provider, model.id)
         for message in run
     )
+
+
+def _previous_model(messages: Sequence[Message]) -> tuple[str, str] | None:
+    """The provider and name of the model that answered last; None if none has."""
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage) and message.stop_reason not in {"error", "aborted"}:
+            return message.provider, message.model
+    return None
 
 
 def _tokens(request: ModelRequest) -> int:

@@ -10,7 +10,9 @@ from newel.review.model.proposal import HunkSize
 from newel.tools.review import ProjectLimits
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Provider, RunConfig
+    from collections.abc import Awaitable, Callable
+
+    from newel.agent.ports import AgentMode, Model, Provider, RunConfig
     from newel.jobs.engine import Engine
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.checkpoints import Checkpoints
@@ -45,7 +47,8 @@ class ReviewLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReviewDependencies(NamedTuple):
     """``config`` is a run of the loop without tools, limits and system prompt. ``secret_paths`` decides which files the jobs'
-    tools may open. Without ``traces`` none are written.
+    tools may open. Without ``traces`` none are written. ``find_model`` finds the model of a mode other than the one of
+    ``config``.
     """
 
     engine: Engine
@@ -58,3 +61,4 @@ class ReviewDependencies(NamedTuple):
     limits: ReviewLimits
     traces: Traces | None = None
     secret_paths: SecretPaths | None = None
+    find_model: Callable[[AgentMode], Awaitable[Model]] | None = None

@@ -11,7 +11,9 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.messages import new_id
+from newel.agent.ports import AgentMode
 from newel.jobs.engine import FINAL, Job
+from newel.providers.routing import UnknownAgentMode, read_agent_mode
 from newel.review.model.decisions import decided
 from newel.review.model.file_review import FileReview, Lines
 from newel.review.model.history import HistoryEntry, patched
@@ -99,6 +101,7 @@ class JobService:
                 instruction=request.instruction,
                 context_rows=request.context_rows,
                 max_tool_calls=request.tool_config.max_tool_calls or self._limits.max_tool_calls_per_job,
+                agent_mode=_mode(request) or self._dependencies.config.agent_mode,
             )
         )
 
@@ -231,6 +234,7 @@ async def job_view(journal: JobJournal, ledger: Ledger) -> JobView:
         session_id=params.session,
         status=state.status,
         instruction=params.instruction,
+        agent_mode=params.agent_mode,
         context_rows=tuple(params.context_rows),
         created_at=state.created_at,
         started_at=state.started_at,
@@ -280,6 +284,13 @@ async def _check_run(request: RunRequest, limits: ReviewLimits, workspace: Works
     max_tool_calls = request.tool_config.max_tool_calls
     if max_tool_calls is not None and not 1 <= max_tool_calls <= limits.max_tool_calls_cap:
         raise Unprocessable(f"max_tool_calls must be between 1 and {limits.max_tool_calls_cap}.")
+
+
+def _mode(request: RunRequest) -> AgentMode | None:
+    try:
+        return read_agent_mode(request.agent_mode) if request.agent_mode is not None else None
+    except UnknownAgentMode as error:
+        raise BadRequest(str(error)) from error
 
 
 async def _check_row(row: ContextRow, workspace: Workspace) -> None:

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from newel.agent.messages import AppMessage, Wire, now
+from newel.agent.ports import AgentMode
 from newel.jobs.engine import FINAL, Engine, EngineError, Job, JobOutcome, Lease, LeaseLost
 from newel.review_jobs.errors import NoSuchJob
 from newel.review_jobs.requests import ContextRow
@@ -56,13 +57,16 @@ RELEASE_TIMEOUT_S = 20.0
 
 
 class JobParams(Wire, frozen=True, kw_only=True):
-    """``key`` is the one that the job was submitted with; ``changed`` is the patch that a rerun shows to the model."""
+    """``key`` is the one that the job was submitted with; ``changed`` is the patch that a rerun shows to the model.
+    ``agent_mode`` is None in jobs from before it existed.
+    """
 
     session: str
     key: str
     instruction: str
     context_rows: list[ContextRow] = []
     max_tool_calls: int
+    agent_mode: AgentMode | None = None
     rerun_of: str = ""
     changed: str = ""
 

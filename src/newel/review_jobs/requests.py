@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from newel.providers.routing import AgentModeName
 from newel.review.model.decisions import Mine
 
 RollbackMode = Literal["hard_all", "scoped_selected"]
@@ -39,10 +40,13 @@ class ToolConfig(Request, frozen=True):
 
 
 class RunRequest(Request, frozen=True):
+    """``agent_mode`` chooses the model that works: ``local``, ``remote`` or ``hybrid_auto``; None is the configured mode."""
+
     session_id: Name
     instruction: str
     context_rows: list[ContextRow] = []
     tool_config: ToolConfig = ToolConfig()
+    agent_mode: AgentModeName | None = None
 
 
 class ClarifyRequest(Request, frozen=True):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from newel.agent.ports import AgentMode
 from newel.review.model.file_kinds import Change as FileChange
 from newel.review.model.file_lines import Kind
 from newel.review.serialize import ChangeView, DiffBundle, FileView
@@ -113,6 +114,7 @@ class JobView(Payload, frozen=True):
     session_id: str
     status: JobStatus
     instruction: str
+    agent_mode: AgentMode | None
     context_rows: tuple[ContextRow, ...]
     created_at: str
     started_at: str | None

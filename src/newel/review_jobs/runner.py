@@ -64,6 +64,7 @@ class _ReviewJobRun:
         self, dependencies: ReviewDependencies, journal: JobJournal, chat: Sequence[ChatEntry]
     ) -> None:
         self.dependencies = dependencies
+        self.base = dependencies.config
         self.journal = journal
         self.chat = chat
         self.overlay = OverlayWorkspace(dependencies.workspace, dependencies.ledger)
@@ -79,6 +80,7 @@ class _ReviewJobRun:
         if state.status not in {"queued", "running"}:
             return outcome_of(state)
         try:
+            self.base = await self.base_config()
             if state.checkpoint_id is None:
                 await self.start()
             messages = await self.journal.messages()
@@ -96,8 +98,16 @@ class _ReviewJobRun:
             return outcome_of(state)
         return await self.finish(failure)
 
+    async def base_config(self) -> RunConfig:
+        """The configuration of all jobs, with the mode of this one. Raises ``NewelError`` if its model is not available."""
+        config, mode = self.dependencies.config, self.journal.params.agent_mode
+        if mode is None or mode == config.agent_mode or self.dependencies.find_model is None:
+            return config
+        model = await self.dependencies.find_model(mode)
+        return msgspec.structs.replace(config, agent_mode=mode, model=model)
+
     async def start(self) -> None:
-        params, job, model = self.journal.params, self.journal.job, self.dependencies.config.model
+        params, job, model = self.journal.params, self.journal.job, self.base.model
         checkpoint = await self.dependencies.checkpoints.begin(
             job, session=params.session, title=params.title
         )
@@ -110,6 +120,7 @@ class _ReviewJobRun:
                 max_tool_calls=params.max_tool_calls,
                 model=model.id,
                 provider=model.provider,
+                agent_mode=self.base.agent_mode,
                 rerun_of=params.rerun_of or None,
             ),
             event("checkpoint.created", checkpoint_id=checkpoint.id, session_id=params.session, job_id=job),
@@ -121,7 +132,7 @@ class _ReviewJobRun:
         used = sum(isinstance(message, ToolResultMessage) for message in messages)
         repeatable = {call.id for call in open_calls(messages) if is_complete or call.name != PROPOSE}
         return msgspec.structs.replace(
-            self.dependencies.config,
+            self.base,
             policy=AllowAll(),  # the tools only read and propose; the user decides on every change
             system_prompt=system_prompt(params.max_tool_calls),
             tools=project_tools(

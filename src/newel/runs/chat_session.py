@@ -14,7 +14,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
-from newel.agent.ports import Emit, Model, Provider
+from newel.agent.ports import AgentMode, Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
@@ -93,11 +93,12 @@ def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Appr
 
 
 class AgentSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments to create an agent. ``record`` is awaited with each of its events, ``ask`` asks the user."""
+    """The arguments to create an agent; without a model or mode it has the configured one. ``record`` is awaited with each of its events, ``ask`` asks the user."""
 
     session: str
     folder: str
     model: str | None
+    agent_mode: AgentMode | None = None
     record: Emit
     ask: AskUser
 
@@ -133,7 +134,7 @@ class AgentFactory(Protocol):
         ...
 
     def apply_limits(self, contract: Contract) -> Contract:
-        """A contract with the user's configured limits where it sets none."""
+        """A contract with the user's configured limits and mode where it sets none."""
         ...
 
     async def create_worktree(self, agent: str) -> Worktree:
@@ -146,8 +147,12 @@ class AgentFactory(Protocol):
         """The model that judges whether a contract is fulfilled."""
         ...
 
-    async def list_models(self) -> list[str]:
-        """The names of the server's models. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
+    async def find_model(self, mode: AgentMode) -> Model:
+        """The model of a mode. Raises ``ConfigError`` and ``ProviderError`` if it is not available."""
+        ...
+
+    async def list_models(self, mode: AgentMode | None = None) -> list[str]:
+        """The names of the models of a mode's server, by default the configured mode's. Raises ``ProviderError``, and ``HostUnreachable`` if it runs on a host that does not
         answer.
         """
         ...
@@ -170,10 +175,12 @@ class ChatSession:
         session: str,
         folder: str,
         model: str | None,
+        agent_mode: AgentMode | None,
         factory: AgentFactory,
         on_change: Callable[[ChatChange], None],
     ) -> None:
         self.session, self.folder, self.model = session, folder, model
+        self.agent_mode: AgentMode | None = agent_mode
         self.factory = factory
         self.questions = PendingQuestions(lambda: on_change("questions"))
         self.journal: JournalWriter | None = None
@@ -206,11 +213,14 @@ class ChatSession:
             session=self.session,
             folder=self.folder,
             model=self.model,
+            agent_mode=self.agent_mode,
             record=self._record_agent_event,
             ask=self.questions.ask,
         )
         try:
             agent = self.agent or await self.factory.create(spec)
+            if self.agent_mode:
+                await agent.set_agent_mode(self.agent_mode)
             if self.model and agent.state.model.id != self.model:
                 agent.set_model(self.model)
             try:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from newel.agent.messages import AppMessage, AssistantMessage, UserMessage, Wire
+from newel.agent.ports import AgentMode
+from newel.providers.routing import AgentModeName
 from newel.runs.run_events import ContractStatus, RunEvent
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -18,7 +20,7 @@ ChatStatus = Literal["idle", "running", "waiting"]
 
 class Contract(Wire, frozen=True, kw_only=True):
     """An agent's task and its limits. ``accept`` is a shell command that must succeed before the contract counts as fulfilled.
-    ``worktree`` gives the agent a git worktree of its own.
+    ``worktree`` gives the agent a git worktree of its own. ``agent_mode`` None is the configured one.
     """
 
     text: Annotated[str, msgspec.Meta(max_length=100_000, pattern=r"\S")]
@@ -30,10 +32,11 @@ class Contract(Wire, frozen=True, kw_only=True):
     small_model: bool = False
     """Whether the small model is the judge."""
     worktree: bool = False
+    agent_mode: AgentModeName | None = None
 
 
 class Tab(Wire, frozen=True, kw_only=True):
-    """One tab. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
+    """One tab. ``agent_mode`` is None until it is another one than the configured one. ``session`` is the conversation's id, ``run`` the latest run; ``reason`` explains why an agent stopped or failed.
     ``activity`` grows with every message, so that a reader can mark unread ones.
     """
 
@@ -43,6 +46,7 @@ class Tab(Wire, frozen=True, kw_only=True):
     session: str
     status: ChatStatus | ContractStatus
     model: str | None = None
+    agent_mode: AgentMode | None = None
     contract: Contract | None = None
     run: str | None = None
     reason: str = ""
@@ -103,12 +107,13 @@ class TabTotals(Wire, frozen=True, kw_only=True):
 
 class ModelStatus(Wire, frozen=True, kw_only=True):
     """The model of tabs that have not chosen one. ``where`` describes its location if that was not configured, ``problem`` says
-    why it is unavailable.
+    why it is unavailable. ``agent_mode`` is the configured mode.
     """
 
     name: str
     where: str = ""
     problem: str = ""
+    agent_mode: AgentMode = "remote"
 
 
 class QueuedMessage(Wire, frozen=True, kw_only=True):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
 
 import msgspec
 
 from newel.agent.agent import Agent, AgentTransport
+from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, Usage, UserMessage
-from newel.agent.ports import Emit, Model, RunConfig
+from newel.agent.ports import AgentMode, Emit, Model, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
@@ -45,11 +47,37 @@ def totals(messages: Sequence[AppMessage]) -> SessionTotals:
     return SessionTotals(usage, cost, context)
 
 
+class ModelAccess(Protocol):
+    """The model of a mode. ``small`` writes the summaries; the others are as in ``CodingAgent``."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def small(self) -> Model: ...
+
+    @property
+    def where(self) -> str: ...
+
+    def describe(self, name: str, /) -> Model: ...
+
+    async def list_models(self) -> list[str]: ...
+
+    async def find_window(self, name: str, /) -> int | None: ...
+
+    async def check_cost(self, model: Model, /) -> None: ...
+
+
+class NoOtherMode(NewelError):
+    """This agent has only one model."""
+
+
 class CodingAgent(Agent):
     """An ``Agent`` whose conversation is kept in a session; it can move between sessions.
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
+    ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode.
     Screens show ``approve`` (the preset), ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
     location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
@@ -65,6 +93,7 @@ class CodingAgent(Agent):
         list_models: Callable[[], Awaitable[list[str]]],
         describe_model: Callable[[str], Model],
         templates: dict[str, Template],
+        find_model: Callable[[AgentMode], Awaitable[ModelAccess]] | None = None,
         compactor: Compactor | None = None,
         journal: Emit | None = None,
         approve: str = "auto",
@@ -79,6 +108,7 @@ class CodingAgent(Agent):
         self.session = session
         self.list_models = list_models
         self.describe_model = describe_model
+        self._find_model = find_model
         self.templates = templates
         self.compactor = compactor
         self.approve = approve
@@ -112,13 +142,33 @@ class CodingAgent(Agent):
         return await super().answer(prompts, transport=transport)
 
     def set_model(self, model: Model | str) -> None:
-        """Use another model of the same server from the next prompt on; a name is enough."""
+        """Use another model of the same server from the next request on; a name is enough."""
         before = self.state.model
         if isinstance(model, str):
             model = self.describe_model(model)
         super().set_model(model)
         if self.compactor is not None:
             self.compactor.follow(model, before=before)
+
+    async def set_agent_mode(self, mode: AgentMode) -> None:
+        """Work in another mode from the next request on. The modes with the remote model share it; any other change takes the
+        configured model. Raises ``NewelError`` if the model is not available, and then changes nothing.
+        """
+        before = self.state.agent_mode
+        if mode == before:
+            return
+        if self._find_model is None:
+            raise NoOtherMode("This agent has only one model.")
+        found = await self._find_model(mode)
+        keeps_model = "local" not in {mode, before}
+        model = self.state.model if keeps_model else found.model
+        self.list_models, self.describe_model, self.where = found.list_models, found.describe, found.where
+        if self.compactor is not None:
+            self.compactor.agent_mode = mode
+            if not keeps_model:
+                self.compactor.change_writer(found.small, found.find_window)
+                self.compactor.follow(model)
+        self._change("agentMode", agent_mode=mode, model=model, check_cost=found.check_cost)
 
     def window(self) -> int | None:
         """The size of the model's context in tokens, None if unknown."""
@@ -186,7 +236,13 @@ class CodingAgent(Agent):
 
     def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():
-            model = self.state.model
-            config = {"model": model.id, "provider": model.provider, "thinking": self.state.thinking_level}
-            self.session.start_session(config)
+            state = self.state
+            self.session.start_session(
+                {
+                    "model": state.model.id,
+                    "provider": state.model.provider,
+                    "thinking": state.thinking_level,
+                    "agentMode": state.agent_mode,
+                }
+            )
         self.session.append_message(message)

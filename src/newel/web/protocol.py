@@ -17,7 +17,9 @@ from typing import Annotated, Any
 import msgspec
 
 from newel.agent.messages import AppMessage, Attachment, Wire
+from newel.agent.ports import AgentMode
 from newel.mcp.types import ServerStatus
+from newel.providers.routing import AgentModeName
 from newel.runs.models import (
     Contract,
     LiveSnapshot,
@@ -87,6 +89,15 @@ class SetModel(SocketRequest, frozen=True, kw_only=True, tag="setModel"):
 
     tab: Id
     model: Name
+
+
+class SetAgentMode(SocketRequest, frozen=True, kw_only=True, tag="setAgentMode"):
+    """Have a chat work in another mode from the next request to a model on: ``local``, ``remote`` or ``hybrid_auto``. If its
+    model is not available, the reply is an error, and nothing has changed.
+    """
+
+    tab: Id
+    mode: AgentModeName
 
 
 class Send(SocketRequest, frozen=True, kw_only=True, tag="send"):
@@ -161,7 +172,9 @@ class GetSessions(SocketRequest, frozen=True, kw_only=True, tag="getSessions"):
 
 
 class GetModels(SocketRequest, frozen=True, kw_only=True, tag="getModels"):
-    """Get the names of the server's models, as the reply's ``models``."""
+    """Get the names of the models of a tab's server, by default the configured one, as the reply's ``models``."""
+
+    tab: Id | None = None
 
 
 class UseServer(SocketRequest, frozen=True, kw_only=True, tag="useServer"):
@@ -197,7 +210,16 @@ class Ping(SocketRequest, frozen=True, kw_only=True, tag="ping"):
 
 
 TabCommand = (
-    RenameTab | SetModel | Send | Withdraw | SendNow | RetryMessage | StopTab | Start | AnswerQuestion
+    RenameTab
+    | SetModel
+    | SetAgentMode
+    | Send
+    | Withdraw
+    | SendNow
+    | RetryMessage
+    | StopTab
+    | Start
+    | AnswerQuestion
 )
 Command = TabCommand | OpenChat | OpenAgent | CloseTab | UseServer | SetServer | SetTool | RestartServer
 """Requests that change something."""
@@ -246,6 +268,8 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     """Describes the model's location if that was not configured; else empty."""
     problem: str
     """Why the model is unavailable; empty if it is available, as far as is known."""
+    agent_mode: AgentMode
+    """The mode of tabs that have not chosen one."""
     notice: str = ""
     """A message about the start, for example on a server that the project names and the user does not trust; else empty."""
 

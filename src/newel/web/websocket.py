@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from newel.agent.errors import NewelError
 from newel.agent.messages import UserMessage
 from newel.concurrency import background_tasks
+from newel.providers.routing import read_agent_mode
 from newel.runs.event_hub import delta_of
 from newel.runs.models import LiveSnapshot, SequencedEvent, Snapshot, Tab
 from newel.text.json import to_json
@@ -136,6 +137,7 @@ class _Socket:
                     host=self._workbench.host,
                     where=model.where,
                     problem=model.problem,
+                    agent_mode=model.agent_mode,
                     notice=info.notice,
                 )
             )
@@ -290,7 +292,8 @@ async def run_query(workbench: Workbench, request: protocol.Query) -> protocol.R
             ]
             return protocol.ReplyMessage(re=request.id, sessions=sessions)
         case protocol.GetModels():
-            return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_models())
+            mode = workbench.tab(request.tab).state.agent_mode if request.tab else None
+            return protocol.ReplyMessage(re=request.id, models=await workbench.factory.list_models(mode))
         case protocol.Ping():
             return protocol.ReplyMessage(re=request.id)
 
@@ -339,6 +342,8 @@ async def _run_tab_command(tab: TabSession, request: protocol.TabCommand) -> str
             await tab.rename(request.title)
         case protocol.SetModel():
             await tab.set_model(request.model)
+        case protocol.SetAgentMode():
+            await tab.set_agent_mode(read_agent_mode(request.mode))
         case protocol.Withdraw():
             await tab.withdraw(request.message_id)
         case protocol.SendNow():

@@ -18,9 +18,11 @@ import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import AppMessage, UserMessage, add_costs, new_id
+from newel.agent.ports import AgentMode
 from newel.contracts import contract_job
 from newel.contracts.contract_job import CONTRACT, ContractParams, run_contract_job
 from newel.jobs.engine import FINAL, Engine, Job, JobOutcome, Lease
+from newel.providers.routing import read_agent_mode
 from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, is_settled
 from newel.runs.chat_turn import MAX_PENDING, TURN, ChatQueue, TurnParams, find_unsaved, is_held, run_turn
 from newel.runs.event_hub import EventHub
@@ -86,6 +88,7 @@ class TabSession:
             session=tab.session,
             folder=tab.folder,
             model=tab.model,
+            agent_mode=tab.agent_mode,
             factory=self.services.factory,
             on_change=on_change,
         )
@@ -188,6 +191,21 @@ class TabSession:
         await self._save(model=model)
         self.chat.model = model
 
+    async def set_agent_mode(self, mode: AgentMode) -> None:
+        """Work in another mode from the next request on. The modes with the remote model share it; any other change takes the
+        configured model. Raises ``NewelError`` if the model is not available, and then changes nothing.
+        """
+        if self.state.kind != "chat":
+            raise TabServiceError("An agent's mode is part of its contract.")
+        factory = self.services.factory
+        found = await factory.find_model(mode)
+        before = self.state.agent_mode or factory.model.agent_mode
+        model = self.state.model if (mode == "local") == (before == "local") else found.id
+        await self._save(agent_mode=mode, model=model)
+        self.chat.agent_mode, self.chat.model = mode, model
+        if agent := self.chat.active_agent:
+            await agent.set_agent_mode(mode)
+
     async def send(self, message: UserMessage, *, before: str | None = None) -> str:
         """Add a message to a chat, or with ``before`` replace that message and all after it. Returns the run that will
         answer; sending a message (by its id) again changes nothing. A run in progress takes the message, or leaves it to the next.
@@ -266,8 +284,12 @@ class TabSession:
             raise TabServiceError("The agent is working. Stop it first.")
         factory, before = self.services.factory, self.state
         contract = factory.apply_limits(contract)
+        mode = read_agent_mode(contract.agent_mode) if contract.agent_mode else None
         self._update(status="running", reason="")  # from here on a second start is refused
         try:
+            model = None
+            if mode is not None and mode != factory.model.agent_mode:
+                model = (await factory.find_model(mode)).id
             params = await contract_job.prepare(
                 contract,
                 factory,
@@ -276,7 +298,14 @@ class TabSession:
                 home=self.services.home,
                 name=before.title,
             )
-            await self._save(contract=contract, session=params.session, folder=params.folder, log=params.log)
+            await self._save(
+                agent_mode=mode,
+                model=model,
+                contract=contract,
+                session=params.session,
+                folder=params.folder,
+                log=params.log,
+            )
             self._replace_conversation()
             run = await self.services.engine.submit(CONTRACT, to_json(params), queue=before.id)
         except BaseException:

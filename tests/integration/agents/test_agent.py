@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mock_llm_server import running
 from tests.integration.agents.support import after
 from tests.requirements import require_program
 from tests.support import Newel, bash, scenario
@@ -258,6 +259,26 @@ def test_a_killed_run_resumes_and_repeats_nothing(with_agent: WithAgent) -> None
     said = [m for m in newel.requests[-1]["messages"] if m["role"] == "user"]
     assert [m["content"] for m in said][:-1] == ["Count to three"]
     assert len(newel.sessions) == 1
+
+
+def test_a_killed_run_resumes_in_its_mode(with_agent: WithAgent) -> None:
+    """Work that was to stay on this machine would go on elsewhere."""
+    newel = with_agent(scenario("Wait", {"content": "never"}))
+    work = scenario("Wait", bash("touch begun; test -e killed || sleep 20"), {"content": "Done."})
+    script = {"scenarios": [*after(1, True)["scenarios"], *work["scenarios"]]}
+    with running(script, strict=True) as local:
+        (newel.home / ".newel").mkdir()
+        (newel.home / ".newel" / "config.toml").write_text(
+            f'[local]\nbase_url = "{local.url}/v1"\nmodel = "x"\n'
+        )
+        agent = newel.start("agent", "--agent-mode", "local", "Wait")
+        wait_for((newel.project / "begun").exists)
+        agent.kill()
+        agent.communicate(timeout=10)
+        (newel.project / "killed").touch()
+        done = newel("agent", "--resume", run_id(newel))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert newel.requests == []
 
 
 def test_one_undo_reverts_a_resumed_contract(with_agent: WithAgent, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ def drive() -> Iterator[Callable[..., Driver]]:
     """Starts programs that drive Newel, and ends those that a failed test leaves."""
     drivers: list[Driver] = []
 
-    def begin(newel: Newel, *words: str) -> Driver:
-        drivers.append(Driver(newel, *words))
+    def begin(newel: Newel, *words: str, under: Sequence[str] = ()) -> Driver:
+        drivers.append(Driver(newel, *words, under=under))
         return drivers[-1]
 
     yield begin

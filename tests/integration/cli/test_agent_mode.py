@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mock_llm_server import MockServer, running
+from tests.driver import Driver
 from tests.integration.review.served_review import line, proposes, served_review
 from tests.requirements import require_program
 from tests.support import BIN, Newel, scenario
@@ -132,6 +133,89 @@ def test_local_work_opens_no_socket_but_loopback(with_model: Make, tmp_path: Pat
     addresses = re.findall(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"', trace.read_text())
     assert addresses
     assert {four or six for four, six in addresses} <= {"127.0.0.1", "::1"}
+
+
+def test_a_switch_to_local_work_ends_all_traffic_elsewhere(
+    with_model: Make, drive: Callable[..., Driver], tmp_path: Path
+) -> None:
+    """Watched from outside: from the switch on no byte may leave, not even for a summary by the small model."""
+    strace = require_program("strace")
+    newel = with_model(scenario("hello", {"content": "never"}))
+    for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+        del newel.environ[name]
+    trace = tmp_path / "trace"
+    with running(scenario("hello", {"content": "Hello from here."}, {"content": "And again."})) as local:
+        two_models(newel, local)
+        config = newel.home / ".newel" / "config.toml"
+        elsewhere = 'base_url = "https://api.example/v1"\nmodel = "large"\nsmall_model = "summaries"\n'
+        config.write_text(elsewhere + config.read_text())
+        driver = drive(newel, under=[strace, "-f", "-e", "trace=connect,sendto,sendmsg", "-o", str(trace)])
+        driver.send(type="set_agent_mode", mode="local")
+        for _ in range(2):
+            driver.send(type="message", content="hello")
+            driver.until("agent_end")
+        driver.send(type="compact")
+        assert driver.finish() == 0
+        assert chats(local) == 3
+    addresses = re.findall(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"', trace.read_text())
+    assert addresses
+    assert {four or six for four, six in addresses} <= {"127.0.0.1", "::1"}
+
+
+def test_a_program_switches_the_mode_and_reads_it(with_model: Make, drive: Callable[..., Driver]) -> None:
+    newel = with_model(scenario("hello", {"content": "Hello from afar."}))
+    with running(scenario("hello", {"content": "Hello from here."})) as local:
+        two_models(newel, local)
+        driver = drive(newel)
+        driver.send(type="set_agent_mode", mode="cloud")
+        error = driver.until("error")
+        assert "There is no agent mode 'cloud'. It is one of local, remote, hybrid_auto." in error["message"]
+        for mode, model in [("local", "small"), ("remote", "mock-model")]:
+            driver.send(type="set_agent_mode", mode=mode)
+            driver.send(type="get_state")
+            state = driver.until("state")
+            assert (state["agentMode"], state["model"]) == (mode, model)
+            driver.send(type="message", content="hello")
+            driver.until("agent_end")
+        assert (chats(local), len(newel.requests)) == (1, 1)
+        routed = [event for event in driver.seen if event["type"] == "model_routed"]
+        assert [(event["place"], event["reason"]) for event in routed] == [("local", "agent_mode is local")]
+
+
+def test_a_mode_without_its_model_is_refused_and_the_chat_goes_on(
+    with_model: Make, drive: Callable[..., Driver]
+) -> None:
+    newel = with_model(scenario("hello", {"content": "Hello from afar."}))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text('[local]\nbase_url = "http://10.0.0.7/v1"\n')
+    driver = drive(newel)
+    driver.send(type="set_agent_mode", mode="local")
+    assert "agent_mode is local, but http://10.0.0.7/v1" in driver.until("error")["message"]
+    driver.send(type="message", content="hello")
+    assert driver.until("agent_end")["reason"] == "done"
+    assert len(newel.requests) == 1
+
+
+def test_a_review_job_works_in_the_mode_of_its_request(with_model: Make) -> None:
+    newel = with_model(scenario("Translate", {"content": "never"}))
+    (newel.project / "notes.md").write_text("one\n")
+    edit = proposes(line("notes.md", 1, "eins\n"))
+    with running(scenario("Translate", edit, {"content": "Done."}), strict=True) as local:
+        two_models(newel, local)
+        with served_review(newel) as at:
+            session = at.post("/sessions")["session_id"]
+            request = {"session_id": session, "instruction": "Translate"}
+            status, answer = at.ask("POST", "/run", request | {"agent_mode": "cloud"})
+            job = at.settled(at.post("/run", **request, agent_mode="local")["job_id"])
+            recorded = at.get(f"/jobs/{job['id']}/events", cursor=0)["events"]
+    assert (status, answer["error"]["code"]) == (400, "bad_request")
+    assert "It is one of local, remote, hybrid_auto." in answer["error"]["message"]
+    assert (job["status"], job["agent_mode"]) == ("awaiting_review", "local")
+    assert newel.requests == []
+    (started,) = [event["data"] for event in recorded if event["type"] == "job.started"]
+    assert (started["agent_mode"], started["model"]) == ("local", "small")
+    (routed,) = [event["data"] for event in recorded if event["type"] == "model.routed"]
+    assert (routed["place"], routed["reason"]) == ("local", "agent_mode is local")
 
 
 def test_a_review_job_records_which_model_worked_and_why(with_model: Make) -> None:

@@ -172,6 +172,11 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
         ("/export", ".md"),
         ("/export", "-2.md"),
         ("/thinking high", "Thinking is high."),
+        ("/agent-mode cloud", "There is no mode cloud."),
+        ("/agent-mode hybrid_auto", "both models are mock-model"),
+        ("/agent-mode local", "The agent mode is local: requests go to mock-model."),
+        ("/agent-mode remote", "The agent mode is remote: requests go to mock-model."),
+        ("/agent-mode", "Modes: local, remote, hybrid_auto."),
         ("/model", "1  mock-model  (in use)"),
         ("2", "The next prompt goes to mock-model-mini."),
         (

@@ -30,7 +30,7 @@ def rogue(way: str, *, name: str = "rogue", **fields: Any) -> ServerConfig:
 
 
 async def call(
-    manager: McpManager, name: str, elicit: Any = None, /, **arguments: Any
+    manager: McpManager, name: str, elicit: Any = None, sample: Any = None, /, **arguments: Any
 ) -> tuple[ToolResult, str]:
     """A tool's result, and its output until then."""
     shown: list[str] = []
@@ -38,7 +38,7 @@ async def call(
     async def on_output(piece: str) -> None:
         shown.append(piece)
 
-    tool = next(tool for tool in manager.tools(elicit) if tool.spec.name == name)
+    tool = next(tool for tool in manager.tools(elicit, sample) if tool.spec.name == name)
     result = await (await tool.plan(tool.parse(arguments))).execute(on_output)
     return result, "".join(shown)
 

@@ -235,11 +235,16 @@ async def test_a_server_may_sample_the_model_only_if_offered(started: Started) -
         (message,) = request.messages
         return AssistantMessage(content=[TextContent(f"{message.text} = 4")], model="m")  # type: ignore[union-attr]
 
+    async def sample_of_agent(_: SampleRequest) -> AssistantMessage:
+        return AssistantMessage(content=[TextContent("4")], model="model of the agent")
+
     async with started(rogue("wonder"), sample=sample) as manager:
         result, _ = await call(manager, "rogue__act")
         answer: dict[str, Any] = json.loads(result.output)["result"]
         assert answer["content"] == {"type": "text", "text": "2 + 2 = 4"}
         assert answer["stopReason"] == "endTurn"
+        result, _ = await call(manager, "rogue__act", None, sample_of_agent)
+        assert json.loads(result.output)["result"]["model"] == "model of the agent"
     async with started(rogue("wonder")) as manager:
         result, _ = await call(manager, "rogue__act")
         assert "error" in json.loads(result.output)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from newel.agent.agent import ProviderTransport
 from newel.agent.messages import AssistantMessage, TextContent, ToolCall
-from newel.agent.ports import Model, ModelRequest, OnDelta, Provider, RunConfig
+from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, RunConfig
 from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
@@ -120,7 +120,10 @@ class ScriptedAgents:
     def judge_model(self, agent: CodingAgent, *, small: bool) -> Model:
         return agent.state.model
 
-    async def list_models(self) -> list[str]:
+    async def find_model(self, mode: AgentMode) -> Model:
+        return Model("scripted")
+
+    async def list_models(self, mode: AgentMode | None = None) -> list[str]:
         return ["scripted", "another"]
 
     def list_sessions(self) -> list[SessionEntry]:

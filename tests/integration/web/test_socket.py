@@ -201,6 +201,24 @@ async def test_tabs_are_opened_named_changed_and_closed(tmp_path: Path) -> None:
         assert (tabs[0]["id"], tabs[0]["model"]) == (chat, "scripted")
 
 
+async def test_a_chats_mode_is_stored_and_an_unknown_one_refused(tmp_path: Path) -> None:
+    async with serve_workbench(tmp_path, Echo()) as server, page(server) as one, page(server) as two:
+        assert one.heard[0]["agentMode"] == "remote"
+        chat = (await one.ask("openChat"))["tab"]
+        refused = await one.ask("setAgentMode", tab=chat, mode="cloud")
+        assert (refused["type"], refused["code"]) == ("error", "bad_request")
+        assert "It is one of local, remote, hybrid_auto." in refused["message"]
+        assert (await one.ask("setAgentMode", tab=chat, mode="local"))["type"] == "reply"
+        while (tabs := (await two.until("tabs"))["tabs"])[0].get("agentMode") is None:
+            pass
+        assert (tabs[0]["agentMode"], tabs[0]["model"]) == ("local", "scripted")
+        agent = (await one.ask("openAgent"))["tab"]
+        refused = await one.ask("start", tab=agent, contract={"text": "x", "agentMode": "cloud"})
+        assert "It is one of local, remote, hybrid_auto." in refused["message"]
+        refused = await one.ask("setAgentMode", tab=agent, mode="local")
+        assert refused["message"] == "An agent's mode is part of its contract."
+
+
 async def test_lists_are_sent_only_to_the_page_that_asks(tmp_path: Path) -> None:
     async with serve_workbench(tmp_path, Echo()) as server, page(server) as one:
         tab = await one.open_chat()
@@ -272,6 +290,7 @@ async def test_a_binary_message_with_valid_json_is_accepted(tmp_path: Path) -> N
         ("closeTab", {}),
         ("renameTab", {"title": "x"}),
         ("setModel", {"model": "x"}),
+        ("setAgentMode", {"mode": "local"}),
         ("start", {"contract": {"text": "x"}}),
         ("getHistory", {"before": "m"}),
         ("answer", {"question": "q", "answer": {}}),

@@ -41,6 +41,7 @@ async def test_an_agent_works_locally_and_asks_the_remote_model(tmp_path: Path) 
     assert "from here" in results[0].output
     assert script.requests[0].system_prompt == "Be brief."
     assert [tool.name for tool in script.requests[0].tools] == [tool.spec.name for tool in tools]
+    assert script.requests[0].agent_mode is None, "the mode is the server's setting"
 
 
 async def test_deltas_retries_and_the_answer_arrive_unchanged(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from newel.agent.agent import Agent, ProviderTransport
+from newel.agent.errors import ConfigError
 from newel.agent.events import AgentEnd, AgentEvent, MessageUpdate, StateUpdate
 from newel.agent.messages import (
     AppMessage,
@@ -15,9 +16,11 @@ from newel.agent.messages import (
     Attachment,
     CustomMessage,
     TextContent,
+    ToolCall,
+    Usage,
     UserMessage,
 )
-from newel.agent.ports import Model, ModelRequest, OnDelta, RunConfig
+from newel.agent.ports import Limits, Model, ModelRequest, OnDelta, RunConfig
 from newel.agent.transform import Transformer
 from tests.scripted_provider import ScriptedProvider
 
@@ -35,7 +38,7 @@ def agent_on(
 
 
 @pytest.mark.anyio
-async def test_setters_take_effect_with_the_next_prompt_and_emit_events() -> None:
+async def test_setters_take_effect_and_emit_events() -> None:
     agent, provider = agent_on(says("Yes."))
     events: list[AgentEvent] = []
     agent.subscribe(events.append)
@@ -47,6 +50,44 @@ async def test_setters_take_effect_with_the_next_prompt_and_emit_events() -> Non
     assert (request.system_prompt, request.model.id, request.thinking) == ("Be brief.", "second", "high")
     told = [event.changed for event in events if isinstance(event, StateUpdate)]
     assert told == [["systemPrompt"], ["model"], ["thinkingLevel"]]
+
+
+@pytest.mark.anyio
+async def test_another_model_works_from_the_next_request_of_the_run_on() -> None:
+    """A user who switches to a local model in the middle of a run has a reason not to wait for its end."""
+
+    def switch(_: ModelRequest) -> AssistantMessage:
+        agent.set_model(Model("second"))
+        agent.set_thinking_level("low")
+        return AssistantMessage([ToolCall("1", "unknown", {})])
+
+    provider = ScriptedProvider([switch, says("Done.")])
+    agent = Agent(ProviderTransport(provider), RunConfig(model=Model("first"), transform=Transformer()))
+    await agent.prompt("Hi")
+    asked = [(request.model.id, request.thinking) for request in provider.requests]
+    assert asked == [("first", "off"), ("second", "low")]
+
+
+@pytest.mark.anyio
+async def test_another_model_in_a_run_with_a_cost_limit_must_have_a_price() -> None:
+    """The limit would count nothing."""
+
+    def switch(_: ModelRequest) -> AssistantMessage:
+        agent.set_model(Model("second"))
+        return AssistantMessage([ToolCall("1", "unknown", {})], cost=0.1, usage=Usage(input=1))
+
+    async def check_cost(model: Model) -> None:
+        if model.id == "second":
+            raise ConfigError("The price is unknown.")
+
+    provider = ScriptedProvider([switch, says("Done.")])
+    config = RunConfig(
+        model=Model("first"), transform=Transformer(), limits=Limits(max_cost=1), check_cost=check_cost
+    )
+    agent = Agent(ProviderTransport(provider), config)
+    with pytest.raises(ConfigError):
+        await agent.prompt("Hi")
+    assert len(provider.requests) == 1
 
 
 @pytest.mark.anyio

@@ -17,8 +17,16 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.agent.ports import Model, ModelRequest, OnDelta, ProviderEvent
-from newel.providers.routing import DEFAULT_ROUTING, RoutingLimits, RoutingProvider
+from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, ProviderEvent
+from newel.providers.routing import (
+    DEFAULT_ROUTING,
+    LocalFirst,
+    Route,
+    RoutingLimits,
+    RoutingProvider,
+    UnknownAgentMode,
+    read_agent_mode,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +78,10 @@ async def route(
     async def on_delta(event: ProviderEvent) -> None:
         events.append(event)
 
-    provider = RoutingProvider(local or Named(), LOCAL, remote or Named(), limits)
+    async def find_route(_: AgentMode) -> Route:
+        return Route(remote or Named(), LocalFirst(local or Named(), LOCAL))
+
+    provider = RoutingProvider(find_route, "hybrid_auto", limits)
     request = ModelRequest(REMOTE, "", [UserMessage("Do it."), *messages])
     answer = await provider.complete(request, on_delta)
     return answer.text, events
@@ -187,3 +198,47 @@ async def test_overflow_is_reported_if_it_may_not_be_handed_over() -> None:
 async def test_the_error_of_the_remote_model_is_the_users() -> None:
     with pytest.raises(BadResponse, match="there"):
         await route([], local=Named(error=BadResponse("here")), remote=Named(error=BadResponse("there")))
+
+
+async def test_a_local_step_that_failed_does_not_make_the_run_remote() -> None:
+    """The loop stores it under the name of the model that it asked for, which is the remote one."""
+    aborted = AssistantMessage([TextContent("half")], REMOTE.id, REMOTE.provider, stop_reason="aborted")
+    text, events = await route([*step(), aborted])
+    assert (text, decisions(events)) == ("small", [])
+
+
+async def ask_in(
+    mode: AgentMode | None, messages: Sequence[Message] = (), *, configured: AgentMode = "remote"
+) -> tuple[list[AgentMode], list[tuple[str, str]]]:
+    """The modes in which routes were looked for, and the decisions, of a request in ``mode``."""
+    modes: list[AgentMode] = []
+    events: list[ProviderEvent] = []
+
+    async def find_route(mode: AgentMode) -> Route:
+        modes.append(mode)
+        return Route(Named())
+
+    async def on_delta(event: ProviderEvent) -> None:
+        events.append(event)
+
+    request = ModelRequest(LOCAL, "", [UserMessage("Do it."), *messages], agent_mode=mode)
+    await RoutingProvider(find_route, configured).complete(request, on_delta)
+    return modes, decisions(events)
+
+
+async def test_each_request_goes_the_way_of_its_mode() -> None:
+    assert await ask_in("remote", configured="local") == (["remote"], [])
+    assert await ask_in(None, configured="hybrid_auto") == (["hybrid_auto"], [])
+
+
+async def test_a_conversation_that_turns_local_says_so_once() -> None:
+    """The trace would not show from where on nothing left the machine."""
+    reported = [("local", "agent_mode is local")]
+    assert await ask_in("local") == (["local"], reported)
+    assert await ask_in("local", step(REMOTE)) == (["local"], reported)
+    assert await ask_in("local", step()) == (["local"], [])
+
+
+def test_an_unknown_mode_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UnknownAgentMode, match=r"'cloud'\. It is one of local, remote, hybrid_auto"):
+        read_agent_mode("cloud")

@@ -193,3 +193,17 @@ async def test_an_applied_hunk_deleted_from_outside_is_not_reported_as_applied(
         with pytest.raises(Conflict):
             await desk.jobs.apply(second.session_id, second.id, [hunk.hunk_id])
         assert (await desk.jobs.get(second.id)).status == "awaiting_review"
+
+
+async def test_a_job_resumes_in_its_mode(tmp_path: Path) -> None:
+    """A job that is to stay on this machine would go on elsewhere, because the setting is another one by then."""
+    place = at(tmp_path, calls("clarify_user", question="Sure?"), says("Done."))
+    async with place.open():
+        job = await place.start(agent_mode="local")
+    async with place.open() as desk:
+        assert job.question is not None
+        await desk.jobs.clarify(job.id, job.question.question_id, "Yes")
+        await place.settled(job.id)
+    assert isinstance(place.provider, ScriptedProvider)
+    asked = [(request.model.id, request.agent_mode) for request in place.provider.requests]
+    assert asked == 2 * [("model of local", "local")]

@@ -56,11 +56,11 @@ export class ReviewSession {
 
   // -- what the user does ---------------------------------------------------------------------------
 
-  /** Start a job; resolves to whether the server accepted it. */
-  send(instruction, rows) {
+  /** Start a job in an agent mode, or the configured one for ""; resolves to whether the server accepted it. */
+  send(instruction, mode, rows) {
     return this.#ask(async () => {
       const session = this.state.session?.id ?? (await this.api.createSession()).session_id;
-      await this.api.run({ session_id: session, instruction, context_rows: await rows() });
+      await this.api.run({ session_id: session, instruction, context_rows: await rows(), agent_mode: mode || null });
     });
   }
 
@@ -71,8 +71,8 @@ export class ReviewSession {
 
   /** Submit a job's instruction again, as a new job of the current session. */
   again = ({ id }) => this.#ask(async () => {
-    const { session_id: own, instruction, context_rows } = await this.api.job(id);
-    await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows });
+    const { session_id: own, instruction, context_rows, agent_mode } = await this.api.job(id);
+    await this.api.run({ session_id: this.state.session?.id ?? own, instruction, context_rows, agent_mode });
   });
 
   /** Resolves to an error message, or "". */

@@ -1,5 +1,6 @@
 // The review column: the agent's question, its job, the pending changes and the next instruction.
 
+import { modeSelect } from "../agent-modes.js";
 import { fill, h, icon, setText } from "../dom.js";
 import { localStore } from "../local-storage.js";
 import { ClarifyCard } from "./clarify-card.js";
@@ -52,6 +53,7 @@ export class Sidebar {
     this.refusal = "";
     this.go = h("button", { type: "submit", class: "primary" }, "Propose");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.#instruct() }, "Queue as instruction");
+    this.mode = modeSelect("Agent mode");
     this.hint = h("span", { class: "dim" });
     return h("form", {
       class: "instruction", "aria-label": "Next instruction",
@@ -60,7 +62,7 @@ export class Sidebar {
         if (this.question) this.#answer();
         else this.#instruct();
       },
-    }, this.area, h("div", { class: "row" }, this.go, this.later, this.hint));
+    }, this.area, h("div", { class: "row" }, this.go, this.later, this.mode, this.hint));
   }
 
   /** Show the current state. */
@@ -130,7 +132,7 @@ export class Sidebar {
   }
 
   #instruct() {
-    return this.#send((text) => this.work.send(text, () => this.context.toSend()));
+    return this.#send((text) => this.work.send(text, this.mode.value, () => this.context.toSend()));
   }
 
   async #send(give) {

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, get_args
 from newel.agent.errors import NewelError, SessionInUse
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
-from newel.agent.ports import ThinkingLevel
+from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
@@ -94,6 +95,28 @@ async def thinking(context: CommandContext, level: str) -> None:
     levels = ", ".join(get_args(ThinkingLevel))
     unknown = f"There is no level {one_line(level, 40)}. " if level not in {"", now} else ""
     context.say(f"Thinking is {now}." if level == now else f"{unknown}Thinking is {now}. Levels: {levels}.")
+
+
+async def agent_mode(context: CommandContext, name: str) -> None:
+    agent = context.agent
+    modes = f"Modes: {', '.join(get_args(AgentMode))}."
+    if not name:
+        context.say(f"{_working_mode(agent)} {modes}")
+        return
+    if name not in get_args(AgentMode):
+        context.say(f"There is no mode {one_line(name, 40)}. {_working_mode(agent)} {modes}")
+        return
+    try:
+        await agent.set_agent_mode(read_agent_mode(name))
+    except NewelError as error:
+        context.say(f"{error}\n{_working_mode(agent)}")
+        return
+    context.say(_working_mode(agent))
+
+
+def _working_mode(agent: CodingAgent) -> str:
+    model = " ".join(filter(None, (agent.state.model.id, agent.where)))
+    return f"The agent mode is {agent.state.agent_mode}: requests go to {one_line(model)}."
 
 
 async def compact(context: CommandContext, instructions: str) -> None:
@@ -315,6 +338,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("clear", "", "start a new conversation", clear),
     SlashCommand("model", "[NAME]", "choose the model", model),
     SlashCommand("thinking", "[LEVEL]", "show or set how much the model reasons", thinking),
+    SlashCommand("agent-mode", "[MODE]", "show or set which model works", agent_mode, at_once=True),
     SlashCommand("compact", "[WORDS]", "summarise the conversation to free context", compact),
     SlashCommand("session", "[name WORDS]", "show or name this session", session, at_once=True),
     SlashCommand("resume", "[ID]", "resume an earlier session of this folder", resume),

@@ -11,6 +11,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.messages import Attachment, Wire
 from newel.agent.ports import ThinkingLevel
+from newel.providers.routing import AgentModeName
 from newel.text.format import one_line
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -64,6 +65,10 @@ class SetThinking(RpcRequest, frozen=True, tag="set_thinking"):
     level: ThinkingLevel
 
 
+class ChangeAgentMode(RpcRequest, frozen=True, tag="set_agent_mode"):
+    mode: AgentModeName
+
+
 class GetState(RpcRequest, frozen=True, tag="get_state"):
     """Answered by a ``state`` line."""
 
@@ -75,7 +80,18 @@ class Approve(RpcRequest, frozen=True, tag="approve"):
 
 
 InTurn = Say | Clear | CompactHistory
-AnyRequest = InTurn | Interrupt | StopRun | Steer | FollowUp | ChangeModel | SetThinking | GetState | Approve
+AnyRequest = (
+    InTurn
+    | Interrupt
+    | StopRun
+    | Steer
+    | FollowUp
+    | ChangeModel
+    | SetThinking
+    | ChangeAgentMode
+    | GetState
+    | Approve
+)
 
 
 @cache

@@ -10,6 +10,7 @@ In: ``message``, ``clear`` and ``compact`` are queued; all others act immediatel
     {"type": "clear"}                             start a new session
     {"type": "compact", "instructions": "…"}      summarise the conversation
     {"type": "set_model", "model": "…"}           {"type": "set_thinking", "level": "low"}
+    {"type": "set_agent_mode", "mode": "local"}   local, remote or hybrid_auto
     {"type": "get_state"}                         answered by a ``state`` line
     {"type": "approve", "toolCallId": "…", "decision": "once|always|no", "word": "…"}
 
@@ -29,13 +30,15 @@ from anyio.lowlevel import checkpoint
 from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent, Event
 from newel.agent.messages import Usage, UserMessage
-from newel.agent.ports import ThinkingLevel, Touch
+from newel.agent.ports import AgentMode, ThinkingLevel, Touch
 from newel.permissions.approval import Approval, ApprovalRequest
+from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription, report_damage
 from newel.terminal.rpc.requests import (
     AnyRequest,
     Approve,
+    ChangeAgentMode,
     ChangeModel,
     Clear,
     CompactHistory,
@@ -81,6 +84,7 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
     where: str
     provider: str
     thinking_level: ThinkingLevel
+    agent_mode: AgentMode
     is_streaming: bool
     pending_tool_calls: list[str]
     message_count: int
@@ -203,6 +207,8 @@ class _JsonMode:
                 agent.set_model(request.model)
             case SetThinking():
                 agent.set_thinking_level(request.level)
+            case ChangeAgentMode():
+                await agent.set_agent_mode(read_agent_mode(request.mode))
             case GetState():
                 self.renderer.handle(self.state())
             case Approve():
@@ -218,6 +224,7 @@ class _JsonMode:
             where=agent.where,
             provider=state.model.provider,
             thinking_level=state.thinking_level,
+            agent_mode=state.agent_mode,
             is_streaming=state.is_streaming,
             pending_tool_calls=sorted(state.pending_tool_calls),
             message_count=len(state.messages),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import anyio
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from newel.agent.errors import ProviderError
+from newel.agent.errors import NewelError
 from newel.agent.events import ErrorEvent, ModelRouted, Retry
 from newel.agent.ports import ModelRequest, Provider, ProviderEvent
 from newel.providers.proxy import PATH
@@ -26,7 +27,8 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
         """Streams ``delta``, ``retry`` and ``routed``, and at the end ``message`` or ``error``. Closing the connection cancels the
         request.
         """
-        model_request = await read_body(request, ModelRequest)
+        # Which model works is this server's setting, not the client's.
+        model_request = msgspec.structs.replace(await read_body(request, ModelRequest), agent_mode=None)
         if provider is None:
             raise HTTPException(503, "This server has no model.")
         complete = provider.complete
@@ -43,7 +45,7 @@ def relay_routes(provider: Provider | None, closing: anyio.Event) -> APIRouter:
 
             try:
                 message = await complete(model_request, on_delta)
-            except ProviderError as error:
+            except NewelError as error:
                 await events("error", ErrorEvent(code=error.code, message=str(error)))
             else:
                 await events("message", message)
