@@ -241,7 +241,11 @@ async def test_listing_models_while_the_host_is_lost_gets_an_answer(
             open_agent_factory(settings, place, ephemeral=True, attended=False) as factory,
         ):
             assert await factory.list_models() == ["phi3:latest"]
-            host.stop()
+            assert place.connection is not None
+            lost = anyio.Event()
+            with place.connection.listening(lambda state: None if state.is_connected else lost.set()):
+                host.stop()
+                await lost.wait()
             with anyio.fail_after(8), pytest.raises(HostUnreachable, match="Newel is reconnecting"):
                 await factory.list_models()
 

@@ -280,7 +280,9 @@ async def test_retried(provider: ContractProvider, fault: dict[str, Any]) -> Non
         message, seen = await ask(Retrying(it.client, base_delay=0.001), model=MODEL)
         assert len(it.bodies) == 3
     assert text_of(seen) == message.text == ANSWER
-    assert [delta.attempt for delta in seen if isinstance(delta, Retry)] == [2, 3]
+    attempts = [delta.attempt for delta in seen if isinstance(delta, Retry)]
+    # What fails on a connection that was kept is sent again at once: Ollama was asked for its models before.
+    assert attempts in ([2, 3], [2]) if fault == {"kind": "reset", "after_chunks": 0} else attempts == [2, 3]
 
 
 async def test_rate_limit(provider: ContractProvider) -> None:

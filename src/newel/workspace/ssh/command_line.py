@@ -52,7 +52,7 @@ ALWAYS: Final = (
     "ForkAfterAuthentication=no",
 )
 
-_NO_FALLBACK: Final = ("ProxyJump=none", "ProxyCommand=exit 1")
+_NO_FALLBACK: Final = ("ProxyJump=none", "ProxyCommand=false")
 """A session whose connection is gone fails, rather than open a connection of its own."""
 
 
