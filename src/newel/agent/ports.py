@@ -54,8 +54,8 @@ class ToolSpec(Wire, frozen=True):
 
 
 class ModelRequest(Wire, frozen=True):
-    """A request to a model. ``agent_mode`` None is the configured one. ``short_prompt`` replaces the system prompt for a small model; ``response_schema`` is a JSON Schema to
-    which the server has to hold the answer, if it can.
+    """A request to a model. ``agent_mode`` None is the configured one. ``short_prompt`` replaces the system prompt for a small
+    model; ``response_schema`` is a JSON Schema to which the server has to hold the answer, if it can.
     """
 
     model: Model

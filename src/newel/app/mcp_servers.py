@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from newel.config.settings import Settings
 from newel.mcp.server_config import load_servers
+from newel.providers.http.urls import is_loopback
 from newel.text.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def tool_servers(
     from newel.mcp.trust import Trust
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
+    if settings.agent_mode == "local":
+        elsewhere = [config.name for config in configs if config.url and not is_loopback(config.url)]
+        configs = [config for config in configs if config.name not in elsewhere]
+        problems += [
+            f"The MCP server {name} is not used: agent_mode is local, and it is not on this machine."
+            for name in elsewhere
+        ]
     trust = Trust(settings.home)
     enabled = [config for config in configs if not config.disabled]
     if untrusted := [config.name for config in enabled if not trust.is_trusted(config)]:

@@ -119,6 +119,8 @@ def test_local_work_opens_no_socket_but_loopback(with_model: Make, tmp_path: Pat
     trace = tmp_path / "trace"
     with running(scenario("hello", {"content": "Hello from here."})) as local:
         two_models(newel, local)
+        tools = {"mcpServers": {"docs": {"url": "https://mcp.example/mcp"}}}
+        (newel.home / ".newel" / "mcp_config.json").write_text(json.dumps(tools))
         watched = [strace, "-f", "-e", "trace=connect,sendto,sendmsg", "-o", str(trace)]
         done = subprocess.run(
             [*watched, str(BIN / "newel"), "--agent-mode", "local", "hello"],
@@ -133,6 +135,7 @@ def test_local_work_opens_no_socket_but_loopback(with_model: Make, tmp_path: Pat
     addresses = re.findall(r'inet_addr\("([^"]+)"\)|inet_pton\(AF_INET6, "([^"]+)"', trace.read_text())
     assert addresses
     assert {four or six for four, six in addresses} <= {"127.0.0.1", "::1"}
+    assert "The MCP server docs is not used: agent_mode is local" in done.stderr
 
 
 def test_a_switch_to_local_work_ends_all_traffic_elsewhere(
