@@ -125,7 +125,7 @@ def kill_ssh(words: str) -> None:
 GOES: dict[str, Callable[[Sshd], None]] = {
     "the server": Sshd.drop,
     "the connection's ssh": lambda _: kill_ssh("ControlMaster=yes"),
-    "the command's ssh": lambda _: kill_ssh("ProxyCommand=exit 1\0"),
+    "the command's ssh": lambda _: kill_ssh("ProxyCommand=false\0"),
 }
 
 
