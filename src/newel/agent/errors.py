@@ -78,6 +78,10 @@ class ServerFailed(ProviderError):
     retryable = True
 
 
+class GarbledAnswer(ServerFailed):
+    """The model wrote what its server cannot read. Another attempt may succeed, but not many more."""
+
+
 class RequestRejected(ProviderError):
     pass
 

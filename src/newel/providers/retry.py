@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from newel.agent.errors import ConnectionFailed, ProviderError, as_sentence
+from newel.agent.errors import ConnectionFailed, GarbledAnswer, ProviderError, as_sentence
 from newel.agent.events import Retry
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta, Provider
@@ -18,12 +18,14 @@ MAX_BACKOFF_S: Final = 60.0
 class RetryLimits(msgspec.Struct, frozen=True, kw_only=True):
     """At most ``attempts`` requests, and pauses of at most ``max_wait`` seconds if the server names them.
 
-    ``connections`` bounds the attempts while no server answers: a wrong address does not improve within minutes.
+    ``connections`` bounds the attempts while no server answers: a wrong address does not improve within minutes. ``garbled`` bounds
+    those at an answer that its server cannot read: each costs as much as a good one.
     """
 
     attempts: int = 10
     max_wait: float = 300.0
     connections: int = 5
+    garbled: int = 3
 
 
 DEFAULT_LIMITS: Final = RetryLimits()
@@ -76,7 +78,7 @@ class Retrying:
         limits = self._limits
         if isinstance(error, ConnectionFailed):
             return min(limits.attempts, limits.connections)
-        return limits.attempts
+        return min(limits.attempts, limits.garbled) if isinstance(error, GarbledAnswer) else limits.attempts
 
     def _too_long(self, retry_after: float) -> str:
         return (

@@ -11,6 +11,7 @@ from newel.agent.errors import (
     BadResponse,
     ConnectionFailed,
     ContextOverflow,
+    GarbledAnswer,
     ProviderError,
     RateLimited,
     RequestRejected,
@@ -110,7 +111,7 @@ BAD_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_K
         ),
         (answer(finish="STOP"), ServerFailed, "without text and calls"),
         (answer({"text": "Hm", "thought": True}), ServerFailed, "without text and calls"),
-        (answer(finish="MALFORMED_FUNCTION_CALL", finishMessage="print(1"), ServerFailed, "print(1."),
+        (answer(finish="MALFORMED_FUNCTION_CALL", finishMessage="print(1"), GarbledAnswer, "print(1."),
     ],
 )
 async def test_failures_say_what_to_do(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from newel.agent.errors import ConnectionFailed, ProviderError, RateLimited, RequestRejected, ServerFailed
+from newel.agent.errors import (
+    ConnectionFailed,
+    GarbledAnswer,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    ServerFailed,
+)
 from newel.agent.events import Retry, TextDelta
 from newel.agent.messages import AssistantMessage, TextContent
 from newel.agent.ports import Model, ModelRequest, ProviderEvent
@@ -69,6 +76,12 @@ async def test_an_overloaded_server_gets_more_patience_than_an_unreachable_one()
     gone: list[Answer] = [ConnectionFailed("gone")] * 7
     with pytest.raises(ConnectionFailed, match=r"gone\. Gave up after 2 attempts\."):
         await ask([*gone, ANSWER], limits)
+
+
+@pytest.mark.anyio
+async def test_garbled_answers_are_paid_for_three_times_at_most() -> None:
+    with pytest.raises(GarbledAnswer, match="Gave up after 3 attempts"):
+        await ask([GarbledAnswer("garbled.")] * 9, RetryLimits(attempts=9))
 
 
 def test_the_default_patience_is_about_three_minutes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from newel.agent.errors import BadResponse, RequestRejected, ServerFailed, as_sentence
+from newel.agent.errors import BadResponse, GarbledAnswer, RequestRejected, ServerFailed, as_sentence
 from newel.agent.events import Delta, TextDelta, ThinkingDelta, ToolCallDelta
 from newel.agent.messages import AssistantMessage, StopReason, TextContent, ThinkingContent, ToolCall, Usage
 from newel.agent.ports import ToolSpec
@@ -147,7 +147,7 @@ class GeminiAccumulator:
             return
         detail = _quoted(message)
         if reason in BROKEN:
-            raise ServerFailed(f"Gemini garbled its answer ({reason}). {detail}".rstrip())
+            raise GarbledAnswer(f"Gemini garbled its answer ({reason}). {detail}".rstrip())
         if reason == UNSIGNED:
             raise RequestRejected(f"Gemini misses a thought signature. {detail}".rstrip(), status=400)
         self._finish = reason
