@@ -10,6 +10,7 @@ import msgspec
 from newel.agent.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import ModelRequest, ToolSpec
 from newel.providers.routing import EDITS
+from newel.text.json import as_count
 
 REPEATED: Final = (
     "You have done exactly this already, and it succeeded. If all that was asked for is done, use the action `answer`. If "
@@ -20,6 +21,10 @@ FAILED_AGAIN: Final = "This exact call has failed, and would fail again: {error}
 NOT_CHANGED: Final = (
     "Your last `{tool}` failed, so nothing was changed: the task is not done. Take the step that makes the change now. Only if it "
     "is impossible, say so with the action `answer`."
+)
+COMMAND_FAILED: Final = (
+    "Your last command failed with exit code {code}. If the task needs it, correct the command and run it again. Otherwise say in "
+    "the action `answer` that it failed."
 )
 MAX_OBJECTIONS: Final = 2
 """Of one step. Then it counts, whatever it is."""
@@ -42,11 +47,7 @@ def find_objection(
     """Why a step cannot be right, given the ``earlier`` objections to the same step; None if it may be."""
     calls = message.tool_calls
     if not calls:
-        failed = "" if earlier else _failed_change(request.messages)
-        if not failed:
-            return None
-        reason = f"the model stopped after a failed {failed}"
-        return Objection(NOT_CHANGED.format(tool=failed), reason, request.tools)
+        return None if earlier else _objection_to_answer(request)
     latest = _latest_results(request.messages)
     if not all(
         (call.name, call.arguments) in [(done.name, done.arguments) for done, _ in latest] for call in calls
@@ -62,6 +63,19 @@ def find_objection(
     others = [each for each in request.tools if each.name != tool]
     reason = "the model repeated a call that has failed"
     return Objection(FAILED_AGAIN.format(tool=tool, error=error), reason, others)
+
+
+def _objection_to_answer(request: ModelRequest) -> Objection | None:
+    """Why the work cannot be done yet; small models report success after a failure."""
+    if tool := _failed_change(request.messages):
+        reason = f"the model stopped after a failed {tool}"
+        return Objection(NOT_CHANGED.format(tool=tool), reason, request.tools)
+    for _, result in _latest_results(request.messages):
+        if code := as_count(result.details.get("exitCode")):
+            return Objection(
+                COMMAND_FAILED.format(code=code), "the model stopped after a failed command", request.tools
+            )
+    return None
 
 
 def _latest_results(history: Sequence[Message]) -> list[tuple[ToolCall, ToolResultMessage]]:

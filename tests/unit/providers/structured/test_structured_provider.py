@@ -224,6 +224,19 @@ def test_a_model_that_stops_after_a_failed_change_is_told_that_nothing_changed()
     assert len(requests) == 2
 
 
+def test_a_model_that_stops_after_a_failed_command_is_told_so() -> None:
+    history = after(("bash", {"command": "sed"}, "usage"))
+    last = history[-1]
+    assert isinstance(last, ToolResultMessage)
+    history[-1] = msgspec.structs.replace(last, details={"exitCode": 1})
+    done = said(step("answer", text="All words are replaced."))
+    answer, _, requests = asked([done, said(step("bash", command="sed -i s/x/y/ a"))], request(history))
+    assert answer.tool_calls[0].arguments == {"command": "sed -i s/x/y/ a"}
+    assert "exit code 1" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    answer, _, requests = asked([done, said(step("answer", text="It failed."))], request(history))
+    assert (answer.text, len(requests)) == ("It failed.", 2)
+
+
 def test_a_change_by_another_way_is_enough() -> None:
     history = after(("edit", EDITED, "old_string not found"), is_error=True)
     history += after(("bash", {"command": "sed -i s/x/y/ a"}, ""))[1:]
