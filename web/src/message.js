@@ -231,7 +231,7 @@ const line = (kind, picture, ...children) =>
   h("div", { class: `entry told ${kind}` }, icon(picture), h("div", { class: "told-words" }, ...children));
 
 const ENTRIES = {
-  notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "question", plain(text)),
+  notice: ({ level, text }) => line(level === "warning" ? "warn" : "info", level === "warning" ? "warn" : "info", plain(text)),
   error: ({ text }) => line("bad", "warn", toSentence(text)),
   end: ({ reason, text }) => line(reason === "error" ? "bad" : "info", reason === "error" ? "close" : "stop", toSentence(text)),
   retry: (tries) => line(tries.outcome === null ? "warn" : "info", "again", describeRetry(tries)),
