@@ -261,6 +261,13 @@ def test_an_alias_can_be_chosen_in_a_conversation(with_model: Make) -> None:
     assert model_asked(newel) == "claude-opus-4-5-20251101"
 
 
+def test_an_alias_can_be_chosen_by_a_program(with_model: Make) -> None:
+    newel = with_model({"models": FAMILY, **scenario("hello", {"content": "Hi."})})
+    requests = '{"type":"set_model","model":"opus"}\n{"type":"message","content":"hello"}\n'
+    assert newel("--json", stdin=requests).returncode == 0
+    assert model_asked(newel) == "claude-opus-4-5-20251101"
+
+
 def test_doctor_tests_the_model_that_an_alias_stands_for(with_model: Make) -> None:
     """Otherwise it would report a problem that there is not."""
     ran = with_model({"models": FAMILY, "scenarios": []})("doctor", "--model", "opus")

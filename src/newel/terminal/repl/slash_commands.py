@@ -14,6 +14,7 @@ from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
+from newel.terminal.model_names import expand_model_name, listed_models
 from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
 from newel.text.format import describe_call, format_columns, one_line, short_number, usage_line
 from newel.workspace.port import Workspace
@@ -46,8 +47,6 @@ async def clear(context: CommandContext, _: str) -> None:
 
 
 async def model(context: CommandContext, argument: str) -> None:
-    from newel.providers.catalog.aliases import ALIASES, expand_alias
-
     agent, name = context.agent, argument
     if not name:
         names = await agent.list_models()
@@ -62,9 +61,7 @@ async def model(context: CommandContext, argument: str) -> None:
         if picked is None:
             return
         name = names[picked]
-    if name in ALIASES:
-        name = expand_alias(name, await _listed(agent))
-    agent.set_model(name)
+    agent.set_model(await expand_model_name(agent, name))
     name = agent.state.model.id
     note = await _unlisted_note(agent, name) if argument else ""
     context.say(f"The next prompt goes to {one_line(name)}.{note}")
@@ -72,19 +69,12 @@ async def model(context: CommandContext, argument: str) -> None:
 
 async def _unlisted_note(agent: CodingAgent, name: str) -> str:
     """A note on a model's name that the server does not list. It is used all the same: gateways serve unlisted models."""
-    names = await _listed(agent)
+    names = await listed_models(agent)
     return (
         " The server does not list it; /model shows the models it lists."
         if names and name not in names
         else ""
     )
-
-
-async def _listed(agent: CodingAgent) -> list[str]:
-    try:
-        return await agent.list_models()
-    except NewelError:  # the next prompt shows the error
-        return []
 
 
 async def thinking(context: CommandContext, level: str) -> None:

@@ -34,6 +34,7 @@ from newel.agent.ports import AgentMode, ThinkingLevel, Touch
 from newel.permissions.approval import Approval, ApprovalRequest
 from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
+from newel.terminal.model_names import expand_model_name
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription, report_damage
 from newel.terminal.rpc.requests import (
     AnyRequest,
@@ -204,7 +205,7 @@ class _JsonMode:
             case FollowUp():
                 await agent.queue_message(UserMessage(content=request.content), "follow_up")
             case ChangeModel():
-                agent.set_model(request.model)
+                agent.set_model(await expand_model_name(agent, request.model))
             case SetThinking():
                 agent.set_thinking_level(request.level)
             case ChangeAgentMode():
