@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from mock_llm_server import running
 from tests.support import Newel, scenario
 
 Make = Callable[..., Newel]
@@ -70,6 +71,18 @@ def test_the_user_decides_how_tools_are_called(with_model: Make) -> None:
     assert 'schema: in answers held to a JSON Schema   ([models."mock-model"] in config.toml' in found
     found = newel("doctor", "--tool-calls", "native").stdout
     assert "native: by the API's own protocol   (command line; --tool-calls schema changes it)" in found
+
+
+def test_the_local_model_of_a_hybrid_run_works_in_steps(with_model: Make) -> None:
+    newel = with_model(scenario("write the notes", {"content": "This one was not to be asked."}))
+    (newel.home / ".newel").mkdir()
+    with running(steps(WRITE), strict=True) as local:
+        config = f'[local]\nbase_url = "{local.url}/v1"\nmodel = "tiny-1b"\n'
+        (newel.home / ".newel" / "config.toml").write_text(config)
+        done = newel("--agent-mode", "hybrid_auto", "write the notes")
+    assert done.stdout.strip() == "The notes are written."
+    assert (newel.project / "notes.md").read_text() == "# Notes\n"
+    assert newel.requests == []
 
 
 def test_an_api_without_schemas_refuses_the_option(with_model: Make) -> None:
