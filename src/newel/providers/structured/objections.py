@@ -17,7 +17,10 @@ REPEATED: Final = (
     "something is left, do that now."
 )
 FINISH: Final = "Everything is done. Tell the user with the action `answer` what you did or found out."
-FAILED_AGAIN: Final = "This exact call has failed, and would fail again: {error}\nDo it in another way. `{tool}` cannot be used in this step."
+FAILED_AGAIN: Final = (
+    "This exact call has failed, as its result above says, and would fail again. Do it in another way. `{tool}` cannot be used in "
+    "this step."
+)
 NOT_CHANGED: Final = (
     "Your last `{tool}` failed, so nothing was changed: the task is not done. Take the step that makes the change now. Only if it "
     "is impossible, say so with the action `answer`."
@@ -28,9 +31,6 @@ COMMAND_FAILED: Final = (
 )
 MAX_OBJECTIONS: Final = 2
 """Of one step. Then it counts, whatever it is."""
-
-MAX_ERROR: Final = 300
-"""Characters of an error that are repeated."""
 
 
 class Objection(msgspec.Struct, frozen=True):
@@ -53,16 +53,19 @@ def find_objection(
         (call.name, call.arguments) in [(done.name, done.arguments) for done, _ in latest] for call in calls
     ):
         return None
-    failure = next((result for _, result in latest if result.is_error), None)
-    if failure is None:
-        reason = "the model repeated a call that has succeeded"
-        if earlier:
-            return Objection(FINISH, reason, [])
-        return Objection(REPEATED, reason, request.tools)
-    tool, error = failure.tool_name, failure.output[:MAX_ERROR]
-    others = [each for each in request.tools if each.name != tool]
-    reason = "the model repeated a call that has failed"
-    return Objection(FAILED_AGAIN.format(tool=tool, error=error), reason, others)
+    results = [result for _, result in latest]
+    if tool := next((result.tool_name for result in results if result.is_error), ""):
+        others = [each for each in request.tools if each.name != tool]
+        return Objection(FAILED_AGAIN.format(tool=tool), "the model repeated a call that has failed", others)
+    if code := _exit_code(results):
+        hint = COMMAND_FAILED.format(code=code)
+        return (
+            None
+            if earlier
+            else Objection(hint, "the model repeated a command that has failed", request.tools)
+        )
+    reason = "the model repeated a call that has succeeded"
+    return Objection(FINISH, reason, []) if earlier else Objection(REPEATED, reason, request.tools)
 
 
 def _objection_to_answer(request: ModelRequest) -> Objection | None:
@@ -70,12 +73,15 @@ def _objection_to_answer(request: ModelRequest) -> Objection | None:
     if tool := _failed_change(request.messages):
         reason = f"the model stopped after a failed {tool}"
         return Objection(NOT_CHANGED.format(tool=tool), reason, request.tools)
-    for _, result in _latest_results(request.messages):
-        if code := as_count(result.details.get("exitCode")):
-            return Objection(
-                COMMAND_FAILED.format(code=code), "the model stopped after a failed command", request.tools
-            )
+    if code := _exit_code([result for _, result in _latest_results(request.messages)]):
+        hint = COMMAND_FAILED.format(code=code)
+        return Objection(hint, "the model stopped after a failed command", request.tools)
     return None
+
+
+def _exit_code(results: Sequence[ToolResultMessage]) -> int:
+    """That of the first command that failed; 0 if none did."""
+    return next((code for result in results if (code := as_count(result.details.get("exitCode")))), 0)
 
 
 def _latest_results(history: Sequence[Message]) -> list[tuple[ToolCall, ToolResultMessage]]:

@@ -237,6 +237,20 @@ def test_a_model_that_stops_after_a_failed_command_is_told_so() -> None:
     assert (answer.text, len(requests)) == ("It failed.", 2)
 
 
+def test_a_repeated_command_that_failed_may_be_corrected_but_is_no_success() -> None:
+    history = after(("bash", MOVE, "no such file"))
+    last = history[-1]
+    assert isinstance(last, ToolResultMessage)
+    history[-1] = msgspec.structs.replace(last, details={"exitCode": 1})
+    again = said(step("bash", **MOVE))
+    answer, _, requests = asked([again, said(step("bash", command="mv c b"))], request(history))
+    assert answer.tool_calls[0].arguments == {"command": "mv c b"}
+    assert "failed with exit code 1" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    answer, _, requests = asked([again, again], request(history))
+    assert answer.tool_calls[0].arguments == MOVE
+    assert len(requests) == 2
+
+
 def test_a_change_by_another_way_is_enough() -> None:
     history = after(("edit", EDITED, "old_string not found"), is_error=True)
     history += after(("bash", {"command": "sed -i s/x/y/ a"}, ""))[1:]
@@ -251,7 +265,12 @@ def test_a_repeated_failure_has_to_be_done_in_another_way() -> None:
     answer, events, requests = asked(script, request(history))
     assert answer.tool_calls[0].name == "bash"
     assert requests[1].response_schema == step_schema([BASH, LIST])
-    assert "old_string not found" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    last = requests[1].messages[-1]
+    assert isinstance(last, UserMessage)
+    assert "`edit` cannot be used" in last.text
+    assert last.text.count("old_string not found") == 1, (
+        "what a tool said is not repeated outside of its tags"
+    )
     assert [each.reason for each in events if isinstance(each, Retry)] == [
         "the model repeated a call that has failed"
     ]
