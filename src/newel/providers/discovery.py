@@ -47,7 +47,7 @@ def address_of_port(port: int) -> str:
 
 
 async def discover(
-    timeout: float = 0.3,  # noqa: ASYNC109 — each probe's share, not a deadline for the whole
+    timeout: float = 1.0,  # noqa: ASYNC109 — each probe's share, not a deadline for the whole
     *,
     servers: Sequence[tuple[str, int]] = KNOWN,
 ) -> list[LocalServer]:
