@@ -7,6 +7,7 @@
     │   ├── ConnectionFailed      no connection, or it broke before the answer was complete (retried)
     │   ├── RateLimited           429; ``retry_after`` is in seconds, if the server names it (retried)
     │   ├── ServerFailed          408, 5xx, or an overloaded server (retried)
+    │   │   └── GarbledAnswer     the server could not read what the model wrote (retried, a few times)
     │   ├── RequestRejected       any other 4xx: the key, the model's name, the request itself
     │   ├── ContextOverflow       the conversation is longer than the model's window
     │   └── BadResponse           the answer violates the protocol
