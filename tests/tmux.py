@@ -29,8 +29,10 @@ class Tmux:
     ) -> None:
         self._tmux = [require_program("tmux"), "-S", str(folder / "tmux"), "-f", "/dev/null"]
         self._env = {**env, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
-        self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(folder), *command)
-        self._run("set-option", "-g", "remain-on-exit", "on")
+        # Before there is a session: a command may end at once, and its screen and the server with it.
+        keep = ["start-server", ";", "set-option", "-g", "remain-on-exit", "on", ";"]
+        size = ["-x", str(columns), "-y", str(rows)]
+        self._run(*keep, "new-session", "-d", *size, "-c", str(folder), *command)
 
     def __enter__(self) -> Self:
         return self
