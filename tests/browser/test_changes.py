@@ -76,6 +76,7 @@ def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Ma
     page = bench.page()
     propose(page, "edit")
     hunk = hunks(page, "notes.md").nth(0)
+    expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")  # nothing moves from now on
     accept = hunk.get_by_role("button", name="Accept", exact=True).bounding_box()
     assert accept is not None
     hunk.get_by_role("button", name="Accept", exact=True).click()
