@@ -75,6 +75,7 @@ class HostShell:
         self._errors = bytearray()
         self._watching = anyio.CancelScope()
         self._watched: anyio.Event | None = None
+        self._has_hung_up = False
         self._in_step = True
         self._active_at: float | None = None
         self.info = b""
@@ -86,8 +87,10 @@ class HostShell:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its ssh runs; for the master, whether the connection exists."""
-        return self._process.poll() is None
+        """Whether its ssh runs; for the master, whether the connection exists. An ssh that has closed its standard error is about
+        to exit.
+        """
+        return not self._has_hung_up and self._process.poll() is None
 
     @property
     def is_usable(self) -> bool:
@@ -139,6 +142,7 @@ class HostShell:
             with self._watching:
                 while self._read_stderr() != b"":
                     await anyio.wait_readable(self._stderr)
+                self._has_hung_up = True
         finally:  # cancelled from outside, too: `close` waits for it
             self._watched.set()
 
@@ -156,7 +160,7 @@ class HostShell:
         """End ssh and wait until it has exited."""
         with anyio.CancelScope(shield=True):
             for number in (signal.SIGTERM, signal.SIGKILL):
-                if self.is_alive:
+                if self._process.poll() is None:
                     self._processes.signal(number)
                     with anyio.move_on_after(_END_GRACE):
                         await self._wait_exit()
