@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, find_flaws, open_chat, say
 from tests.browser.expecting import expect
@@ -69,6 +69,17 @@ def test_accepting_a_hunk_moves_no_button_under_the_pointer(workbench: Make) -> 
 
 
 @pytest.mark.core
+def resting_place(button: Locator) -> tuple[float, float]:
+    """Where a button is once the column above it, which still loads, has stopped to move."""
+    places: list[tuple[float, float]] = []
+    while len(places) < 5 or len(set(places[-5:])) > 1:
+        box = button.bounding_box()
+        assert box is not None
+        places.append((box["x"], box["y"]))
+        button.page.wait_for_timeout(100)
+    return places[-1]
+
+
 def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Make) -> None:
     """Otherwise a user who clicks again, because nothing seemed to happen, throws the change away."""
     bench = workbench(proposal_scenarios(("edit", [replace_line("notes.md", 1, "CHANGED\n")])))
@@ -76,14 +87,10 @@ def test_a_second_click_after_accept_undoes_it_and_does_not_reject(workbench: Ma
     page = bench.page()
     propose(page, "edit")
     hunk = hunks(page, "notes.md").nth(0)
-    expect(sidebar(page).locator(".job-state")).to_have_text("To review: 1 file")  # nothing moves from now on
-    accept = hunk.get_by_role("button", name="Accept", exact=True).bounding_box()
-    assert accept is not None
+    accept = resting_place(hunk.get_by_role("button", name="Accept", exact=True))
     hunk.get_by_role("button", name="Accept", exact=True).click()
     expect(hunk).to_contain_text("accepted")
-    undo = hunk.get_by_role("button", name="Undo accept").bounding_box()
-    assert undo is not None
-    assert (undo["x"], undo["y"]) == (accept["x"], accept["y"])
+    assert resting_place(hunk.get_by_role("button", name="Undo accept")) == accept
 
 
 def test_an_open_file_shows_changes_on_the_disk(workbench: Make) -> None:
