@@ -182,6 +182,7 @@ def _progress(model: DownloadableModel) -> Generator[tuple[Show, Callable[[str],
         BarColumn,
         DownloadColumn,
         Progress,
+        TaskID,
         TaskProgressColumn,
         TextColumn,
         TimeRemainingColumn,
@@ -197,12 +198,12 @@ def _progress(model: DownloadableModel) -> Generator[tuple[Show, Callable[[str],
         TimeRemainingColumn(),
         console=Console(stderr=True, highlight=False, markup=False),
     )
-    tasks: dict[str, int] = {}
+    tasks: dict[str, TaskID] = {}
 
     def show(action: str, at: int) -> None:
         if action not in tasks:
             tasks[action] = bar.add_task(action, total=model.size, completed=at)
-        bar.update(tasks[action], completed=at)  # type: ignore[arg-type]
+        bar.update(tasks[action], completed=at)
 
     with bar:
         yield show, lambda text: bar.console.print(f"newel: {escape_line(text)}", soft_wrap=True)

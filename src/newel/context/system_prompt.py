@@ -197,7 +197,7 @@ def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
 
 
 def short_prompt(context: PromptContext) -> str:
-    """The system prompt for a small model, which is told elsewhere about its tools."""
+    """The system prompt for a small model. The provider adds the tools, in the form that the model has to use."""
     first = context.manner.strip() if context.manner else SHORT
     return "\n\n".join([first, *_surroundings(context)]) + "\n"
 

@@ -1,4 +1,4 @@
-"""Steps of a small model that cannot be right, and what it is told."""
+"""Steps of a small model that cannot be right, and the hints with which it is asked again."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from newel.agent.messages import (
 )
 from newel.agent.ports import ToolSpec
 from newel.providers.parsing.text_protocol import format_tool_result
-from newel.providers.structured.step_schema import ANSWER, TEXT, small_parameters
+from newel.providers.structured.step_schema import ANSWER, TEXT, TOOL, small_parameters
 from newel.text.json import to_json
 
 _FORMAT: Final = """\
@@ -158,10 +158,10 @@ def _parts(message: UserMessage) -> list[Any]:
 
 
 def _step(thought: str, tool: str, arguments: dict[str, Any]) -> str:
-    return to_json({"thought": thought, "action": {"tool": tool} | arguments}).decode()
+    return to_json({"thought": thought, "action": {TOOL: tool} | arguments | {TOOL: tool}}).decode()
 
 
 def _describe_tool(tool: ToolSpec) -> str:
     arguments = dict.fromkeys(small_parameters(tool), "…")
     description = _SMALL_DESCRIPTIONS.get(tool.name) or tool.description.split(". ")[0].rstrip(".") + "."
-    return f"- {to_json({'tool': tool.name} | arguments).decode()}: {description}"
+    return f"- {to_json({TOOL: tool.name} | arguments).decode()}: {description}"

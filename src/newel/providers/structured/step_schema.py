@@ -17,6 +17,9 @@ from newel.text.json import as_dict, as_list, as_str
 ANSWER: Final = "answer"
 """The name of the action that ends the run; a tool of this name cannot be called."""
 
+TOOL: Final = "tool"
+"""The member that names the action; an argument of this name cannot be given."""
+
 TEXT: Final = "text"
 MAX_THOUGHT: Final = 300
 """Characters of a thought: a small model may otherwise think until its window is full."""
@@ -45,11 +48,11 @@ def small_parameters(tool: ToolSpec) -> dict[str, dict[str, Any]]:
     definitions = as_dict(tool.parameters.get("$defs")) | as_dict(tool.parameters.get("definitions"))
     names = tool.essential or [as_str(name) for name in as_list(tool.parameters.get("required"))]
     offered = [name for name in names if name in properties] or list(properties)
-    return {name: _plain(properties[name], definitions, MAX_DEPTH) for name in offered}
+    return {name: _plain(properties[name], definitions, MAX_DEPTH) for name in offered if name != TOOL}
 
 
 def _action(name: str, parameters: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return _object({"tool": {"const": name}} | parameters)
+    return _object({TOOL: {"const": name}} | parameters)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,11 @@ def asked(
     return answer, events, provider.requests
 
 
+def text_of(message: Message) -> str:
+    assert not isinstance(message, ToolResultMessage)
+    return message.text
+
+
 def after(*calls: tuple[str, dict[str, Any], str], is_error: bool = False) -> list[Message]:
     history = list(TASK)
     for number, (name, arguments, output) in enumerate(calls):
@@ -141,10 +146,10 @@ def test_earlier_steps_look_like_those_that_are_asked_for() -> None:
     assert [type(each).__name__ for each in sent] == [
         *("UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "UserMessage")
     ]
-    assert json.loads(sent[1].text) == json.loads(step("bash", **MOVE))  # type: ignore[union-attr]
-    assert "Result of bash:\n<tool_response>\nmoved\n</tool_response>" in sent[2].text  # type: ignore[union-attr]
-    assert json.loads(sent[3].text)["action"] == {"tool": "answer", "text": "Done."}  # type: ignore[union-attr]
-    assert "And now c." in sent[4].text  # type: ignore[union-attr]
+    assert json.loads(text_of(sent[1])) == json.loads(step("bash", **MOVE))
+    assert "Result of bash:\n<tool_response>\nmoved\n</tool_response>" in text_of(sent[2])
+    assert json.loads(text_of(sent[3]))["action"] == {"tool": "answer", "text": "Done."}
+    assert "And now c." in text_of(sent[4])
 
 
 def test_calls_of_another_model_keep_their_results_and_images() -> None:
@@ -159,8 +164,8 @@ def test_calls_of_another_model_keep_their_results_and_images() -> None:
     _, _, requests = asked([said(step("answer", text="."))], request(history))
     sent = requests[0].messages
     assert len(sent) == 5
-    assert "bash failed:\n<tool_response>\none" in sent[2].text  # type: ignore[union-attr]
-    assert "Result of list:\n<tool_response>\ntwo" in sent[4].text  # type: ignore[union-attr]
+    assert "bash failed:\n<tool_response>\none" in text_of(sent[2])
+    assert "Result of list:\n<tool_response>\ntwo" in text_of(sent[4])
     assert isinstance(sent[4], UserMessage)
     assert picture in list(sent[4].content)
 
@@ -185,7 +190,7 @@ def test_a_repeated_success_is_not_run_again() -> None:
     assert [each.reason for each in events if isinstance(each, Retry)] == [
         "the model repeated a call that has succeeded"
     ]
-    assert "exactly this already" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    assert "exactly this already" in text_of(requests[1].messages[-1])
     assert answer.usage == Usage(20, 10)
 
 
@@ -217,7 +222,7 @@ def test_a_model_that_stops_after_a_failed_change_is_told_that_nothing_changed()
     assert [each.reason for each in events if isinstance(each, Retry)] == [
         "the model stopped after a failed edit"
     ]
-    assert "nothing was changed" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    assert "nothing was changed" in text_of(requests[1].messages[-1])
     honest = said(step("answer", text="It cannot be done."))
     answer, _, requests = asked([done, honest], request(history))
     assert answer.text == "It cannot be done."
@@ -232,7 +237,7 @@ def test_a_model_that_stops_after_a_failed_command_is_told_so() -> None:
     done = said(step("answer", text="All words are replaced."))
     answer, _, requests = asked([done, said(step("bash", command="sed -i s/x/y/ a"))], request(history))
     assert answer.tool_calls[0].arguments == {"command": "sed -i s/x/y/ a"}
-    assert "exit code 1" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    assert "exit code 1" in text_of(requests[1].messages[-1])
     answer, _, requests = asked([done, said(step("answer", text="It failed."))], request(history))
     assert (answer.text, len(requests)) == ("It failed.", 2)
 
@@ -245,7 +250,7 @@ def test_a_repeated_command_that_failed_may_be_corrected_but_is_no_success() -> 
     again = said(step("bash", **MOVE))
     answer, _, requests = asked([again, said(step("bash", command="mv c b"))], request(history))
     assert answer.tool_calls[0].arguments == {"command": "mv c b"}
-    assert "failed with exit code 1" in requests[1].messages[-1].text  # type: ignore[union-attr]
+    assert "failed with exit code 1" in text_of(requests[1].messages[-1])
     answer, _, requests = asked([again, again], request(history))
     assert answer.tool_calls[0].arguments == MOVE
     assert len(requests) == 2
@@ -360,6 +365,15 @@ def test_the_text_is_the_sum_of_its_deltas_after_a_retry() -> None:
     answer = anyio.run(provider.complete, request(), note)
     at = next(index for index, each in enumerate(events) if isinstance(each, Retry))
     assert "".join(each.delta for each in events[at:] if isinstance(each, TextDelta)) == answer.text == "kept"
+
+
+def test_an_argument_named_tool_does_not_hide_which_tool_is_called() -> None:
+    odd = ToolSpec("pick", "", {"type": "object", "properties": {"tool": TEXT, "why": TEXT}})
+    action = step_schema([odd])["properties"]["action"]["anyOf"][0]["properties"]
+    assert action == {"tool": {"const": "pick"}, "why": TEXT}
+    history = after(("pick", {"tool": "saw", "why": "x"}, "ok"))
+    _, _, requests = asked([said(step("answer", text="."))], request(history, tools=[odd]))
+    assert json.loads(text_of(requests[0].messages[1]))["action"]["tool"] == "pick"
 
 
 def test_a_tool_of_a_server_with_a_difficult_schema_can_be_offered() -> None:
