@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,8 +30,6 @@ from newel.agent.messages import AssistantMessage, ImageContent, TextContent, Us
 from newel.agent.ports import Model, ModelRequest, ProviderEvent
 from newel.providers.llamacpp.client import LlamaCpp
 from newel.providers.model_server import connect
-from newel.providers.openai.chat import OpenAIChat
-from newel.providers.openai.encoder import ServerCompat
 from newel.providers.structured.provider import StructuredProvider
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
@@ -44,6 +43,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.realmodel, pytest.mark.timeout(180)
 CONTEXT = 8_192
 LONG = 6_000
 """Tokens of an answer that takes a processor minutes."""
+
+ENDLESS = {"type": "array", "items": {"type": "integer"}, "minItems": 1_900}
+"""Answers of this form are never short, whatever the model would say. llama.cpp refuses longer repetitions."""
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -67,6 +69,12 @@ def request(server: LlamaCpp, *messages: UserMessage | AssistantMessage, limit: 
 
 async def ask(server: LlamaCpp, text: str, *, limit: int = 8) -> AssistantMessage:
     return await server.complete(request(server, UserMessage(text), limit=limit), ignore)
+
+
+def endless(server: LlamaCpp, text: str = "Count.") -> ModelRequest:
+    """A request whose answer takes far longer than the test."""
+    wanted = request(server, UserMessage(text), limit=LONG)
+    return msgspec.structs.replace(wanted, response_schema=ENDLESS)
 
 
 async def ignore(_: ProviderEvent) -> None:
@@ -174,17 +182,8 @@ async def test_every_step_of_a_small_model_is_a_valid_call_or_an_answer(server: 
 
 
 @pytest.mark.parametrize("phase", ["reading", "writing"])
-async def test_a_cancelled_request_frees_the_model(
-    server: LlamaCpp, phase: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_request_frees_the_model(server: LlamaCpp, phase: str) -> None:
     """Otherwise the model finishes an answer that nobody reads, while the user waits for the next one."""
-    encode = OpenAIChat._encode  # pyright: ignore[reportPrivateUsage]
-
-    def encode_endless(self: OpenAIChat, request: ModelRequest, compat: ServerCompat) -> bytes:
-        """A request whose answer goes on to its limit."""
-        return encode(self, request, compat)[:-1] + b',"ignore_eos":true}'
-
-    monkeypatch.setattr(OpenAIChat, "_encode", encode_endless)
     await ask(server, "Hi", limit=1)
     text = "Count to a thousand." + (" one two three" * 500 if phase == "reading" else "")
     scope = anyio.CancelScope()
@@ -196,7 +195,7 @@ async def test_a_cancelled_request_frees_the_model(
     with scope:
         if phase == "reading":
             scope.deadline = anyio.current_time() + 0.3
-        await server.complete(request(server, UserMessage(text), limit=LONG), on_delta)
+        await server.complete(endless(server, text), on_delta)
     assert scope.cancelled_caught
     began = time.monotonic()
     await ask(server, "Hi", limit=1)
@@ -277,7 +276,7 @@ async def test_a_process_that_died_is_reported_and_replaced(server: LlamaCpp) ->
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(ServerFailed, match="was killed, as the system does when memory runs out"):
-        await server.complete(request(server, UserMessage("Count."), limit=LONG), on_delta)
+        await server.complete(endless(server), on_delta)
     assert server.process is None
     assert (await ask(server, "Hi")).usage.output
     assert server.process is not None
@@ -290,7 +289,7 @@ async def test_all_requests_of_a_process_that_died_fail(server: LlamaCpp) -> Non
 
     async def one() -> None:
         with pytest.raises(ProviderError) as raised:
-            await ask(server, "Count.", limit=LONG)
+            await server.complete(endless(server), ignore)
         failed.append(raised.value)
 
     async with anyio.create_task_group() as tasks:
@@ -314,7 +313,7 @@ async def test_closing_during_a_request_fails_it(server: LlamaCpp) -> None:
 
 async def ask_and_fail(server: LlamaCpp) -> None:
     with pytest.raises(ProviderError):
-        await ask(server, "Count.", limit=LONG)
+        await server.complete(endless(server), ignore)
 
 
 async def test_closing_ends_the_process(server: LlamaCpp) -> None:
@@ -371,7 +370,7 @@ def test_newel_answers_with_a_model_file_and_nothing_else_is_printed(path: Path,
     newel = Path(sys.executable).with_name("newel")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "LLM_BASE_URL": f"llamacpp:{path}"}
     done = subprocess.run(
-        [newel, "--quiet", "Say hello."],
+        [newel, "--quiet", "--approve", "read-only", "--max-turns", "2", "Say hello."],
         cwd=tmp_path,
         env=environ | {"TERM": "dumb"},
         capture_output=True,
@@ -379,7 +378,8 @@ def test_newel_answers_with_a_model_file_and_nothing_else_is_printed(path: Path,
         timeout=170,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    assert "E srv" not in done.stderr
+    # What so small a model makes of it is chance: an answer, calls without end, or an answer without end.
+    assert done.returncode in {0, 1}
+    assert done.stdout.strip() if done.returncode == 0 else done.stderr.strip()
+    assert not re.search(r"\b(srv|slot|llama_\w+|ggml_\w+|load_\w+)\b", done.stderr + done.stdout)
     assert not children(os.getpid(), "server_main")
