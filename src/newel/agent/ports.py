@@ -317,7 +317,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     check_cost: CheckCost | None = None
     now: Callable[[], RunConfig] | None = None
     """Returns the configuration as it is now: before each request, the run takes the tools, the model, ``thinking`` and
-    ``agent_mode`` from it. A tool server may become ready during the run, and the user may choose another model."""
+    ``agent_mode`` from it, and before each call the policy. A tool server may become ready during the run, and the user may choose
+    another model."""
     never_begun: Collection[str] = ()
     """Ids of open calls in the conversation that are known not to have started; the state of other open calls is unknown."""
 
@@ -332,5 +333,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
             tools=now.tools,
             thinking=now.thinking,
             agent_mode=now.agent_mode,
+            policy=now.policy,
             check_cost=now.check_cost,
         )

@@ -201,7 +201,7 @@ class ToolExecutor:
         """Ask the policy. A call that it denies loses its tool."""
         if call.tool is None:
             return
-        verdict = await self.config.policy.decide(call.call, call.tool, call.arguments)
+        verdict = await self.config.refreshed().policy.decide(call.call, call.tool, call.arguments)
         call.planned = verdict.planned
         if not verdict.allow:
             call.tool, call.refusal = None, verdict.reason

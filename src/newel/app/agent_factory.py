@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.system_prompt import Instructions
+    from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
-    from newel.permissions.approval import Ask
+    from newel.permissions.approval import Ask, Preset
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
@@ -49,6 +50,17 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a plain screen repeats the prompts, for readers who did not type them."""
 
 
+class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a front end adds to an agent: ``host`` replaces that of the folder, ``session_id`` is the id of a session that is opened
+    or else created, ``tools`` and ``mcp_servers`` are added to those of Newel and the user.
+    """
+
+    host: Callable[[ExecutionHost], ExecutionHost] | None = None
+    session_id: str | None = None
+    tools: Sequence[Tool] = ()
+    mcp_servers: Sequence[ServerConfig] = ()
+
+
 def open_sessions(
     settings: Settings, project: str, *, ephemeral: bool
 ) -> Callable[[str | None], SessionManager]:
@@ -74,6 +86,7 @@ async def open_agent(
     elicit: Elicit | None = None,
     *,
     wait_for_tools: bool = True,
+    parts: AgentParts | None = None,
 ) -> AsyncGenerator[CodingAgent]:
     """A coding agent from settings; its connections and files are closed afterwards. It waits for its MCP servers, or adds
     their tools as they connect; their questions go to ``elicit``.
@@ -88,10 +101,12 @@ async def open_agent(
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
 
+    parts = parts or AgentParts()
     enter(settings.approve, attended=ask is not None)
     recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+        host = parts.host(host) if parts.host else host
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -103,6 +118,7 @@ async def open_agent(
                 cwd=host.name,
                 continue_=options.continue_,
                 session=options.session,
+                own_id=parts.session_id,
                 ephemeral=options.ephemeral,
             ),
             open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
@@ -110,7 +126,9 @@ async def open_agent(
             ask=ask,
             recorders=recorders,
         )
-        agent = await build_agent(settings, model, context, manner=options.system_prompt)
+        agent = await build_agent(
+            settings, model, context, manner=options.system_prompt, more_tools=parts.tools
+        )
         stack.callback(agent.session.close)
 
         async def notify(message: str) -> None:
@@ -118,10 +136,13 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
-        if any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
+        configured = any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd))
+        if configured or parts.mcp_servers:
             from newel.app.mcp_servers import add_server_tools
 
-            tools = add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
+            tools = add_server_tools(
+                settings, agent, model.provider, elicit, wait=wait_for_tools, more=parts.mcp_servers
+            )
             await stack.enter_async_context(tools)
         yield agent
 
@@ -142,9 +163,14 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def build_agent(
-    settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
+    settings: Settings,
+    in_use: ResolvedModel,
+    context: AgentContext,
+    *,
+    manner: str | None = None,
+    more_tools: Sequence[Tool] = (),
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
+    """Put the parts together. ``manner`` replaces Newel's own instructions on style; ``more_tools`` are added to its own."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -163,6 +189,8 @@ async def build_agent(
         timeout=settings.bash_timeout,
         room=settings.max_result * 9 // 10,
     )
+    tools += more_tools
+    find_policy = partial(_policy, context, secret_paths, tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
@@ -172,7 +200,7 @@ async def build_agent(
         tools=tools,
         thinking=settings.thinking,
         agent_mode=in_use.agent_mode,
-        policy=_policy(settings, context, secret_paths, tools if workspaces.isolated else []),
+        policy=find_policy(settings.approve),
         limits=settings.limits,
         compact=compactor,
         check_cost=in_use.check_cost,
@@ -192,6 +220,7 @@ async def build_agent(
         list_models=in_use.list_models,
         describe_model=in_use.describe,
         find_model=context.find_model,
+        find_policy=find_policy,
         where=in_use.where,
         templates=templates,
         compactor=compactor,
@@ -245,13 +274,16 @@ async def _load_instructions(
 
 
 def _policy(
-    settings: Settings, context: AgentContext, secret_paths: SecretPaths, reviewed: list[Tool]
+    context: AgentContext,
+    secret_paths: SecretPaths,
+    reviewed: list[Tool],
+    approve: Preset,
 ) -> Policy:
     from newel.permissions.approval import approval_policy
 
     names = [tool.spec.name for tool in reviewed]
     return approval_policy(
-        settings.approve, ask=context.ask, folder=context.folder, reviewed=names, places=secret_paths
+        approve, ask=context.ask, folder=context.folder, reviewed=names, places=secret_paths
     )
 
 

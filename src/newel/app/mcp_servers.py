@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from newel.config.settings import Settings
-from newel.mcp.server_config import load_servers
+from newel.mcp.server_config import ServerConfig, load_servers
 from newel.providers.http.urls import is_loopback
 from newel.text.sanitize import sanitize
 
@@ -28,14 +28,22 @@ QUIET_S = 1.5
 
 
 def tool_servers(
-    settings: Settings, *, on_change: Callable[[], None], sample: Sample | None
+    settings: Settings,
+    *,
+    on_change: Callable[[], None],
+    sample: Sample | None,
+    more: Sequence[ServerConfig] = (),
 ) -> tuple[McpManager, list[str]]:
-    """The servers, not started yet, and messages on problems with their configuration."""
+    """The servers, not started yet, and messages on problems with their configuration. ``more`` servers come first: their names
+    count before those of files.
+    """
     from newel.mcp.manager import McpManager
     from newel.mcp.server_connection import ServerContext
     from newel.mcp.trust import Trust
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
+    named = {config.name for config in more}
+    configs = [*more, *(config for config in configs if config.name not in named)]
     if settings.agent_mode == "local":
         elsewhere = [config.name for config in configs if config.url and not is_loopback(config.url)]
         configs = [config for config in configs if config.name not in elsewhere]
@@ -92,10 +100,16 @@ async def _ignore(_: object) -> None:
 
 @asynccontextmanager
 async def add_server_tools(
-    settings: Settings, agent: CodingAgent, provider: Provider, elicit: Elicit | None, *, wait: bool
+    settings: Settings,
+    agent: CodingAgent,
+    provider: Provider,
+    elicit: Elicit | None,
+    *,
+    wait: bool,
+    more: Sequence[ServerConfig] = (),
 ) -> AsyncGenerator[None]:
     """Add the servers' tools to the agent's own as the servers start; ``wait`` for them first. Questions that servers ask during a
-    call go to ``elicit``.
+    call go to ``elicit``. ``more`` servers are used besides those of the configuration files.
     """
     import math
 
@@ -120,7 +134,7 @@ async def add_server_tools(
             await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice))
 
     manager, problems = tool_servers(
-        settings, on_change=join, sample=sampler(settings, provider, lambda: agent.state)
+        settings, on_change=join, sample=sampler(settings, provider, lambda: agent.state), more=more
     )
     for problem in problems:
         _print_notice(problem)

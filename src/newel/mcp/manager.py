@@ -61,9 +61,13 @@ class McpManager(anyio.AsyncContextManagerMixin):
         return list(offered.values())
 
     def notices(self) -> list[str]:
-        """Notices about active servers for the user: tools that are withheld."""
-        active = [server for server in self._servers.values() if server.state == "active" and server.withheld]
-        return [f"MCP server '{server.config.name}': {server.reason}" for server in active]
+        """Notices for the user: servers that do not work, and tools that are withheld."""
+        concerned = [
+            server
+            for server in self._servers.values()
+            if server.state == "broken" or (server.state == "active" and server.withheld)
+        ]
+        return [f"MCP server '{server.config.name}': {server.reason}" for server in concerned]
 
     async def wait_started(self, seconds: float) -> None:
         """Wait until every server is active or has failed, for at most this many seconds."""

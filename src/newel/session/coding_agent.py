@@ -11,10 +11,11 @@ from newel.agent.agent import Agent, AgentTransport
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd
 from newel.agent.messages import AppMessage, AssistantMessage, CustomMessage, Usage, UserMessage
-from newel.agent.ports import AgentMode, Emit, Model, RunConfig
+from newel.agent.ports import AgentMode, Emit, Model, Policy, RunConfig
 from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
+from newel.permissions.approval import Preset
 from newel.session.manager import SessionManager
 from newel.workspace.port import Workspace
 
@@ -77,7 +78,8 @@ class CodingAgent(Agent):
 
     ``workspace`` is the user's; the tools work in ``works_in``, which differs where changes are decided afterwards.
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
-    ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode.
+    ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
+    ``find_policy`` the policy of an approval preset.
     Screens show ``approve`` (the preset), ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
     location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
@@ -94,9 +96,10 @@ class CodingAgent(Agent):
         describe_model: Callable[[str], Model],
         templates: dict[str, Template],
         find_model: Callable[[AgentMode], Awaitable[ModelAccess]] | None = None,
+        find_policy: Callable[[Preset], Policy] | None = None,
         compactor: Compactor | None = None,
         journal: Emit | None = None,
-        approve: str = "auto",
+        approve: Preset = "auto",
         instructions: str = "",
         where: str = "",
         works_in: Workspace | None = None,
@@ -109,6 +112,7 @@ class CodingAgent(Agent):
         self.list_models = list_models
         self.describe_model = describe_model
         self._find_model = find_model
+        self._find_policy = find_policy
         self.templates = templates
         self.compactor = compactor
         self.approve = approve
@@ -169,6 +173,19 @@ class CodingAgent(Agent):
                 self.compactor.change_writer(found.small, found.find_window)
                 self.compactor.follow(model)
         self._change("agentMode", agent_mode=mode, model=model, check_cost=found.check_cost)
+
+    def set_approve(self, preset: Preset) -> None:
+        """Approve calls by another preset from the next one on. Raises ``NoOtherMode`` from and to ``review``, whose tools work in
+        another folder: open the session again for that.
+        """
+        if preset == self.approve:
+            return
+        if self._find_policy is None or "review" in {preset, self.approve}:
+            raise NoOtherMode(
+                f"A session cannot change from --approve {self.approve} to {preset} while it is open."
+            )
+        self._change("approve", policy=self._find_policy(preset))
+        self.approve = preset
 
     def window(self) -> int | None:
         """The size of the model's context in tokens, None if unknown."""

@@ -61,12 +61,14 @@ def kept_mode(mode: int) -> int:
 
 class WriteResult(msgspec.Struct, frozen=True):
     """A write: the SHA-256 of the new content, the permission bits of the file and of the one it replaced. ``mode`` is None if
-    the host does not report it, and ``replaced_mode`` also if there was no file.
+    the host does not report it, and ``replaced_mode`` also if there was no file. ``is_exact`` is False if the content is not what was
+    written: an editor may format what it saves.
     """
 
     sha256: str
     mode: int | None = None
     replaced_mode: int | None = None
+    is_exact: bool = True
 
 
 class ProgramEnded(msgspec.Struct, frozen=True):

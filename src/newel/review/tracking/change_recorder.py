@@ -331,7 +331,7 @@ class ChangeRecorder:
         self, operation: TrackedOperation, path: str
     ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
         """The state of a file after a write, and contents of it that are not in the ledger yet."""
-        if operation.write is None:
+        if operation.write is None or not operation.write[0].is_exact:
             return await self._state(path), ()
         result, data = operation.write
         if len(data) > LARGEST:

@@ -1,0 +1,119 @@
+"""Slash commands of a client: the prompt templates, and those commands of the terminal that need no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import Final
+
+from newel.acp import protocol as p
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.commands import CommandContext, SlashCommand
+from newel.terminal.renderers.base import Renderer
+from newel.terminal.repl.slash_commands import COMMANDS
+from newel.terminal.ui.terminal_ui import InputHandler
+
+OFFERED: Final = ("compact", "cost", "tools", "review", "keep", "reject", "undo", "rollback", "export")
+
+COLUMNS: Final = 100
+
+YES_OR_NO: Final = "[y/N]"
+"""Ends questions that a client can ask: with two buttons."""
+
+Confirm = Callable[[str, str], Awaitable[bool]]
+"""Puts a question to the user, below a text, and returns whether they agree."""
+
+
+def available_commands(agent: CodingAgent) -> list[p.AvailableCommand]:
+    """The commands that a client can offer, in the order of its list."""
+    own = [
+        p.AvailableCommand(
+            name=command.name,
+            description=command.help,
+            input=p.CommandHint(hint=command.arguments) if command.arguments else None,
+        )
+        for command in COMMANDS
+        if command.name in OFFERED
+    ]
+    templates = [
+        p.AvailableCommand(
+            name=name, description=template.description or "a prompt", input=p.CommandHint(hint="arguments")
+        )
+        for name, template in agent.templates.items()
+        if name not in OFFERED
+    ]
+    return [*own, *templates]
+
+
+def find_command(text: str) -> tuple[SlashCommand[CommandContext], str] | None:
+    """The command that a prompt calls, and its arguments; None for a template, and for any other prompt."""
+    found = COMMANDS.find(text)
+    return found if found and found[0].name in OFFERED else None
+
+
+async def run_command(
+    command: SlashCommand[CommandContext],
+    arguments: str,
+    *,
+    agent: CodingAgent,
+    home: Path,
+    say: Callable[[str], object],
+    confirm: Confirm,
+) -> None:
+    """Run a command, and ``say`` what it shows. Raises ``NewelError``."""
+    await command.run(CommandContext(agent, _NoteUI(say, confirm), home), arguments)
+
+
+class _NoteRenderer(Renderer):
+    def __init__(self, say: Callable[[str], object]) -> None:
+        super().__init__()
+        self._say = say
+        self.last = ""
+
+    def note(self, text: str, code: str = "note", /) -> None:
+        del code
+        self.last = text
+        self._say(text)
+
+
+class _NoteUI:
+    """A ``TerminalUI`` that shows notes and asks for consent. Other questions have no answer, and then nothing is changed."""
+
+    def __init__(self, say: Callable[[str], object], confirm: Confirm) -> None:
+        self.renderer = _NoteRenderer(say)
+        self._confirm = confirm
+
+    def columns(self) -> int:
+        return COLUMNS
+
+    async def run(self, handler: InputHandler) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """A client leaves by closing the session."""
+
+    async def ask(
+        self, question: str, about: str, initial: str = "", *, interrupting: bool = False
+    ) -> str | None:
+        del initial, interrupting
+        if not question.rstrip().endswith(YES_OR_NO):
+            self.renderer.note(about)
+            return None
+        question = question.rstrip().removesuffix(YES_OR_NO).rstrip()
+        return "y" if await self._confirm(question, about or self.renderer.last) else None
+
+    def suspend(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def clear(self) -> None:
+        """There is no screen."""
+
+    def refresh(self) -> None:
+        """There is no screen."""
+
+    def echo(self, text: str) -> None:
+        """The client shows what was sent."""
+
+    def restore_input(self, text: str) -> None:
+        """The client owns its input."""

@@ -1,0 +1,93 @@
+"""Approval of tool calls by the user of the client."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from newel.acp import protocol as p
+from newel.acp.client import SessionClient
+from newel.acp.json_rpc import JsonRpcError, PeerGone
+from newel.acp.updates import KINDS, UpdateTranslator, diffs, fenced, title_of_call
+from newel.agent.messages import new_id
+from newel.permissions.approval import Approval, ApprovalRequest
+from newel.text.sanitize import escape_invisible
+
+OPTIONS: Final = [
+    p.PermissionOption(option_id="once", name="Allow", kind="allow_once"),
+    p.PermissionOption(option_id="always", name="Always allow exactly this", kind="allow_always"),
+    p.PermissionOption(option_id="no", name="Reject", kind="reject_once"),
+    p.PermissionOption(option_id="never", name="Always reject exactly this", kind="reject_always"),
+]
+
+YES_NO: Final = [
+    p.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
+    p.PermissionOption(option_id="no", name="No", kind="reject_once"),
+]
+
+NEVER: Final = "never run exactly this call in this session."
+
+NOBODY: Final = Approval("nobody")
+
+
+class PermissionAsker:
+    """Asks the user about each call, but one that they reject for good: implements ``newel.permissions.approval.Ask``."""
+
+    def __init__(self, client: SessionClient, translator: UpdateTranslator) -> None:
+        self._client = client
+        self._translator = translator
+        self._never: set[str] = set()
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        call = request.call
+        key = f"{call.name} {json.dumps(call.arguments, sort_keys=True)}"
+        if key in self._never:
+            return Approval("no", NEVER)
+        fields = p.CallFields(
+            tool_call_id=call.id,
+            title=title_of_call(call),
+            kind=KINDS.get(call.name, "other"),
+            status="pending",
+            content=self._preview(request),
+            locations=self._translator.locations(call.arguments),
+            raw_input=call.arguments,
+        )
+        try:
+            outcome = await self._client.request_permission(fields, OPTIONS)
+        except (JsonRpcError, PeerGone):  # the client cannot ask
+            return NOBODY
+        match outcome.option_id if outcome.outcome == "selected" else None:
+            case "once":
+                return Approval("once")
+            case "always":
+                return Approval("always")
+            case "never":
+                self._never.add(key)
+                return Approval("no", NEVER)
+            case _:
+                return Approval("no")
+
+    async def confirm(self, question: str, about: str) -> bool:
+        """Put a question of a command to the user. Without a user, the answer is no."""
+        text = p.ContentOfCall(content=p.TextBlock(text=fenced(escape_invisible(about))))
+        call = p.CallFields(
+            tool_call_id=f"question-{new_id()}",
+            title=question,
+            kind="other",
+            status="pending",
+            content=[text],
+        )
+        try:
+            outcome = await self._client.request_permission(call, YES_NO)
+        except (JsonRpcError, PeerGone):
+            return False
+        return outcome.outcome == "selected" and outcome.option_id == "yes"
+
+    def _preview(self, request: ApprovalRequest) -> list[p.ContentOfCall | p.DiffOfCall | p.TerminalOfCall]:
+        """Exactly what would be done: the changes of a file, or the text of the request with hidden characters written out."""
+        locations = self._translator.locations(request.call.arguments)
+        is_new = "--- /dev/null\n" in request.preview
+        shown = list(diffs(locations[0].path, request.preview, is_new=is_new)) if locations else []
+        head = request.preview.partition("--- ")[0].strip() if shown else request.preview
+        text = p.ContentOfCall(content=p.TextBlock(text=fenced(escape_invisible(head))))
+        return [*([text] if head else []), *shown]

@@ -1,0 +1,340 @@
+"""One session of a client: an agent in a folder, its prompts one after the other, its mode and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from pathlib import Path
+from typing import Final, Protocol, TypeVar, get_args
+
+import anyio
+import anyio.abc
+import msgspec
+
+from newel.acp import protocol as p
+from newel.acp.client import SessionClient
+from newel.acp.commands import available_commands, find_command, run_command
+from newel.acp.content import PromptContent
+from newel.acp.json_rpc import INVALID_PARAMS, INVALID_REQUEST, JsonRpcError
+from newel.acp.permissions import PermissionAsker
+from newel.acp.plan import PlanTool
+from newel.acp.updates import UpdateTranslator, fenced
+from newel.agent.errors import NewelError
+from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, StateUpdate
+from newel.agent.messages import AssistantMessage, Usage, now
+from newel.agent.ports import ThinkingLevel, Tool
+from newel.concurrency import background_tasks
+from newel.permissions.approval import Ask, Preset
+from newel.review.tracking.recording_workspace import title_of
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.model_names import expand_model_name
+from newel.terminal.repl.repl import Prompt, prepare
+
+T = TypeVar("T")
+
+MODES: Final[dict[Preset, tuple[str, str]]] = {
+    "ask": ("Ask", "Ask before each change and each command"),
+    "auto": ("Auto", "Change files and run commands without asking"),
+    "review": ("Review", "Work on a copy of the project; you keep or reject each change"),
+    "read-only": ("Read only", "Change nothing"),
+}
+
+LIST_MODELS_S: Final = 10.0
+"""Seconds for the server to list its models."""
+
+MAX_MODELS: Final = 200
+
+_STOP_REASONS: Final[dict[str, p.StopReason]] = {
+    "done": "end_turn",
+    "stopped": "cancelled",
+    "aborted": "cancelled",
+    "max_turns": "max_turn_requests",
+    "max_tool_calls": "max_turn_requests",
+    "max_tokens": "max_tokens",
+    "max_cost": "max_turn_requests",
+}
+
+
+class OpenAgent(Protocol):
+    """Opens the agent of a session with an approval preset. Raises ``NewelError``."""
+
+    def __call__(self, mode: Preset, parts: SessionParts, /) -> AbstractAsyncContextManager[CodingAgent]: ...
+
+
+class SessionParts(msgspec.Struct, frozen=True):
+    """What a session adds to its agent: ``ask`` for approvals, ``on_terminal`` for its commands' terminals, and tools."""
+
+    ask: Ask
+    on_terminal: Callable[[str], object]
+    tools: Sequence[Tool]
+
+
+class AcpSession:
+    """``open_agent`` opens its agent, ``client`` is the client for this session, ``home`` Newel's own folder, ``root`` that of
+    the session. ``run`` has to run as long as the session is open.
+    """
+
+    def __init__(
+        self, open_agent: OpenAgent, client: SessionClient, mode: Preset, *, root: str, home: Path
+    ) -> None:
+        self.mode: Preset = mode
+        self.root = root
+        self.client = client
+        self._open_agent = open_agent
+        self._home = home
+        self._leave = anyio.Event()
+        self._is_closed = False
+        self._opened: anyio.Event | None = None
+        self._problem: NewelError | None = None
+        self._turn = anyio.Lock()
+        self._prompts: set[anyio.CancelScope] = set()
+        self._agent: CodingAgent | None = None
+        self._translator = UpdateTranslator(root, client.update)
+        self._asker = PermissionAsker(client, self._translator)
+        self._parts = SessionParts(self._asker, self._translator.in_terminal, [PlanTool(client.update)])
+        self._mode_before: Preset = mode
+        self._models: list[str] = []
+        self._ended = anyio.Event()
+        self._is_released = False
+
+    @property
+    def agent(self) -> CodingAgent:
+        assert self._agent is not None  # noqa: S101 — nobody gets a session before `run` has opened it
+        return self._agent
+
+    # -- its life ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the agent open until ``close``; it is opened again if a change of the mode needs it."""
+        async with self._open_agent(self.mode, self._parts) as agent:
+            self._agent = agent
+            task_status.started()
+            await self._stay(agent)
+        while not self._is_closed:
+            try:
+                await self._reopen()
+            except NewelError as error:
+                self._problem, self.mode = error, self._mode_before
+                await self._reopen()
+        self._ended.set()
+
+    async def _reopen(self) -> None:
+        async with self._open_agent(self.mode, self._parts) as agent:
+            await self._stay(agent)
+
+    async def _stay(self, agent: CodingAgent) -> None:
+        self._agent, self._leave = agent, anyio.Event()
+        self._release()
+        agent.subscribe(self._on_event)
+        if self._opened is not None:
+            self._opened.set()
+        async with background_tasks(self._list_models):
+            await self._leave.wait()
+
+    def close(self) -> None:
+        self.cancel()
+        self._is_closed = True
+        self._leave.set()
+
+    async def end(self) -> None:
+        """Close it, and wait until its file is free."""
+        self.close()
+        await self._ended.wait()
+
+    async def _list_models(self) -> None:
+        with anyio.move_on_after(LIST_MODELS_S), suppress(NewelError):
+            self._models = (await self.agent.list_models())[:MAX_MODELS]
+            self._show_options()
+
+    # -- events -----------------------------------------------------------------------------------
+
+    async def announce(self) -> None:
+        """Tell the client what it can offer."""
+        self.client.update(p.AvailableCommandsUpdate(available_commands=available_commands(self.agent)))
+        self._show_usage()
+
+    def replay(self) -> None:
+        """Show the messages so far."""
+        self._translator.replay(self.agent.state.messages)
+
+    def _on_event(self, event: AgentEvent) -> None:
+        self._translator(event)
+        match event:
+            case MessageEnd(message=AssistantMessage()):
+                self._show_usage()
+            case StateUpdate(changed=changed) if {"model", "thinkingLevel"} & {*changed}:
+                self._show_options()
+            case _:
+                pass
+
+    def _show_usage(self) -> None:
+        totals, window = self.agent.totals(), self.agent.window()
+        if window:
+            cost = None if totals.cost is None else p.Cost(amount=totals.cost, currency="USD")
+            self.client.update(p.UsageUpdate(used=totals.context, size=window, cost=cost))
+
+    def _show_options(self) -> None:
+        self.client.update(p.ConfigOptionUpdate(config_options=self.options()))
+
+    # -- prompts ----------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+        """Answer a prompt, after those before it. Raises ``NewelError``."""
+        result = p.PromptResult(stop_reason="cancelled")
+        with anyio.CancelScope() as scope:
+            self._prompts.add(scope)
+            try:
+                async with self._turn:
+                    result = await self._answer_with_session(blocks)
+            finally:
+                self._prompts.discard(scope)
+        return result
+
+    def cancel(self) -> None:
+        """End the running prompt and drop those that wait."""
+        for scope in self._prompts:
+            scope.cancel()
+
+    async def _answer_with_session(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+        """Hold the session's file for one prompt only: in between, the user may continue in a terminal, or in another client."""
+        if self._is_released:
+            self.agent.reopen()
+            self._is_released = False
+        try:
+            return await self._answer(blocks)
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self.agent.session.has_data():
+            self.agent.release()
+            self._is_released = True
+
+    async def _answer(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+        agent, content = self.agent, PromptContent()
+        for block in blocks:
+            await content.add(block, agent.attachable)
+        if not (content.text.strip() or content.attachments):
+            raise JsonRpcError(INVALID_PARAMS, "The prompt is empty.")
+        if command := find_command(content.text):
+            await run_command(
+                *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
+            )
+            return p.PromptResult(stop_reason="end_turn")
+        message = await prepare(agent, Prompt(content.text), lambda text, _="": content.notes.append(text))
+        message = msgspec.structs.replace(message, attachments=[*content.attachments, *message.attachments])
+        for note in content.notes:
+            self._translator.note(note)
+        title = agent.session.get_name() or title_of(content.text)
+        if not agent.session.has_data():
+            self.client.update(p.SessionInfoUpdate(title=title, updated_at=now()))
+        end = await agent.answer([message])
+        return p.PromptResult(stop_reason=self._stop_reason(end), usage=_usage(end.usage))
+
+    def _say(self, text: str) -> None:
+        self.client.update(p.AgentMessageChunk(content=p.TextBlock(text=fenced(text))))
+
+    def _stop_reason(self, end: AgentEnd) -> p.StopReason:
+        messages = self.agent.state.messages
+        last = messages[-1] if messages else None
+        if isinstance(last, AssistantMessage) and last.stop_reason == "length":
+            return "max_tokens"
+        if end.message and end.reason.startswith("max_"):
+            self._translator.note(end.message)
+        return _STOP_REASONS.get(end.reason, "end_turn")
+
+    # -- mode and options -------------------------------------------------------------------------
+
+    def modes(self) -> p.ModeState:
+        choices = [p.ModeChoice(id=mode, name=name, description=text) for mode, (name, text) in MODES.items()]
+        return p.ModeState(current_mode_id=self.mode, available_modes=choices)
+
+    def options(self) -> list[p.ConfigOption]:
+        state = self.agent.state
+        models = [state.model.id, *(name for name in self._models if name != state.model.id)]
+        modes = [
+            p.ConfigChoice(value=mode, name=name, description=text) for mode, (name, text) in MODES.items()
+        ]
+        return [
+            p.ConfigOption(
+                id="mode", name="Approval", category="mode", current_value=self.mode, options=modes
+            ),
+            p.ConfigOption(
+                id="model",
+                name="Model",
+                category="model",
+                current_value=state.model.id,
+                options=[p.ConfigChoice(value=name, name=name) for name in models],
+            ),
+            p.ConfigOption(
+                id="thinking",
+                name="Thinking",
+                category="thought_level",
+                current_value=state.thinking_level,
+                options=[
+                    p.ConfigChoice(value=level, name=level.capitalize()) for level in get_args(ThinkingLevel)
+                ],
+            ),
+        ]
+
+    async def set_option(self, name: str, value: str) -> None:
+        """Set an option by its id. Raises ``JsonRpcError``."""
+        match name:
+            case "mode":
+                await self.set_mode(value)
+            case "model":
+                if not value.strip():
+                    raise JsonRpcError(INVALID_PARAMS, "The name of the model is empty.")
+                self.agent.set_model(await expand_model_name(self.agent, value))
+            case "thinking":
+                self.agent.set_thinking_level(_one_of(value, get_args(ThinkingLevel), "thinking level"))
+            case _:
+                raise JsonRpcError(
+                    INVALID_PARAMS, f"There is no option {name!r}. The options are mode, model and thinking."
+                )
+
+    async def set_mode(self, value: str) -> None:
+        """Change the approval preset, from the next tool call on. Raises ``NewelError``, and then changes nothing."""
+        mode: Preset = _one_of(value, tuple(MODES), "mode")
+        if mode == self.mode:
+            return
+        if "review" not in {mode, self.mode}:
+            self.agent.set_approve(mode)
+            self.mode = mode
+        elif self._prompts:
+            raise JsonRpcError(
+                INVALID_REQUEST,
+                "Review works on a copy of the project, so it can be entered and left between prompts only.",
+            )
+        else:
+            async with self._turn:
+                await self._switch(mode)
+        self.client.update(p.CurrentModeUpdate(current_mode_id=self.mode))
+        self._show_options()
+
+    async def _switch(self, mode: Preset) -> None:
+        self._mode_before, self.mode = self.mode, mode
+        self._opened = anyio.Event()
+        self._leave.set()
+        await self._opened.wait()
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+
+
+def _one_of(value: str, choices: tuple[T, ...], what: str) -> T:
+    for choice in choices:
+        if choice == value:
+            return choice
+    names = ", ".join(map(str, choices))
+    raise JsonRpcError(INVALID_PARAMS, f"There is no {what} {value!r}. Choose one of {names}.")
+
+
+def _usage(usage: Usage) -> p.PromptUsage:
+    return p.PromptUsage(
+        total_tokens=usage.total,
+        input_tokens=usage.input,
+        output_tokens=usage.output,
+        cached_read_tokens=usage.cache_read,
+        cached_write_tokens=usage.cache_write,
+    )
