@@ -55,6 +55,8 @@ class Turn:
     def __init__(self, command: p.QueuedCommand, answer: Answer, message: UserMessage | None = None) -> None:
         self.command = command
         self.message = message
+        self.is_promised = False
+        """Whether a prompt was accepted before its message was saved."""
         self._answer: Answer | None = answer
 
     def answer(self, outcome: p.RpcData | Exception) -> None:
@@ -67,6 +69,8 @@ class Conversation:
     """Serves commands on one agent. ``out`` gets events and what a dialect writes. ``group`` is set before the first command."""
 
     group: TaskGroup
+    reports_dropped = False
+    """Whether an ``error`` event tells of queued prompts that were not begun."""
 
     def __init__(self, agent: CodingAgent, renderer: JsonRenderer) -> None:
         self.agent = agent
@@ -92,7 +96,7 @@ class Conversation:
         """Stop everything and end with this exit code."""
         self.code = code
         while self._turns:
-            self._turns.popleft().answer(TurnAborted("Newel was stopped before this turn."))
+            self._leave(self._turns.popleft(), "Newel was stopped before this turn.")
         self.interrupt()
         self.reading.cancel()
         self.no_more()
@@ -146,6 +150,7 @@ class Conversation:
                 turn = Turn(command, answer, message)
                 if self._running is not None or self._turns:
                     turn.answer(p.PromptAccepted(message_id=message.id, queued=True))
+                    turn.is_promised = True
                 await self._enqueue(turn)
             case (
                 p.CompactCommand()
@@ -295,12 +300,18 @@ class Conversation:
                 with anyio.CancelScope() as self._running:
                     await self._take(turn)
                 self._running = None
-                turn.answer(TurnAborted("It was aborted."))
+                self._leave(turn, "It was aborted.")
             if self._no_more and not self._concurrent:
                 self.finished.set()
                 return
             self._more = anyio.Event()
             await self._more.wait()
+
+    def _leave(self, turn: Turn, reason: str) -> None:
+        """Report a turn that ends without an outcome, and a queued prompt that was not begun."""
+        turn.answer(TurnAborted(reason))
+        if turn.is_promised and turn.message is not None and self.reports_dropped:
+            self.error("prompt_dropped", f"The queued prompt {turn.message.id} was not begun.")
 
     async def _take(self, turn: Turn) -> None:
         try:
@@ -316,6 +327,7 @@ class Conversation:
 
         def on_event(event: AgentEvent) -> None:
             if isinstance(event, MessageEnd) and event.message.id == message.id:
+                turn.is_promised = False
                 turn.answer(p.PromptAccepted(message_id=message.id, queued=False))
 
         unsubscribe = self.agent.subscribe(on_event)

@@ -190,6 +190,7 @@ class RpcMode:
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
+        conversation.reports_dropped = True
 
     async def serve(self, line: str, _: int, /) -> None:
         try:
