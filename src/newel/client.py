@@ -412,10 +412,13 @@ class RpcClient:
             timeout = None if name in _TAKING_TURNS else self._timeout
         self._last_id += 1
         request_id = self._last_id
+        line = to_json(msgspec.structs.replace(command, id=request_id)) + b"\n"
+        if len(line) > p.MAX_LINE:
+            raise CommandFailed(name, p.RpcFailure("bad_request", f"It has more than {p.MAX_LINE:,} bytes."))
         pending = self._pending[request_id] = _Pending()
         try:
             with anyio.fail_after(timeout):
-                await self._send(msgspec.structs.replace(command, id=request_id))
+                await self._send(line)
                 await pending.answered.wait()
         except TimeoutError as error:
             raise CommandTimedOut(f"{name}: no response within {timeout:g} s.") from error
@@ -428,10 +431,9 @@ class RpcClient:
             raise CommandFailed(name, response.error or p.RpcFailure("internal", "It failed."))
         return msgspec.json.decode(response.data, type=p.data_of(kind))
 
-    async def _send(self, command: p.RpcCommand[Any]) -> None:
+    async def _send(self, line: bytes) -> None:
         stdin = self._running().stdin
         assert stdin is not None  # noqa: S101 — a pipe
-        line = to_json(command) + b"\n"
         try:
             async with self._sending:
                 await stdin.send(line)
