@@ -14,10 +14,10 @@ There is a method for each command; docs/rpc.md describes them. All errors are `
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import cache, partial
@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
-from newel.concurrency import background_tasks
+from newel.concurrency import background_tasks, task_group
 from newel.terminal.rpc import protocol as p
 from newel.text.json import to_json
 from newel.text.lines import LineSplitter
@@ -41,7 +42,6 @@ from newel.text.lines import LineSplitter
 if TYPE_CHECKING:
     from anyio.abc import Process
     from anyio.from_thread import BlockingPortal
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 Data = TypeVar("Data")
 Result = TypeVar("Result")
@@ -51,6 +51,9 @@ TIMEOUT_S: Final = 30.0
 
 GRACE_S: Final = 5.0
 """For the process to end after it was asked to."""
+
+LAST_WORDS_S: Final = 1.0
+"""For the rest of the output, once the process has ended."""
 
 STDERR_BYTES: Final = 8_192
 """Kept of the end of the process's standard error."""
@@ -118,40 +121,43 @@ class EventStream:
 
     def __init__(self, leave: Callable[[EventStream], None]) -> None:
         self._leave = leave
-        self._send: MemoryObjectSendStream[ClientEvent]
-        self._receive: MemoryObjectReceiveStream[ClientEvent]
-        self._send, self._receive = anyio.create_memory_object_stream[ClientEvent](math.inf)
+        self._events: deque[ClientEvent] = deque()
+        self._more = anyio.Event()
+        self._has_ended = False
         self._error: RpcClientError | None = None
 
     def put(self, event: ClientEvent) -> None:
         """Add an event for the reader."""
-        if self._send.statistics().current_buffer_used >= MAX_EVENTS:
+        if len(self._events) >= MAX_EVENTS:
             self.end(EventsLost(f"More than {MAX_EVENTS:,} events have not been read. Read them faster."))
         else:
-            self._send.send_nowait(event)
+            self._events.append(event)
+            self._more.set()
 
     def end(self, error: RpcClientError | None) -> None:
         """Let the reader read what there is, and then this error."""
         self._leave(self)
-        self._error = error
-        self._send.close()
+        self._has_ended, self._error = True, error
+        self._more.set()
 
     def close(self) -> None:
         """Take no more events."""
-        self._leave(self)
-        self._send.close()
-        self._receive.close()
+        self._events.clear()
+        self.end(None)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ClientEvent:
-        try:
-            return await self._receive.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
+        await checkpoint()
+        while not self._events:
             if self._error is not None:
-                raise self._error from None
-            raise StopAsyncIteration from None
+                raise self._error
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._more = anyio.Event()
+            await self._more.wait()
+        return self._events.popleft()
 
     async def __aenter__(self) -> Self:
         return self
@@ -232,6 +238,7 @@ class RpcClient:
         self._is_closing = False
         self._ended: ProcessEnded | None = None
         self._has_ended = anyio.Event()
+        self._has_read_stdout, self._has_read_stderr = anyio.Event(), anyio.Event()
         self._process: Process | None = None
         self._stack = AsyncExitStack()
 
@@ -264,8 +271,8 @@ class RpcClient:
             await self._end_process()
         finally:
             await self._stack.aclose()
-            for stream in tuple(self._streams):
-                stream.end(None)
+        for stream in tuple(self._streams):
+            stream.end(None)
 
     # -- the conversation -------------------------------------------------------------------------
 
@@ -449,47 +456,54 @@ class RpcClient:
         return self._process
 
     def _end(self) -> RpcClientError:
-        return self._ended or RpcClientError("The client is closed.")
+        return RpcClientError("The client is closed.") if self._is_closing or not self._ended else self._ended
 
     # -- the process ------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        """Read until the process has ended."""
+        """Read until the process has ended. Cancellation must not end this: Newel could not write its last lines, and would hang."""
         process = self._process
         assert process is not None  # noqa: S101 — started
-        async with background_tasks(self._read_stderr):
-            problem = await self._read_stdout(process)
-            if problem:
-                process.kill()
-            code = await process.wait()
-            await anyio.sleep(0.01)  # for the last words
-        last_words = self._stderr.decode(errors="replace")
-        self._ended = ProcessEnded(code, f"{last_words}{problem}", self._start_failure)
+        code: int | None = None
+        with anyio.CancelScope(shield=True):
+            async with task_group() as group:
+                group.start_soon(self._read_stdout, process)
+                group.start_soon(self._read_stderr, process)
+                code = await process.wait()
+                with anyio.move_on_after(LAST_WORDS_S):  # another process may hold the pipes
+                    await self._has_read_stdout.wait()
+                    await self._has_read_stderr.wait()
+                group.cancel_scope.cancel()
+        self._ended = ProcessEnded(code, self._stderr.decode(errors="replace"), self._start_failure)
         self._has_ended.set()
         for pending in self._pending.values():
             pending.answered.set()
         for stream in tuple(self._streams):
             stream.end(None if self._is_closing else self._ended)
 
-    async def _read_stdout(self, process: Process) -> str:
-        """Returns a problem with the output, if any."""
+    async def _read_stdout(self, process: Process) -> None:
         lines = LineSplitter(MAX_LINE)
         assert process.stdout is not None  # noqa: S101 — a pipe
         async for chunk in process.stdout:
             for line in lines.feed(chunk):
-                if len(line) > MAX_LINE:
-                    return f"A line has more than {MAX_LINE:,} bytes."
                 try:
                     self._handle(line)
                 except msgspec.DecodeError:
-                    return f"It is not Newel: it wrote {line[:200].decode(errors='replace')!r}."
-        return ""
+                    self._break(f"It is not Newel: it wrote {line[:200].decode(errors='replace')!r}.")
+            if lines.overflow:
+                self._break(f"It wrote a line of more than {MAX_LINE:,} bytes.")
+        self._has_read_stdout.set()
 
-    async def _read_stderr(self) -> None:
-        stderr = self._process.stderr if self._process else None
-        assert stderr is not None  # noqa: S101 — a pipe
-        async for chunk in stderr:
+    async def _read_stderr(self, process: Process) -> None:
+        assert process.stderr is not None  # noqa: S101 — a pipe
+        async for chunk in process.stderr:
             self._stderr = (self._stderr + chunk)[-STDERR_BYTES:]
+        self._has_read_stderr.set()
+
+    def _break(self, problem: str) -> None:
+        """Kill a process that cannot be understood."""
+        self._start_failure = self._start_failure or p.RpcFailure("bad_response", problem)
+        self._kill()
 
     def _handle(self, line: bytes) -> None:
         try:
@@ -524,12 +538,15 @@ class RpcClient:
             with anyio.move_on_after(GRACE_S):
                 await self._has_ended.wait()
             if not self._has_ended.is_set():
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await self._has_ended.wait()
-            if process.stdin is not None:
-                with suppress(OSError, anyio.BrokenResourceError):
-                    await process.stdin.aclose()
+                self._kill()
+            await self._has_ended.wait()
+            await process.aclose()
+
+    def _kill(self) -> None:
+        """Kill the process and those of its group."""
+        with suppress(ProcessLookupError):
+            if self._process is not None:
+                os.killpg(self._process.pid, signal.SIGKILL)
 
 
 # -- without an event loop ----------------------------------------------------------------------------

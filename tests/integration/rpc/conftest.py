@@ -102,7 +102,11 @@ def client(newel: Newel) -> Callable[..., RpcClient]:
     """Makes a client for the project."""
 
     def make(*words: str, **options: Any) -> RpcClient:
-        named = {"cwd": newel.project, "environ": newel.environ, "command": [str(BIN / "newel"), "rpc"]}
+        named: dict[str, Any] = {
+            "cwd": newel.project,
+            "environ": newel.environ,
+            "command": [str(BIN / "newel"), "rpc"],
+        }
         return RpcClient(*words, **{**named, **options})
 
     return make

@@ -61,12 +61,12 @@ def test_each_command_is_answered_once_under_its_id_as_the_schema_says(open_rpc:
     for line in responses:
         assert line["id"] == f"id of {line['command']}"
         code = REFUSED.get(line["command"])
-        assert (line.get("error") or {}).get("code") == code, line
-        assert line["success"] is (code is None)
+        assert line["success"] is (code is None), line
+        assert code is None or line["error"]["code"] == code
     schema = json.loads((ROOT / "docs" / "rpc.schema.json").read_text())
-    validator = jsonschema.Draft202012Validator(schema)
+    validator: Any = jsonschema.Draft202012Validator(schema)
     for line in program.lines:
-        validator.validate(line)
+        assert validator.is_valid(line), line
 
 
 @pytest.mark.parametrize("request_id", ["a", "", 7, -1, 2.5, 1e300, None])

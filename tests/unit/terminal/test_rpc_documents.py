@@ -44,7 +44,7 @@ def test_the_schema_is_one() -> None:
     ],
 )
 def test_the_schema_and_the_decoder_agree(line: dict[str, Any], is_valid: bool) -> None:
-    validator = jsonschema.Draft202012Validator({**SCHEMA, "$ref": "#/$defs/Command"})
+    validator: Any = jsonschema.Draft202012Validator({**SCHEMA, "$ref": "#/$defs/Command"})
     assert validator.is_valid(line) is is_valid
     try:
         msgspec.json.decode(json.dumps(line), type=p.AnyCommand)
