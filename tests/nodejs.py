@@ -23,6 +23,8 @@ SERVERS: Final = ROOT / "tests" / "npm"
 """MCP servers, and the protocol's conformance suite."""
 PAGE: Final = ROOT / "web"
 """The page's sources, and what builds and checks them."""
+CLIENT: Final = ROOT / "packages" / "newel-client"
+"""The client of ``newel rpc``, and the compiler that builds it."""
 
 INSTALL: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
@@ -55,5 +57,5 @@ def _bring(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for each in (SERVERS, PAGE):
+    for each in (SERVERS, PAGE, CLIENT):
         packages(each)

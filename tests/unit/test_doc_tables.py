@@ -18,7 +18,8 @@ from newel.cli.main import agent_parser
 from newel.config.settings import AGENT_MODE, ConfigFile, Flags, Limits, ModelFacts, load_settings
 from newel.providers.families import FAMILIES
 from newel.terminal.repl.slash_commands import COMMANDS
-from newel.terminal.rpc.server import AnyRequest, ApprovalAsked
+from newel.terminal.rpc.protocol import ApprovalAsked
+from newel.terminal.rpc.requests import AnyRequest
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 

@@ -60,8 +60,7 @@ def fork_session(home: Path, params: p.OpenSessionParams) -> str:
         directory=home / "sessions", cwd=str(Path(params.cwd).resolve()), own_id=forked
     ) as session:
         session.start_session({"forkedFrom": params.session_id})
-        for message in messages:
-            session.append_message(message)
+        session.extend(messages)
     return forked
 
 

@@ -167,7 +167,7 @@ def _may_converse(arguments: Sequence[str]) -> bool:
 def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppressor, *, simple: bool) -> int:
     from newel.app.agent_factory import AgentOptions
     from newel.app.terminal import run_agent
-    from newel.cli.options import flags_of, folder
+    from newel.cli.options import check_session_options, flags_of, folder
 
     parser = agent_parser(name)
     parsed = parser.parse_args(arguments)
@@ -176,8 +176,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
 
         print(f"newel {version('newel')}")
         return 0
-    if sum([parsed.continue_, bool(parsed.session), parsed.ephemeral]) > 1:
-        parser.error("--continue, --session and --ephemeral cannot be combined")
+    check_session_options(parser, parsed)
     if parsed.json and parsed.quiet:
         parser.error("--json and --quiet cannot be combined")
     prompts = _prompts(parsed.words, parsed.then)
@@ -219,7 +218,7 @@ def _prompts(arguments: Sequence[str], then: Sequence[str]) -> list[str]:
 
 def agent_parser(name: str) -> argparse.ArgumentParser:
     """The options of ``newel``, ``coding-agent`` and ``lsimons-agent``."""
-    from newel.cli.options import Parser, add_model_options, positive, positive_int
+    from newel.cli.options import Parser, add_model_options, add_run_options, add_session_options
 
     parser = Parser(
         prog=name,
@@ -238,23 +237,9 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         metavar="PROMPT",
         help="another task after that; can be repeated",
     )
-    add(
-        "-c",
-        "--continue",
-        dest="continue_",
-        action="store_true",
-        help="resume this folder's latest session",
-    )
-    add("--session", metavar="ID", help="resume this session: its file, its ID, or the beginning of its ID")
-    add("--ephemeral", action="store_true", help="do not save the session")
+    add_session_options(parser)
     add_model_options(parser)
-    add(
-        "--system-prompt",
-        metavar="TEXT",
-        help="replace the behavioural part of the system prompt",
-    )
-    add("--max-turns", type=positive_int, metavar="N", help="make at most N model requests per prompt")
-    add("--max-cost", type=positive, metavar="USD", help="spend at most this many US dollars per prompt")
+    add_run_options(parser)
     add(
         "--renderer",
         choices=["rich", "console", "json"],

@@ -77,6 +77,38 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add_place(parser, "work in")
 
 
+def add_session_options(parser: argparse.ArgumentParser) -> None:
+    """Add options for the session."""
+    add = parser.add_argument
+    add(
+        "-c",
+        "--continue",
+        dest="continue_",
+        action="store_true",
+        help="resume this folder's latest session",
+    )
+    add("--session", metavar="ID", help="resume this session: its file, its ID, or the beginning of its ID")
+    add("--ephemeral", action="store_true", help="do not save the session")
+
+
+def check_session_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exit with a message if they contradict each other."""
+    if sum([options.continue_, bool(options.session), options.ephemeral]) > 1:
+        parser.error("--continue, --session and --ephemeral cannot be combined")
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add options for the system prompt and the limits of a run."""
+    add = parser.add_argument
+    add(
+        "--system-prompt",
+        metavar="TEXT",
+        help="replace the behavioural part of the system prompt",
+    )
+    add("--max-turns", type=positive_int, metavar="N", help="make at most N model requests per prompt")
+    add("--max-cost", type=positive, metavar="USD", help="spend at most this many US dollars per prompt")
+
+
 def add_place(parser: argparse.ArgumentParser, verb: str) -> None:
     """Add options for a folder, on this machine or on a host."""
     place = parser.add_mutually_exclusive_group()

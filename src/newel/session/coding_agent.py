@@ -236,6 +236,25 @@ class CodingAgent(Agent):
         """Continue after an earlier message, or from the start for None. Later messages stay in the file."""
         self.replace_messages(self.session.branch(message_id))
 
+    def fork(self, message_id: str | None = None, *, before: bool = False) -> None:
+        """Continue in a new session that begins as a copy of this one: up to a message and the results of its tool calls, or to the
+        end for None. With ``before``, the message itself is left out. Raises ``SessionError``, and then changes nothing.
+        """
+        self._require_idle()
+        if message_id is None:
+            messages = self.get_messages()
+        else:
+            messages = self.session.messages_up_to(message_id, before=before)
+        session = self._open_session(None)
+        try:
+            if messages:
+                session.start_session(self._session_config())
+                session.extend(messages)
+        except BaseException:
+            session.close()
+            raise
+        self._switch_session(session)
+
     def _switch_session(self, session: SessionManager) -> None:
         try:
             self.replace_messages(session.get_messages())
@@ -253,13 +272,15 @@ class CodingAgent(Agent):
 
     def _append(self, message: AppMessage) -> None:
         if not self.session.is_started():
-            state = self.state
-            self.session.start_session(
-                {
-                    "model": state.model.id,
-                    "provider": state.model.provider,
-                    "thinking": state.thinking_level,
-                    "agentMode": state.agent_mode,
-                }
-            )
+            self.session.start_session(self._session_config())
         self.session.append_message(message)
+
+    def _session_config(self) -> dict[str, str]:
+        """The configuration that a session's file begins with."""
+        state = self.state
+        return {
+            "model": state.model.id,
+            "provider": state.model.provider,
+            "thinking": state.thinking_level,
+            "agentMode": state.agent_mode,
+        }

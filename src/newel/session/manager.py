@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -86,6 +87,11 @@ class SessionManager:
     ) -> None:
         self.close()
 
+    @property
+    def directory(self) -> Path:
+        """The folder of the sessions of all projects."""
+        return self._directory
+
     # -- what there is ----------------------------------------------------------------------------
 
     def is_started(self) -> bool:
@@ -102,6 +108,17 @@ class SessionManager:
     def get_messages(self) -> list[AppMessage]:
         """The messages of the active branch, as a new list."""
         return self._history.active()
+
+    def messages_up_to(self, message_id: str, *, before: bool = False) -> list[AppMessage]:
+        """The messages up to this one and the results of its tool calls, or those ``before`` it. Raises ``SessionError`` if the session
+        has no such message.
+        """
+        try:
+            if before:
+                return self._history.up_to(message_id)[:-1]
+            return self._history.up_to(self._history.branch_point(message_id))
+        except KeyError:
+            raise _no_message(message_id) from None
 
     def get_tree(self) -> list[TreeEntry]:
         """The messages of all branches, in order of time."""
@@ -143,6 +160,18 @@ class SessionManager:
             if isinstance(message, UserMessage) and self._appender is not None:
                 self._appender.sync()  # unlike all others, the user's messages cannot be generated again
 
+    def extend(self, messages: Sequence[AppMessage]) -> None:
+        """Append copied messages in one write, flush them to the disk, and give open tool calls a result."""
+        new = [message for message in messages if self._history.get(message.id) is None]
+        if new:
+            self._write(*([self._moved] if self._moved else []), *map(MessageLine, new))
+            self._moved = None
+            for message in new:
+                self._history.add(message)
+            if self._appender is not None:
+                self._appender.sync()
+        self._answer_open_calls()
+
     def set_name(self, name: str) -> None:
         """Name the session; an empty name removes the name."""
         line = plain_line(name)
@@ -157,7 +186,7 @@ class SessionManager:
         try:
             start = None if from_message_id is None else self._history.branch_point(from_message_id)
         except KeyError:
-            raise SessionError(f"There is no message {from_message_id!r} in this session.") from None
+            raise _no_message(from_message_id) from None
         if self.has_data():
             self._history.move(start)
             self._moved = BranchLine(start)
@@ -227,3 +256,7 @@ class SessionManager:
     def _answer_open_calls(self) -> None:
         for call in self._history.open_calls():
             self.append_message(interrupted_result(call))
+
+
+def _no_message(message_id: str | None) -> SessionError:
+    return SessionError(f"There is no message {message_id!r} in this session.")

@@ -113,6 +113,10 @@ class MessageTree:
                 place = at
         return self._messages[place].id
 
+    def up_to(self, message_id: str) -> list[AppMessage]:
+        """The messages from the start of the conversation to this one. Raises ``KeyError``."""
+        return [self._messages[place] for place in self._path(self._places[message_id])]
+
     def entries(self) -> Iterator[TreeEntry]:
         """All messages of all branches, in order of time."""
         active = set(self._path())

@@ -7,6 +7,7 @@ from pathlib import Path
 from newel.agent.errors import SessionError
 from newel.session.reader import SessionData
 from newel.storage.files import replace_file
+from newel.workspace.port import Workspace
 
 
 def export_session(data: SessionData, target: Path) -> None:
@@ -26,3 +27,9 @@ def export_session(data: SessionData, target: Path) -> None:
         replace_file(target, render(data).encode())
     except OSError as error:
         raise SessionError(f"The session cannot be exported to {target}: {error.strerror}.") from error
+
+
+def local_target(workspace: Workspace, name: str) -> Path:
+    """A file of this machine by a name relative to the workspace; if that is on a host, relative to the current folder."""
+    folder = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
+    return (folder / Path(name).expanduser()).resolve()

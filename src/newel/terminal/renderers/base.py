@@ -28,6 +28,7 @@ from newel.agent.messages import (
     ToolCall,
     ToolResultMessage,
     UserMessage,
+    Wire,
 )
 from newel.agent.transform import COMPACTION
 from newel.text.format import describe_routing, format_size, one_line, usage_line
@@ -200,7 +201,11 @@ class JsonRenderer(Renderer):
         self.out = out
 
     def handle(self, event: e.Event, /) -> None:
-        self.out.write(to_json(event) + b"\n")
+        self.write(event)
+
+    def write(self, message: Wire, /) -> None:
+        """Write one line. Raises ``OSError`` if the reader has gone."""
+        self.out.write(to_json(message) + b"\n")
         self.out.flush()
 
     def note(self, text: str, code: str = "note", /) -> None:
@@ -228,9 +233,13 @@ class RendererSubscription:
         self._failure: Exception | None = None
 
     def handle(self, event: e.AgentEvent) -> None:
+        self.guard(lambda: self._renderer.handle(event))
+
+    def guard(self, show: Callable[[], object]) -> None:
+        """Show something else with the renderer, in the same way."""
         if self._failure is None:
             try:
-                self._renderer.handle(event)
+                show()
             except Exception as error:  # noqa: BLE001 — raised by check, when the run has ended
                 self._failure = error
                 self._stop()

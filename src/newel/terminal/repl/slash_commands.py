@@ -219,7 +219,7 @@ UNMASKED = "--unmasked"
 
 
 async def export(context: CommandContext, target: str) -> None:
-    from newel.session.export import export_session
+    from newel.session.export import export_session, local_target
     from newel.session.masking import Masker
 
     data = context.agent.session.get_data()
@@ -233,7 +233,7 @@ async def export(context: CommandContext, target: str) -> None:
     data = data if unmasked else masker.session(data)
     workspace = context.agent.workspace
     path = (
-        _local_path(workspace, target)
+        local_target(workspace, target)
         if target
         else _free(workspace, f"newel-{context.agent.session.get_id()[:8]}")
     )
@@ -245,14 +245,10 @@ async def export(context: CommandContext, target: str) -> None:
 
 def _free(workspace: Workspace, name: str) -> Path:
     """An unused file name for an export: an earlier export is the user's and is not overwritten."""
+    from newel.session.export import local_target
+
     numbered = (f"{name}.md" if number == 1 else f"{name}-{number}.md" for number in itertools.count(1))
-    return next(path for candidate in numbered if not (path := _local_path(workspace, candidate)).exists())
-
-
-def _local_path(workspace: Workspace, name: str) -> Path:
-    """A local file, also when the workspace is on a host."""
-    folder = Path(workspace.root) if workspace.name == workspace.root else Path.cwd()
-    return (folder / Path(name).expanduser()).resolve()
+    return next(path for candidate in numbered if not (path := local_target(workspace, candidate)).exists())
 
 
 async def cost(context: CommandContext, _: str) -> None:

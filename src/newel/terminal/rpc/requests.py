@@ -1,17 +1,18 @@
-"""The requests of JSON mode, and their validation."""
+"""The requests of JSON mode, their validation, and the commands of ``newel rpc`` that they stand for."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import Attachment, Wire
 from newel.agent.ports import ThinkingLevel
-from newel.providers.routing import AgentModeName
+from newel.providers.routing import AgentModeName, read_agent_mode
+from newel.terminal.rpc import protocol as p
 from newel.text.format import one_line
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -105,7 +106,7 @@ def read_request(line: str) -> AnyRequest:
         request = _decoder().decode(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidRpcRequest(
-            f"Invalid request: {_explain(error, line)}. It begins: {line[:200]}"
+            f"Invalid request: {explain(error, line)}. It begins: {line[:200]}"
         ) from error
     match request:
         case Say(content=text, attachments=[]) | Steer(content=text) | FollowUp(content=text) if (
@@ -114,7 +115,7 @@ def read_request(line: str) -> AnyRequest:
             raise InvalidRpcRequest("The content is empty.")
         case Say():
             for attachment in request.attachments:
-                _check(attachment)
+                check_attachment(attachment)
         case ChangeModel() if not request.model.strip():
             raise InvalidRpcRequest("set_model needs a model name.")
         case _:
@@ -122,7 +123,41 @@ def read_request(line: str) -> AnyRequest:
     return request
 
 
-def _explain(error: Exception, line: str) -> str:
+def command_of(request: AnyRequest) -> p.AnyCommand:
+    """The command that does the same. Raises ``UnknownAgentMode``."""
+    match request:
+        case Say():
+            return p.PromptCommand(text=request.content, attachments=request.attachments)
+        case Clear():
+            return p.NewSessionCommand()
+        case CompactHistory():
+            return p.CompactCommand(instructions=request.instructions)
+        case Interrupt():
+            return p.AbortCommand()
+        case StopRun():
+            return p.StopCommand()
+        case Steer():
+            return p.SteerCommand(text=request.content)
+        case FollowUp():
+            return p.FollowUpCommand(text=request.content)
+        case ChangeModel():
+            return p.ModelCommand(model=request.model)
+        case SetThinking():
+            return p.ThinkingCommand(level=request.level)
+        case ChangeAgentMode():
+            return p.AgentModeCommand(mode=read_agent_mode(request.mode))
+        case GetState():
+            return p.StateCommand()
+        case Approve():
+            return p.ApproveCommand(
+                tool_call_id=request.tool_call_id, decision=request.decision, word=request.word
+            )
+        case _:
+            assert_never(request)
+
+
+def explain(error: Exception, line: str) -> str:
+    """The defect of a line of JSON."""
     problem = str(error)
     truncated = "truncated" in problem
     if "surrogate" in problem or (truncated and _HALF_A_PAIR.search(line)):
@@ -130,7 +165,7 @@ def _explain(error: Exception, line: str) -> str:
     return "it ends too early" if truncated else problem
 
 
-def _check(attachment: Attachment) -> None:
+def check_attachment(attachment: Attachment) -> None:
     """Reject attachments that no server accepts: once in the conversation, they would fail every later request."""
     image = attachment.type == "image"
     if attachment.size < 0:

@@ -1,79 +1,115 @@
-"""JSON mode: requests in, events out, one JSON object a line, for programs that drive the agent.
+"""The servers of programs on standard input and output: JSON mode, and ``newel rpc``.
 
-In: ``message``, ``clear`` and ``compact`` are queued; all others act immediately.
-
-    {"type": "message", "content": "…", "attachments": [Attachment…]}
-    {"type": "interrupt"}                         abort the current run
-    {"type": "stop"}                              stop it before its next request
-    {"type": "steer", "content": "…"}             reaches the model after the current tools
-    {"type": "follow_up", "content": "…"}         reaches it when it would be done
-    {"type": "clear"}                             start a new session
-    {"type": "compact", "instructions": "…"}      summarise the conversation
-    {"type": "set_model", "model": "…"}           {"type": "set_thinking", "level": "low"}
-    {"type": "set_agent_mode", "mode": "local"}   local, remote or hybrid_auto
-    {"type": "get_state"}                         answered by a ``state`` line
-    {"type": "approve", "toolCallId": "…", "decision": "once|always|no", "word": "…"}
-
-Out: every event as ``newel.agent.events`` writes it, besides ``approval_request`` and ``state``. An invalid
-line is answered with an ``error`` event that names it.
+Both read one JSON object a line and write one a line, on the same conversation. ``requests`` has the lines of JSON mode, which
+are answered by events alone; ``protocol`` has those of ``newel rpc``, each of which is answered by a response.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-from typing import Any, BinaryIO, assert_never
+import contextlib
+import errno
+from functools import cache
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-import anyio
-from anyio.lowlevel import checkpoint
+import msgspec
 
 from newel.agent.errors import NewelError
-from newel.agent.events import ErrorEvent, Event
-from newel.agent.messages import Usage, UserMessage
-from newel.agent.ports import AgentMode, ThinkingLevel, Touch
-from newel.permissions.approval import Approval, ApprovalRequest
-from newel.providers.routing import read_agent_mode
+from newel.agent.events import Event
+from newel.agent.formatting import describe_error
+from newel.agent.messages import Usage
+from newel.agent.ports import AgentMode, ThinkingLevel
 from newel.session.coding_agent import CodingAgent
-from newel.terminal.model_names import expand_model_name
-from newel.terminal.renderers.base import JsonRenderer, RendererSubscription, report_damage
-from newel.terminal.rpc.requests import (
-    AnyRequest,
-    Approve,
-    ChangeAgentMode,
-    ChangeModel,
-    Clear,
-    CompactHistory,
-    FollowUp,
-    GetState,
-    Interrupt,
-    InTurn,
-    InvalidRpcRequest,
-    Say,
-    SetThinking,
-    Steer,
-    StopRun,
-    read_request,
-)
+from newel.terminal.renderers.base import JsonRenderer, report_damage
+from newel.terminal.rpc import protocol as p
+from newel.terminal.rpc.conversation import Conversation, TurnAborted
+from newel.terminal.rpc.requests import command_of, explain, read_request
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
-from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
 
-# -- output besides the events ---------------------------------------------------------------
+if TYPE_CHECKING:
+    from newel.terminal.ui.approval import Approver
 
 
-class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
-    """A call needs an ``approve`` request; ``preview`` is its exact effect. ``touches`` are the files that it opens itself. The
-    same call asks again if one of them changes meanwhile.
+class Dialect(Protocol):
+    """Reads the lines of a program and writes the outcomes of its commands."""
+
+    async def serve(self, line: str, number: int, /) -> None:
+        """Begin with what a line asks for."""
+        ...
+
+    def skip(self, problem: str, number: int, /) -> None:
+        """Answer a line that was not read."""
+        ...
+
+
+async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
+    """Serve the requests of JSON mode that come from the file descriptor ``stdin`` until it ends, and finish what was
+    asked. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
     """
+    conversation = Conversation(agent, JsonRenderer(out))
+    return await _serve(conversation, JsonMode(conversation), LineReader(stdin), approver)
 
-    tool_call_id: str
-    tool_name: str
-    args: dict[str, Any]
-    label: str
-    preview: str
-    folder: str
-    touches: Sequence[Touch] = ()
+
+async def run_rpc(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
+    """Serve ``newel rpc`` in the same way."""
+    conversation = Conversation(agent, JsonRenderer(out))
+    lines = LineReader(stdin, limit=p.MAX_LINE)
+    return await _serve(conversation, RpcMode(conversation), lines, approver)
+
+
+async def _serve(conversation: Conversation, dialect: Dialect, lines: LineReader, approver: Approver) -> int:
+    approver.handler = conversation.ask
+    unsubscribe = conversation.agent.subscribe(conversation.output.handle)
+    try:
+        report_damage(conversation.agent, conversation.renderer)
+        async with on_signals(lambda number: conversation.end(exit_code(number))) as group:
+            conversation.group = group
+            group.start_soon(conversation.work)
+            group.start_soon(conversation.watch_reader)
+            with conversation.reading:
+                await _read(lines, dialect)
+                conversation.no_more()
+            await conversation.finished.wait()
+        conversation.output.check()
+    except OSError as error:
+        discard_stdout(error)
+        return 1
+    finally:
+        unsubscribe()
+        approver.handler = None
+    if conversation.code == 1:  # the reader has gone, and nothing can be flushed
+        discard_stdout(BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    return conversation.code
+
+
+async def _read(lines: LineReader, dialect: Dialect) -> None:
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = await lines.next()
+        except ValueError as error:
+            dialect.skip(f"{error}.", number)
+            continue
+        if line is None:
+            return
+        if number == 1:
+            line = line.removeprefix("\N{BYTE ORDER MARK}")
+        if line.strip():
+            await dialect.serve(line, number)
+
+
+def failure_of(error: Exception) -> p.RpcFailure:
+    """An error for the program: of a defect in Newel, the class, too."""
+    if isinstance(error, NewelError):
+        return p.RpcFailure(error.code, str(error))
+    if isinstance(error, OSError):
+        return p.RpcFailure("os_error", describe_error(error))
+    return p.RpcFailure("internal", describe_error(error))
+
+
+# -- JSON mode ----------------------------------------------------------------------------------------
 
 
 class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state"):
@@ -99,212 +135,111 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
     error: str | None
 
 
-# -- the conversation -------------------------------------------------------------------------------
+class JsonMode:
+    """Answers with events: a ``state`` to a ``get_state``, and an ``error`` to a request that fails. Other requests have no answer."""
 
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
 
-async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
-    """Serve the requests that come from the file descriptor ``stdin`` until it ends, and finish what was
-    asked. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
-    """
-    mode = _JsonMode(agent, JsonRenderer(out))
-    approver.handler = mode.ask
-    subscription = RendererSubscription(mode.renderer, mode.end)
-    unsubscribe = agent.subscribe(subscription.handle)
-    try:
-        report_damage(agent, mode.renderer)
-        async with on_signals(lambda number: mode.end(exit_code(number))) as group:
-            group.start_soon(mode.work)
-            with mode.reading:
-                await mode.read(LineReader(stdin))
-            await mode.finished.wait()
-        subscription.check()
-    except OSError as error:
-        discard_stdout(error)
-        return 1
-    finally:
-        unsubscribe()
-        approver.handler = None
-    return mode.code
+    async def serve(self, line: str, number: int, /) -> None:
+        prefix = f"Line {number}: "
 
-
-class _JsonMode:
-    def __init__(self, agent: CodingAgent, renderer: JsonRenderer) -> None:
-        self.agent = agent
-        self.renderer = renderer
-        self.reading = anyio.CancelScope()
-        self.finished = anyio.Event()
-        self.code = 0
-        self._turns: deque[InTurn] = deque()
-        self._more = anyio.Event()
-        self._no_more = False
-        self._running: anyio.CancelScope | None = None
-        self._questions: dict[str, anyio.Event] = {}
-        """The pending approvals by call, each with the event of its answer."""
-        self._approvals: dict[str, Approval] = {}
-
-    def end(self, code: int = 0) -> None:
-        """Stop everything and end with this exit code."""
-        self.code = code
-        self._turns.clear()
-        self.interrupt()
-        self.reading.cancel()
-        self.no_more()
-
-    def no_more(self) -> None:
-        """The input has ended: finish the queued requests, and wait for no more approvals."""
-        self._no_more = True
-        self._more.set()
-        for answered in self._questions.values():
-            answered.set()
-
-    def interrupt(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
-
-    def error(self, code: str, message: str) -> None:
-        self.renderer.handle(ErrorEvent(code=code, message=message))
-
-    # -- requests ---------------------------------------------------------------------------------
-
-    async def read(self, lines: LineReader) -> None:
-        number = 0
-        while True:
-            number += 1
-            try:
-                line = await lines.next()
-            except ValueError as error:
-                self.error("bad_request", f"Line {number}: {error}.")
-                continue
-            if line is None:
-                break
-            if number == 1:
-                line = line.removeprefix("\N{BYTE ORDER MARK}")
-            if line.strip():
-                await self.serve(line, number)
-        self.no_more()
-
-    async def serve(self, line: str, number: int) -> None:
-        try:
-            await self.act(read_request(line))
-        except NewelError as error:
-            self.error(error.code, f"Line {number}: {error}")
-
-    async def act(self, request: AnyRequest) -> None:
-        agent = self.agent
-        match request:
-            case Say() | Clear() | CompactHistory():
-                self._turns.append(request)
-                self._more.set()
-                await checkpoint()  # let an idle worker start before the next line acts
-            case Interrupt():
-                self.interrupt()
-            case StopRun():
-                agent.stop()
-            case Steer():
-                await agent.queue_message(UserMessage(content=request.content), "steer")
-            case FollowUp():
-                await agent.queue_message(UserMessage(content=request.content), "follow_up")
-            case ChangeModel():
-                agent.set_model(await expand_model_name(agent, request.model))
-            case SetThinking():
-                agent.set_thinking_level(request.level)
-            case ChangeAgentMode():
-                await agent.set_agent_mode(read_agent_mode(request.mode))
-            case GetState():
-                self.renderer.handle(self.state())
-            case Approve():
-                self.answer(request)
-            case _:
-                assert_never(request)
-
-    def state(self) -> RpcState:
-        agent, state, totals = self.agent, self.agent.state, self.agent.totals()
-        path = agent.session.get_file_path()
-        return RpcState(
-            model=state.model.id,
-            where=agent.where,
-            provider=state.model.provider,
-            thinking_level=state.thinking_level,
-            agent_mode=state.agent_mode,
-            is_streaming=state.is_streaming,
-            pending_tool_calls=sorted(state.pending_tool_calls),
-            message_count=len(state.messages),
-            waiting=len(self._turns),
-            session_id=agent.session.get_id(),
-            session_file=str(path) if path else None,
-            folder=agent.workspace.name,
-            usage=totals.usage,
-            cost=totals.cost,
-            context=totals.context,
-            error=state.error,
-        )
-
-    # -- queued requests ----------------------------------------------------------------------
-
-    async def work(self) -> None:
-        while True:
-            while self._turns:
-                with anyio.CancelScope() as self._running:
-                    await self.take(self._turns.popleft())
-                self._running = None
-            if self._no_more:
-                self.finished.set()
-                return
-            self._more = anyio.Event()
-            await self._more.wait()
-
-    async def take(self, request: InTurn) -> None:
-        agent = self.agent
-        try:
-            match request:
-                case Say():
-                    await agent.prompt(request.content, request.attachments)
-                case Clear():
-                    agent.new_session()
-                case CompactHistory():
-                    if not await agent.compact(request.instructions):
-                        self.error("nothing_to_compact", "There is nothing to summarise yet.")
+        def answer(outcome: p.RpcData | Exception) -> None:
+            match outcome:
+                case p.StateData():
+                    self._conversation.event(_state_event(outcome))
+                case Exception() if not isinstance(outcome, TurnAborted):
+                    failure = failure_of(outcome)
+                    self._conversation.error(failure.code, f"{prefix}{failure.message}")
                 case _:
-                    assert_never(request)
-        except OSError:  # the reader has gone
-            raise
-        except Exception as error:  # noqa: BLE001 — a failed request must not end the others
-            if not isinstance(request, Say):  # events have shown the error of a run
-                self.error(error.code if isinstance(error, NewelError) else "internal", str(error))
+                    pass
 
-    # -- approval ---------------------------------------------------------------------------------
-
-    async def ask(self, request: ApprovalRequest) -> Approval:
-        if self._no_more:
-            return _NOBODY
-        call = request.call
-        answered = self._questions[call.id] = anyio.Event()
-        self.renderer.handle(
-            ApprovalAsked(
-                tool_call_id=call.id,
-                tool_name=call.name,
-                args=call.arguments,
-                label=request.label,
-                preview=request.preview,
-                folder=request.folder,
-                touches=request.touches,
-            )
-        )
         try:
-            await answered.wait()
-            return self._approvals.get(call.id, _NOBODY)
-        finally:
-            del self._questions[call.id]
-            self._approvals.pop(call.id, None)
+            command = command_of(read_request(line))
+        except NewelError as error:
+            answer(error)
+            return
+        if isinstance(command, p.PromptCommand):
+            await self._conversation.accept(command, _ignore)  # events show the error of a run
+        else:
+            await self._conversation.accept(command, answer)
+            prefix = ""  # of a request that was queued
 
-    def answer(self, request: Approve) -> None:
-        answered = self._questions.get(request.tool_call_id)
-        if answered is None:
-            raise InvalidRpcRequest(f"No call {request.tool_call_id!r} is waiting for approval.")
-        self._approvals.setdefault(
-            request.tool_call_id, Approval(request.decision, request.word)
-        )  # the first counts
-        answered.set()
+    def skip(self, problem: str, number: int, /) -> None:
+        self._conversation.error("bad_request", f"Line {number}: {problem}")
 
 
-_NOBODY = Approval("nobody")
+def _ignore(_: p.RpcData | Exception) -> None:
+    """Take no answer."""
+
+
+def _state_event(data: p.StateData) -> RpcState:
+    fields = (field.name for field in msgspec.structs.fields(RpcState) if field.name != "timestamp")
+    return RpcState(**{name: getattr(data, name) for name in fields})
+
+
+# -- newel rpc ----------------------------------------------------------------------------------------
+
+
+class InvalidCommand(NewelError, code="bad_request"):
+    """A line that is no valid command."""
+
+
+class RpcMode:
+    """Answers each command with one response."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        conversation.reports_dropped = True
+
+    async def serve(self, line: str, _: int, /) -> None:
+        try:
+            command = _command_decoder().decode(line)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            name, request_id = _head_of(line)
+            problem = InvalidCommand(_explain(error, line, name))
+            self._respond(name, request_id, problem)
+            return
+        name = p.name_of(type(command))
+        await self._conversation.accept(command, lambda outcome: self._respond(name, command.id, outcome))
+
+    def skip(self, problem: str, _: int, /) -> None:
+        self._respond(None, None, InvalidCommand(f"The line cannot be read: {problem}"))
+
+    def _respond(
+        self, name: str | None, request_id: p.RequestId | None, outcome: p.RpcData | Exception
+    ) -> None:
+        told = failure_of(outcome) if isinstance(outcome, Exception) else outcome
+        message = p.response(name, request_id, told)
+        self._conversation.output.guard(lambda: self._conversation.renderer.write(message))
+
+
+@cache
+def _command_decoder() -> msgspec.json.Decoder[p.AnyCommand]:
+    return msgspec.json.Decoder[p.AnyCommand](p.AnyCommand)
+
+
+class _CommandName(msgspec.Struct, frozen=True):
+    type: str
+
+
+class _CommandId(msgspec.Struct, frozen=True):
+    id: p.RequestId | None = None
+
+
+def _head_of(line: str) -> tuple[str | None, p.RequestId | None]:
+    """The name and the id of an invalid command, as far as they can be read."""
+    unreadable = (msgspec.MsgspecError, UnicodeError, RecursionError)
+    name, request_id = None, None
+    with contextlib.suppress(*unreadable):
+        name = msgspec.json.decode(line, type=_CommandName).type[:100]
+    with contextlib.suppress(*unreadable):
+        request_id = msgspec.json.decode(line, type=_CommandId).id
+    return name, request_id
+
+
+def _explain(error: Exception, line: str, name: str | None) -> str:
+    names = [p.name_of(command) for command in p.COMMANDS]
+    if name is not None and name not in names:
+        return f"There is no command {name!r}. The commands are {', '.join(sorted(names))}."
+    return f"Invalid command: {explain(error, line)}. It begins: {line[:200]}"

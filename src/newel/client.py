@@ -1,0 +1,611 @@
+"""A client of ``newel rpc``: drives Newel in a process of its own.
+
+    from newel.client import RpcClient
+
+    async with RpcClient("--approve", "auto", cwd="/src/shop") as newel:
+        result = await newel.run("Fix the failing test")
+        print(result.text, result.end.cost)
+
+    with BlockingRpcClient(cwd="/src/shop") as newel:      # without an event loop
+        print(newel.run("Explain this project").text)
+
+There is a method for each command; docs/rpc.md describes them. All errors are ``RpcClientError``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
+from functools import cache, partial
+from pathlib import Path
+from subprocess import PIPE
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from newel.agent.errors import NewelError
+from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
+from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
+from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.concurrency import background_tasks, task_group
+from newel.terminal.rpc import protocol as p
+from newel.text.json import to_json
+from newel.text.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from anyio.abc import Process
+    from anyio.from_thread import BlockingPortal
+
+Data = TypeVar("Data")
+Result = TypeVar("Result")
+
+TIMEOUT_S: Final = 30.0
+"""For the response to a command that does not wait for a run."""
+
+GRACE_S: Final = 5.0
+"""For the process to end after it was asked to."""
+
+LAST_WORDS_S: Final = 1.0
+"""For the rest of the output, once the process has ended."""
+
+STDERR_BYTES: Final = 8_192
+"""Kept of the end of the process's standard error."""
+
+MAX_LINE: Final = 256 * 1024 * 1024
+"""Bytes of a line that the client reads; the messages of a long conversation with images are one."""
+
+MAX_EVENTS: Final = 100_000
+"""Events that wait for the reader of a stream."""
+
+
+# -- errors -------------------------------------------------------------------------------------------
+
+
+class RpcClientError(NewelError):
+    """Root of the errors of the client."""
+
+
+class CommandFailed(RpcClientError):
+    """Newel refused a command, or failed at it. ``failure`` has the code and the message."""
+
+    def __init__(self, command: str, failure: p.RpcFailure) -> None:
+        super().__init__(f"{command}: {failure.message}")
+        self.command = command
+        self.failure = failure
+
+
+class CommandTimedOut(RpcClientError):
+    """There was no response in time. The command may have been carried out, or may still be."""
+
+
+class ProcessEnded(RpcClientError):
+    """The process has ended. ``failure`` is the error that it reported at its start, if any; ``stderr`` its last output there."""
+
+    def __init__(self, exit_code: int | None, stderr: str, failure: p.RpcFailure | None) -> None:
+        how = f"ended with exit code {exit_code}" if exit_code is not None else "cannot be reached any more"
+        said = failure.message if failure else stderr.strip()
+        super().__init__(f"newel rpc {how}. It said: {said}" if said else f"newel rpc {how}.")
+        self.exit_code = exit_code
+        self.stderr = stderr
+        self.failure = failure
+
+
+class EventsLost(RpcClientError):
+    """A stream's reader was too slow, and its oldest events do not fit into memory."""
+
+
+# -- events -------------------------------------------------------------------------------------------
+
+
+class OtherEvent(msgspec.Struct, frozen=True):
+    """An event of a newer Newel; ``type`` is that of ``fields``."""
+
+    type: str
+    fields: dict[str, Any]
+
+
+ClientEvent = p.RpcEvent | OtherEvent
+
+
+class EventStream:
+    """The events from the stream's creation on, as an async iterator. It ends when the client is closed, and raises
+    ``ProcessEnded`` if the process ends before, ``EventsLost`` if its reader is too slow.
+    """
+
+    def __init__(self, leave: Callable[[EventStream], None]) -> None:
+        self._leave = leave
+        self._events: deque[ClientEvent] = deque()
+        self._more = anyio.Event()
+        self._has_ended = False
+        self._error: RpcClientError | None = None
+
+    def put(self, event: ClientEvent) -> None:
+        """Add an event for the reader."""
+        if len(self._events) >= MAX_EVENTS:
+            self.end(EventsLost(f"More than {MAX_EVENTS:,} events have not been read. Read them faster."))
+        else:
+            self._events.append(event)
+            self._more.set()
+
+    def end(self, error: RpcClientError | None) -> None:
+        """Let the reader read what there is, and then this error."""
+        self._leave(self)
+        self._has_ended, self._error = True, error
+        self._more.set()
+
+    def close(self) -> None:
+        """Take no more events."""
+        self._events.clear()
+        self.end(None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ClientEvent:
+        await checkpoint()
+        while not self._events:
+            if self._error is not None:
+                raise self._error
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._more = anyio.Event()
+            await self._more.wait()
+        return self._events.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """A finished run: its last event, and its messages from the prompt on."""
+
+    end: AgentEnd
+    messages: list[AppMessage]
+
+    @property
+    def text(self) -> str:
+        """The text of the last answer."""
+        answers = (message for message in reversed(self.messages) if isinstance(message, AssistantMessage))
+        return next((answer.text for answer in answers), "")
+
+
+# -- the client ---------------------------------------------------------------------------------------
+
+
+class _Response(msgspec.Struct, frozen=True, tag_field="type", tag="response"):
+    id: int | str | float | None
+    success: bool
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    error: p.RpcFailure | None = None
+
+
+class _Pending:
+    """A command that waits for its response."""
+
+    def __init__(self) -> None:
+        self.answered = anyio.Event()
+        self.response: _Response | None = None
+
+
+_TAKING_TURNS: Final = {
+    p.name_of(command) for command in get_args(p.QueuedCommand) if command is not p.PromptCommand
+}
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[_Response | p.RpcEvent]:
+    return msgspec.json.Decoder[_Response | p.RpcEvent](_Response | p.RpcEvent)
+
+
+class RpcClient:
+    """A running ``newel rpc``, as an async context manager: leaving it ends the process with all that its tools have started,
+    also in the middle of a run.
+
+    ``arguments`` are the options of ``newel rpc``, ``cwd`` is the folder to work in, ``environ`` the whole environment of the
+    process (default: this process's), ``timeout`` is in seconds; None waits forever. ``command`` starts another Newel.
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        timeout: float | None = TIMEOUT_S,
+        command: Sequence[str] = (),
+    ) -> None:
+        # -P: a project's folder must not offer modules to Newel.
+        self._command = [*(command or (sys.executable, "-P", "-m", "newel", "rpc")), *arguments]
+        self._cwd = cwd
+        self._environ = environ
+        self._timeout = timeout
+        self._pending: dict[int | str | float, _Pending] = {}
+        self._streams: list[EventStream] = []
+        self._last_id = 0
+        self._sending = anyio.Lock()
+        self._stderr = b""
+        self._start_failure: p.RpcFailure | None = None
+        self._has_answered = False
+        self._is_closing = False
+        self._ended: ProcessEnded | None = None
+        self._has_ended = anyio.Event()
+        self._has_read_stdout, self._has_read_stderr = anyio.Event(), anyio.Event()
+        self._process: Process | None = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def pid(self) -> int:
+        """The process id of ``newel rpc``."""
+        return self._running().pid
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._process = await anyio.open_process(
+                self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                cwd=self._cwd,
+                env=self._environ,
+                start_new_session=True,  # Ctrl+C is for this program, which then ends Newel
+            )
+        except OSError as error:
+            raise RpcClientError(f"{self._command[0]} cannot be started: {error.strerror}.") from error
+        await self._stack.enter_async_context(background_tasks(self._read))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_closing = True
+        try:
+            await self._end_process()
+        finally:
+            await self._stack.aclose()
+        for stream in tuple(self._streams):
+            stream.end(None)
+
+    # -- the conversation -------------------------------------------------------------------------
+
+    def events(self) -> EventStream:
+        """A stream of the events from now on. Create it before the prompt, so that it misses none."""
+        stream = EventStream(self._leave)
+        self._streams.append(stream)
+        return stream
+
+    async def run(
+        self,
+        text: str,
+        *,
+        attachments: Sequence[Attachment] = (),
+        expand: bool = False,
+        on_event: Callable[[ClientEvent], object] | None = None,
+    ) -> RunResult:
+        """Send a prompt and wait for the end of its run, whose events go to ``on_event``. Raises ``CommandFailed`` if it does
+        not begin; a run that fails has an ``end`` with the reason.
+        """
+        async with self.events() as events:
+            accepted = await self.prompt(text, attachments=attachments, expand=expand)
+            messages: list[AppMessage] = []
+            async for event in events:
+                match event:
+                    case MessageEnd(message=UserMessage(id=message_id)) if message_id == accepted.message_id:
+                        messages.append(event.message)
+                    case MessageEnd() if messages:
+                        messages.append(event.message)
+                    case ErrorEvent(code="prompt_dropped") if accepted.message_id in event.message:
+                        raise CommandFailed("prompt", p.RpcFailure(event.code, event.message))
+                    case _:
+                        pass
+                if messages and on_event is not None:
+                    on_event(event)
+                if messages and isinstance(event, AgentEnd):
+                    return RunResult(event, messages)
+        raise RpcClientError("The client was closed during the run.")
+
+    async def prompt(
+        self, text: str, *, attachments: Sequence[Attachment] = (), expand: bool = False
+    ) -> p.PromptAccepted:
+        return await self.request(p.PromptCommand(text=text, attachments=list(attachments), expand=expand))
+
+    async def steer(self, text: str) -> p.QueuedForRun:
+        return await self.request(p.SteerCommand(text=text))
+
+    async def follow_up(self, text: str) -> p.QueuedForRun:
+        return await self.request(p.FollowUpCommand(text=text))
+
+    async def abort(self) -> p.RunActivity:
+        return await self.request(p.AbortCommand())
+
+    async def stop(self) -> p.RunActivity:
+        return await self.request(p.StopCommand())
+
+    async def approve(
+        self, tool_call_id: str, decision: Literal["once", "always", "no"], word: str = ""
+    ) -> p.ApprovalAnswered:
+        return await self.request(p.ApproveCommand(tool_call_id=tool_call_id, decision=decision, word=word))
+
+    async def state(self) -> p.StateData:
+        return await self.request(p.StateCommand())
+
+    async def messages(self, limit: int | None = None) -> p.MessagesData:
+        return await self.request(p.MessagesCommand(limit=limit))
+
+    async def stats(self) -> p.StatsData:
+        return await self.request(p.StatsCommand())
+
+    async def commands(self) -> p.CommandsData:
+        return await self.request(p.CommandsCommand())
+
+    async def model(self, model: str) -> p.ModelData:
+        return await self.request(p.ModelCommand(model=model))
+
+    async def models(self) -> p.ModelsData:
+        return await self.request(p.ModelsCommand())
+
+    async def thinking(self, level: ThinkingLevel) -> p.ThinkingData:
+        return await self.request(p.ThinkingCommand(level=level))
+
+    async def agent_mode(self, mode: AgentMode) -> p.AgentModeData:
+        return await self.request(p.AgentModeCommand(mode=mode))
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    async def compact(self, instructions: str = "") -> p.CompactData:
+        return await self.request(p.CompactCommand(instructions=instructions))
+
+    async def sessions(self, *, all_folders: bool = False, limit: int = 20) -> p.SessionsData:
+        return await self.request(p.SessionsCommand(all=all_folders, limit=limit))
+
+    async def new_session(self) -> p.SessionOpened:
+        return await self.request(p.NewSessionCommand())
+
+    async def switch_session(self, session: str) -> p.SessionOpened:
+        return await self.request(p.SwitchSessionCommand(session=session))
+
+    async def name_session(self, name: str) -> p.NameData:
+        return await self.request(p.NameSessionCommand(name=name))
+
+    async def fork(self, message_id: str | None = None, *, before: bool = False) -> p.SessionOpened:
+        return await self.request(p.ForkCommand(message_id=message_id, before=before))
+
+    async def export(
+        self, path: str | None = None, *, html: bool = False, unmasked: bool = False
+    ) -> p.ExportData:
+        return await self.request(p.ExportCommand(path=path, html=html, unmasked=unmasked))
+
+    # -- changes ----------------------------------------------------------------------------------
+
+    async def changes(self, limit: int = 10) -> p.ChangesData:
+        return await self.request(p.ChangesCommand(limit=limit))
+
+    async def decide(
+        self,
+        verdict: Literal["keep", "reject"],
+        *names: str,
+        everything: bool = False,
+        mine: Literal["peel", "base"] | None = None,
+    ) -> p.DecideData:
+        return await self.request(
+            p.DecideCommand(verdict=verdict, names=list(names), all=everything, mine=mine)
+        )
+
+    async def undo(self, checkpoint: str | None = None, *, preview: bool = False) -> p.UndoData:
+        return await self.request(p.UndoCommand(checkpoint=checkpoint, preview=preview))
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        command: p.RpcCommand[Data],
+        *,
+        timeout: float | msgspec.UnsetType | None = msgspec.UNSET,  # noqa: ASYNC109 — a program's own limit
+    ) -> Data:
+        """Send a command and return the data of its response. ``timeout`` is in seconds, None for no limit; by default it is the
+        client's, and none for commands that take turns with runs. Raises ``RpcClientError``.
+        """
+        kind = type(command)
+        name = p.name_of(kind)
+        if timeout is msgspec.UNSET:
+            timeout = None if name in _TAKING_TURNS else self._timeout
+        self._last_id += 1
+        request_id = self._last_id
+        line = to_json(msgspec.structs.replace(command, id=request_id)) + b"\n"
+        if len(line) > p.MAX_LINE:
+            raise CommandFailed(name, p.RpcFailure("bad_request", f"It has more than {p.MAX_LINE:,} bytes."))
+        pending = self._pending[request_id] = _Pending()
+        try:
+            with anyio.fail_after(timeout):
+                await self._send(line)
+                await pending.answered.wait()
+        except TimeoutError as error:
+            raise CommandTimedOut(f"{name}: no response within {timeout:g} s.") from error
+        finally:
+            del self._pending[request_id]
+        response = pending.response
+        if response is None:
+            raise self._end()
+        if not response.success:
+            raise CommandFailed(name, response.error or p.RpcFailure("internal", "It failed."))
+        return msgspec.json.decode(response.data, type=p.data_of(kind))
+
+    async def _send(self, line: bytes) -> None:
+        stdin = self._running().stdin
+        assert stdin is not None  # noqa: S101 — a pipe
+        try:
+            async with self._sending:
+                await stdin.send(line)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            await self._has_ended.wait()  # with the exit code and the last words
+            raise self._end() from None
+
+    def _running(self) -> Process:
+        if self._process is None:
+            raise RpcClientError("The client is not open. Use it in `async with`.")
+        if self._ended is not None or self._is_closing:
+            raise self._end()
+        return self._process
+
+    def _end(self) -> RpcClientError:
+        return RpcClientError("The client is closed.") if self._is_closing or not self._ended else self._ended
+
+    # -- the process ------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Read until the process has ended. Cancellation must not end this: Newel could not write its last lines, and would hang."""
+        process = self._process
+        assert process is not None  # noqa: S101 — started
+        code: int | None = None
+        with anyio.CancelScope(shield=True):
+            async with task_group() as group:
+                group.start_soon(self._read_stdout, process)
+                group.start_soon(self._read_stderr, process)
+                code = await process.wait()
+                with anyio.move_on_after(LAST_WORDS_S):  # another process may hold the pipes
+                    await self._has_read_stdout.wait()
+                    await self._has_read_stderr.wait()
+                group.cancel_scope.cancel()
+        self._ended = ProcessEnded(code, self._stderr.decode(errors="replace"), self._start_failure)
+        self._has_ended.set()
+        for pending in self._pending.values():
+            pending.answered.set()
+        for stream in tuple(self._streams):
+            stream.end(None if self._is_closing else self._ended)
+
+    async def _read_stdout(self, process: Process) -> None:
+        lines = LineSplitter(MAX_LINE)
+        assert process.stdout is not None  # noqa: S101 — a pipe
+        async for chunk in process.stdout:
+            for line in lines.feed(chunk):
+                try:
+                    self._handle(line)
+                except msgspec.DecodeError:
+                    self._break(f"It is not Newel: it wrote {line[:200].decode(errors='replace')!r}.")
+            if lines.overflow:
+                self._break(f"It wrote a line of more than {MAX_LINE:,} bytes.")
+        self._has_read_stdout.set()
+
+    async def _read_stderr(self, process: Process) -> None:
+        assert process.stderr is not None  # noqa: S101 — a pipe
+        async for chunk in process.stderr:
+            self._stderr = (self._stderr + chunk)[-STDERR_BYTES:]
+        self._has_read_stderr.set()
+
+    def _break(self, problem: str) -> None:
+        """Kill a process that cannot be understood."""
+        self._start_failure = self._start_failure or p.RpcFailure("bad_response", problem)
+        self._kill()
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            message = _decoder().decode(line)
+        except msgspec.ValidationError:
+            fields = msgspec.json.decode(line, type=dict[str, Any])
+            message = OtherEvent(str(fields.get("type")), fields)
+        if isinstance(message, _Response):
+            self._has_answered = True
+            pending = self._pending.get(message.id) if message.id is not None else None
+            if pending is not None:  # else it has timed out
+                pending.response = message
+                pending.answered.set()
+            return
+        if isinstance(message, ErrorEvent) and not self._has_answered:
+            self._start_failure = p.RpcFailure(message.code, message.message)
+        for stream in tuple(self._streams):
+            stream.put(message)
+
+    def _leave(self, stream: EventStream) -> None:
+        if stream in self._streams:
+            self._streams.remove(stream)
+
+    async def _end_process(self) -> None:
+        """End the process in good order, or else by force. Newel ends the processes of its tools, also if it is killed."""
+        process = self._process
+        if process is None:
+            return
+        with anyio.CancelScope(shield=True):
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with anyio.move_on_after(GRACE_S):
+                await self._has_ended.wait()
+            if not self._has_ended.is_set():
+                self._kill()
+            await self._has_ended.wait()
+            await process.aclose()
+
+    def _kill(self) -> None:
+        """Kill the process and those of its group."""
+        with suppress(ProcessLookupError):
+            if self._process is not None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+
+# -- without an event loop ----------------------------------------------------------------------------
+
+
+class BlockingRpcClient:
+    """``RpcClient`` for code without an event loop, as a context manager; it takes the same arguments. ``call`` calls any method:
+
+    with BlockingRpcClient(cwd="/src/shop") as newel:
+        print(newel.call(newel.client.state).model)
+    """
+
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        timeout: float | None = TIMEOUT_S,
+        command: Sequence[str] = (),
+    ) -> None:
+        self._open = partial(
+            RpcClient, *arguments, cwd=cwd, environ=environ, timeout=timeout, command=command
+        )
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+        self._client: RpcClient | None = None
+
+    @property
+    def client(self) -> RpcClient:
+        """The client, for ``call``."""
+        if self._client is None:
+            raise RpcClientError("The client is not open. Use it in `with`.")
+        return self._client
+
+    def __enter__(self) -> Self:
+        from anyio.from_thread import start_blocking_portal
+
+        with ExitStack() as stack:
+            portal = stack.enter_context(start_blocking_portal())
+            client: RpcClient = portal.call(self._make)
+            stack.enter_context(portal.wrap_async_context_manager(client))
+            self._portal, self._client = portal, client
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def call(self, method: Callable[..., Awaitable[Result]], *arguments: Any, **named: Any) -> Result:
+        """Call a method of ``client`` and wait for its result."""
+        if self._portal is None:
+            raise RpcClientError("The client is not open. Use it in `with`.")
+        return self._portal.call(partial(method, *arguments, **named))
+
+    def run(self, text: str, *, on_event: Callable[[ClientEvent], object] | None = None) -> RunResult:
+        """``RpcClient.run``; ``on_event`` is called in the thread of the client."""
+        return self.call(self.client.run, text, on_event=on_event)
+
+    async def _make(self) -> RpcClient:
+        return self._open()

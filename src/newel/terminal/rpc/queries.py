@@ -1,0 +1,239 @@
+"""Commands of ``newel rpc`` that list, export, and decide on changes. Loaded with the first of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+import anyio.to_thread
+import msgspec
+
+from newel.agent.errors import NewelError, SessionError
+from newel.agent.messages import AssistantMessage, CustomMessage, ToolResultMessage, UserMessage
+from newel.agent.transform import COMPACTION
+from newel.session.coding_agent import CodingAgent
+from newel.terminal.rpc import protocol as p
+from newel.terminal.rpc.requests import InvalidRpcRequest
+
+if TYPE_CHECKING:
+    from newel.review.project import ProjectReview
+
+REQUESTS: Final = {
+    "clear": "new_session",
+    "model": "model",
+    "thinking": "thinking",
+    "agent-mode": "agent_mode",
+    "compact": "compact",
+    "session": "name_session",
+    "resume": "switch_session",
+    "branch": "fork",
+    "export": "export",
+    "cost": "stats",
+    "review": "changes",
+    "keep": "decide",
+    "reject": "decide",
+    "undo": "undo",
+    "stop": "stop",
+}
+"""The built-in commands of a conversation that have a request, and its name."""
+
+
+class NotRecorded(NewelError):
+    """There are no recorded changes."""
+
+
+# -- at once ------------------------------------------------------------------------------------------
+
+
+def describe(
+    agent: CodingAgent, command: p.MessagesCommand | p.StatsCommand | p.CommandsCommand
+) -> p.RpcData:
+    """Data that is in memory."""
+    match command:
+        case p.MessagesCommand():
+            messages = agent.get_messages()
+            first = 0 if command.limit is None else max(len(messages) - command.limit, 0)
+            return p.MessagesData(messages=messages[first:], total=len(messages))
+        case p.StatsCommand():
+            return stats(agent)
+        case p.CommandsCommand():
+            return p.CommandsData(commands=[*_templates(agent), *_builtin()])
+        case _:
+            assert_never(command)
+
+
+def stats(agent: CodingAgent) -> p.StatsData:
+    messages, totals = agent.state.messages, agent.totals()
+    results = [message for message in messages if isinstance(message, ToolResultMessage)]
+    return p.StatsData(
+        session_id=agent.session.get_id(),
+        user_messages=sum(isinstance(message, UserMessage) for message in messages),
+        assistant_messages=sum(isinstance(message, AssistantMessage) for message in messages),
+        tool_calls=len(results),
+        failed_tool_calls=sum(result.is_error for result in results),
+        compactions=sum(
+            isinstance(message, CustomMessage) and message.name == COMPACTION for message in messages
+        ),
+        usage=totals.usage,
+        cost=totals.cost,
+        context=totals.context,
+        window=agent.window(),
+    )
+
+
+def _templates(agent: CodingAgent) -> list[p.CommandInfo]:
+    return [
+        p.CommandInfo(
+            name=name, kind="template", description=template.description, arguments="", request="prompt"
+        )
+        for name, template in agent.templates.items()
+    ]
+
+
+def _builtin() -> list[p.CommandInfo]:
+    from newel.terminal.repl.slash_commands import COMMANDS
+
+    return [
+        p.CommandInfo(
+            name=command.name,
+            kind="builtin",
+            description=command.help,
+            arguments=command.arguments,
+            request=REQUESTS[command.name],
+        )
+        for command in COMMANDS
+        if command.name in REQUESTS
+    ]
+
+
+# -- with files or the network ------------------------------------------------------------------------
+
+
+async def perform(agent: CodingAgent, command: p.ConcurrentCommand) -> p.RpcData:
+    """Data that takes reading. Raises ``NewelError`` and ``OSError``."""
+    match command:
+        case p.ModelsCommand():
+            return p.ModelsData(models=await agent.list_models(), current=agent.state.model.id)
+        case p.SessionsCommand():
+            return await anyio.to_thread.run_sync(_sessions, agent, command)
+        case p.ExportCommand():
+            return await anyio.to_thread.run_sync(_export, agent, command)
+        case p.ChangesCommand():
+            return await _changes(await _project(agent), command.limit)
+        case p.DecideCommand():
+            return await _decide(agent, command)
+        case _:
+            assert_never(command)
+
+
+def _sessions(agent: CodingAgent, command: p.SessionsCommand) -> p.SessionsData:
+    from newel.session.listing import list_sessions
+
+    folder = None if command.all else agent.workspace.name
+    sessions = list_sessions(agent.session.directory, folder, limit=command.limit)
+    return p.SessionsData(
+        sessions=[
+            p.SessionInfo(
+                id=entry.id,
+                name=entry.name,
+                first_text=entry.first_text,
+                messages=entry.messages,
+                modified=entry.modified,
+                cwd=entry.cwd,
+                path=str(entry.path),
+            )
+            for entry in sessions
+        ]
+    )
+
+
+def _export(agent: CodingAgent, command: p.ExportCommand) -> p.ExportData:
+    from newel.session.export import export_session, local_target
+    from newel.session.masking import Masker
+
+    data = agent.session.get_data()
+    if data is None:
+        raise SessionError("Nothing has been said yet, so there is nothing to export.")
+    masker = Masker(agent.secrets())
+    data = data if command.unmasked else masker.session(data)
+    if command.path is not None:
+        target = local_target(agent.workspace, command.path)
+        export_session(data, target)
+        return p.ExportData(path=str(target), text=None, masked=len(masker.found))
+    if command.html:
+        from newel.session.export.html import to_html as render
+    else:
+        from newel.session.export.markdown import to_markdown as render
+    return p.ExportData(path=None, text=render(data), masked=len(masker.found))
+
+
+# -- changes ------------------------------------------------------------------------------------------
+
+
+async def _project(agent: CodingAgent) -> ProjectReview:
+    from newel.review.tracking.recording_workspace import RecordingWorkspace
+
+    workspace = agent.workspace
+    if not isinstance(workspace, RecordingWorkspace):
+        raise NotRecorded(
+            "The changes of this agent are not recorded. See `record` in [review] of config.toml, and --ephemeral."
+        )
+    return (await workspace.recorder()).project
+
+
+async def _changes(project: ProjectReview, limit: int) -> p.ChangesData:
+    from newel.review.decide import load_pending, pending_files
+    from newel.review.project import recent_runs
+
+    found = await load_pending(project)
+    files = await anyio.to_thread.run_sync(pending_files, found.reviews)
+    runs = await recent_runs(project, limit=limit)
+    return p.ChangesData(
+        pending=[msgspec.convert(file, p.ReviewFile, from_attributes=True) for file in files],
+        runs=[msgspec.convert(run, p.RecordedRun, from_attributes=True) for run in runs],
+        problems=[p.FileProblem(path=problem.path, reason=problem.reason) for problem in found.problems],
+    )
+
+
+async def _decide(agent: CodingAgent, command: p.DecideCommand) -> p.DecideData:
+    from newel.permissions.nested import refuse_decision
+    from newel.review.decide import decide, load_pending, select_hunks, write
+
+    refuse_decision(command.verdict, ())
+    if not command.names and not command.all:
+        raise InvalidRpcRequest("Name hunks or files, or set `all`.")
+    project = await _project(agent)
+    choice = select_hunks(
+        await load_pending(project), command.names, command.verdict, every=command.all, mine=command.mine
+    )
+    left = list(choice.left)
+    written: list[str] = []
+    if choice.picks:
+        reviews = await decide(project, choice)
+        if command.verdict == "keep":
+            report = await write(project, reviews, choice.hunks)
+            written = [saved.path for saved in report.saved]
+            left += report.problems
+    return p.DecideData(
+        decided=[hunk for hunks in choice.hunks.values() for hunk in hunks],
+        written=written,
+        left=[p.FileProblem(path=problem.path, reason=problem.reason) for problem in left],
+    )
+
+
+async def undo(agent: CodingAgent, command: p.UndoCommand) -> p.UndoData:
+    """Undo a run's changes, or plan it. Raises ``ReviewError``, ``WorkspaceError``, and ``NotRecorded``."""
+    from newel.permissions.nested import refuse_decision
+
+    refuse_decision("undo", ())
+    project = await _project(agent)
+    checkpoint = await project.find(command.checkpoint) if command.checkpoint else None
+    plan = await project.undo(checkpoint)
+    is_redo = await anyio.to_thread.run_sync(project.is_redo_plan, plan)
+    saved = await project.apply(plan) if plan.files and not command.preview else []
+    return p.UndoData(
+        checkpoint_id=plan.checkpoint,
+        redo=is_redo,
+        done=bool(saved),
+        files=[p.UndoneFile(path=file.path, patch=file.patch) for file in plan.files],
+        skipped=[p.FileProblem(path=conflict.path, reason=conflict.reason) for conflict in plan.conflicts],
+    )
