@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
@@ -26,8 +26,13 @@ if TYPE_CHECKING:
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+
+
+OutputFormat = Literal["text", "json", "stream-json"]
+InputFormat = Literal["text", "stream-json"]
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +45,15 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether only the answers are shown."""
     answers_to: Path | None = None
     """A file to which the answers are also written."""
+    output_format: OutputFormat | None = None
+    """None is ``text``, unless the settings name another renderer."""
+    input_format: InputFormat = "text"
+    partial_messages: bool = False
+    """Whether stream-json also has the pieces of messages."""
+    schema: Path | None = None
+    """A JSON Schema that the answers have to fit."""
+    tools: Sequence[str] | None = None
+    """The names and patterns of the tools that are offered; None for all."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False
@@ -110,7 +124,8 @@ async def open_agent(
             ask=ask,
             recorders=recorders,
         )
-        agent = await build_agent(settings, model, context, manner=options.system_prompt)
+        offered = _selection(options.tools)
+        agent = await build_agent(settings, model, context, manner=options.system_prompt, offered=offered)
         stack.callback(agent.session.close)
 
         async def notify(message: str) -> None:
@@ -121,9 +136,21 @@ async def open_agent(
         if any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
             from newel.app.mcp_servers import add_server_tools
 
-            tools = add_server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools)
+            tools = add_server_tools(
+                settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered
+            )
             await stack.enter_async_context(tools)
+        elif offered is not None:
+            offered.check(tool.spec.name for tool in agent.state.tools)
         yield agent
+
+
+def _selection(names: Sequence[str] | None) -> ToolSelection | None:
+    if names is None:
+        return None
+    from newel.tools.selection import ToolSelection
+
+    return ToolSelection(names)
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,9 +169,14 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def build_agent(
-    settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
+    settings: Settings,
+    in_use: ResolvedModel,
+    context: AgentContext,
+    *,
+    manner: str | None = None,
+    offered: ToolSelection | None = None,
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
+    """Put the parts together. ``manner`` replaces Newel's own instructions on style; ``offered`` selects the tools."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -163,6 +195,8 @@ async def build_agent(
         timeout=settings.bash_timeout,
         room=settings.max_result * 9 // 10,
     )
+    if offered is not None:
+        tools = offered.of(tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(

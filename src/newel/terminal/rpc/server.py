@@ -14,7 +14,8 @@ In: ``message``, ``clear`` and ``compact`` are queued; all others act immediatel
     {"type": "get_state"}                         answered by a ``state`` line
     {"type": "approve", "toolCallId": "…", "decision": "once|always|no", "word": "…"}
 
-Out: every event as ``newel.agent.events`` writes it, besides ``approval_request`` and ``state``. An invalid
+Out: a ``session`` line, every event as ``newel.agent.events`` writes it, a ``result`` line at the end of each prompt
+(``newel.terminal.run_result``), ``approval_request`` and ``state``. An invalid
 line is answered with an ``error`` event that names it.
 """
 
@@ -54,6 +55,7 @@ from newel.terminal.rpc.requests import (
     StopRun,
     read_request,
 )
+from newel.terminal.run_result import HeldAnswer, PromptRecord, describe_session
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.approval import Approver
@@ -102,15 +104,18 @@ class RpcState(Event, frozen=True, kw_only=True, omit_defaults=False, tag="state
 # -- the conversation -------------------------------------------------------------------------------
 
 
-async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
+async def run_json(
+    agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver, held: HeldAnswer | None = None
+) -> int:
     """Serve the requests that come from the file descriptor ``stdin`` until it ends, and finish what was
-    asked. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
+    asked. ``held`` is set if the answers are held to a schema. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
     """
-    mode = _JsonMode(agent, JsonRenderer(out))
+    mode = _JsonMode(agent, JsonRenderer(out), held)
     approver.handler = mode.ask
     subscription = RendererSubscription(mode.renderer, mode.end)
     unsubscribe = agent.subscribe(subscription.handle)
     try:
+        mode.renderer.on_session(describe_session(agent))
         report_damage(agent, mode.renderer)
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
@@ -128,9 +133,10 @@ async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: A
 
 
 class _JsonMode:
-    def __init__(self, agent: CodingAgent, renderer: JsonRenderer) -> None:
+    def __init__(self, agent: CodingAgent, renderer: JsonRenderer, held: HeldAnswer | None = None) -> None:
         self.agent = agent
         self.renderer = renderer
+        self.held = held
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
@@ -258,9 +264,14 @@ class _JsonMode:
         try:
             match request:
                 case Say():
-                    await agent.prompt(request.content, request.attachments)
+                    record = PromptRecord(agent, self.held)
+                    try:
+                        await agent.prompt(request.content, request.attachments)
+                    finally:
+                        self.renderer.on_result(record.result())
                 case Clear():
                     agent.new_session()
+                    self.renderer.on_session(describe_session(agent))
                 case CompactHistory():
                     if not await agent.compact(request.instructions):
                         self.error("nothing_to_compact", "There is nothing to summarise yet.")
