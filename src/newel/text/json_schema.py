@@ -15,6 +15,7 @@ from referencing.jsonschema import DRAFT202012, EMPTY_REGISTRY
 
 from newel.agent.errors import NewelError, UsageError
 from newel.text.format import one_line
+from newel.text.sanitize import sanitize
 
 MAX_SCHEMA: Final = 1024 * 1024
 """Bytes of a schema file."""
@@ -54,7 +55,7 @@ class AnswerSchema:
             ) from None
         if errors:
             raise MisfitAnswer("; ".join(_describe(error) for error in errors))
-        return value, written
+        return value, _inert(value, written)
 
 
 def load_schema(path: Path) -> AnswerSchema:
@@ -119,6 +120,13 @@ def _check_references(document: dict[str, Any], name: str) -> None:
 
 def _describe(error: ValidationError) -> str:
     return f"{error.json_path}: {one_line(error.message, 300)}"
+
+
+def _inert(value: Any, written: str) -> str:
+    """The JSON, with escapes for what a terminal could not show as it is."""
+    if sanitize(written) == written:
+        return written
+    return json.dumps(value).replace("\x7f", "\\u007f")
 
 
 def _without_fence(text: str) -> str:
