@@ -379,18 +379,21 @@ def test_the_sdk_drives_newel(with_model: Make) -> None:
         cli_path=BIN / "newel", cwd=newel.project, env=newel.environ, include_partial_messages=True
     )
 
-    async def drive() -> tuple[list[Any], list[Any]]:
+    stopped: list[Any] = []
+    answered: list[Any] = []
+
+    async def drive() -> None:
         async with ClaudeSDKClient(options) as client:
             await client.query("wait for it")
             async for message in client.receive_messages():
                 if isinstance(message, AssistantMessage):
                     break
             await client.interrupt()
-            stopped = [message async for message in client.receive_response()]
+            stopped.extend([message async for message in client.receive_response()])
             await client.query("hello")
-            return stopped, [message async for message in client.receive_response()]
+            answered.extend([message async for message in client.receive_response()])
 
-    stopped, answered = anyio.run(drive)
+    anyio.run(drive)
     assert isinstance(stopped[-1], ResultMessage)
     assert (stopped[-1].subtype, stopped[-1].is_error) == ("error_during_execution", True)
     assert isinstance(answered[-1], ResultMessage)

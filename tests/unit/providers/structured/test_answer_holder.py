@@ -19,6 +19,8 @@ from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 from tests.scripted_provider import Answer, ScriptedProvider
 
+pytestmark = pytest.mark.anyio
+
 SHAPE: dict[str, Any] = {"type": "object", "required": ["a"]}
 GOOD, BAD = '{"a": 1}', "no JSON"
 
