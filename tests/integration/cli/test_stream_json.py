@@ -376,7 +376,15 @@ def test_the_sdk_drives_newel(with_model: Make) -> None:
     """A program with the SDK needs only the path of another command."""
     newel = with_model(WAITS)
     options = ClaudeAgentOptions(
-        cli_path=BIN / "newel", cwd=newel.project, env=newel.environ, include_partial_messages=True
+        cli_path=BIN / "newel",
+        cwd=newel.project,
+        env=newel.environ,
+        include_partial_messages=True,
+        model="other",
+        max_turns=5,
+        tools=["read", "bash"],
+        system_prompt={"type": "preset", "preset": "claude_code"},
+        extra_args={"approve": "auto"},
     )
 
     stopped: list[Any] = []
@@ -398,3 +406,7 @@ def test_the_sdk_drives_newel(with_model: Make) -> None:
     assert (stopped[-1].subtype, stopped[-1].is_error) == ("error_during_execution", True)
     assert isinstance(answered[-1], ResultMessage)
     assert answered[-1].result == "Hello."
+    request = newel.requests[-1]
+    assert request["model"] == "other"
+    assert [tool["function"]["name"] for tool in request["tools"]] == ["read", "bash"]
+    assert "You are Newel" in request["messages"][0]["content"]

@@ -19,7 +19,7 @@ from newel.agent.messages import UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
 from newel.terminal.renderers.base import RendererSubscription, report_damage
-from newel.terminal.run_result import HeldAnswer, PromptRecord, describe_session
+from newel.terminal.run_result import FAILED, HeldAnswer, PromptRecord, describe_session
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.stream_json.lines import notice_line
@@ -41,7 +41,7 @@ async def run_stream_json(
     """Serve the lines that come from the file descriptor ``stdin`` until it ends, and finish the prompts. ``held`` is set if the
     answers are held to a schema.
 
-    Returns the exit code of the last prompt, 1 if the reader has gone, 128 + N if signal N ended it.
+    Returns 0, 1 if the last prompt failed or the reader has gone, 128 + N if signal N ended it.
     """
     mode = _StreamJsonMode(agent, renderer, held)
     subscription = RendererSubscription(renderer, mode.end)
@@ -57,7 +57,7 @@ async def run_stream_json(
         subscription.check()
     except OSError as error:
         discard_stdout(error)
-        return 1
+        return FAILED
     finally:
         unsubscribe()
     return mode.code
@@ -188,4 +188,4 @@ class _StreamJsonMode:
         result = record.result(problem=problem)
         self._renderer.on_result(result)
         if not self._ended:
-            self.code = result.exit_code
+            self.code = FAILED if result.exit_code else 0
