@@ -50,6 +50,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     input_format: InputFormat = "text"
     partial_messages: bool = False
     """Whether stream-json also has the pieces of messages."""
+    asks_program: bool = False
+    """Whether the program that sends stream-json answers questions about calls."""
     schema: Path | None = None
     """A JSON Schema that the answers have to fit."""
     tools: Sequence[str] | None = None

@@ -68,7 +68,8 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     schema = _schema(options)
     warn_of_project_server(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen in {"rich", "console"}
-    approver = _approver() if interactive or (json_in and not lines_in) or watched else None
+    answered = options.asks_program if lines_in else json_in
+    approver = _approver() if interactive or answered or watched else None
     elicit = approver.elicit if approver else None
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
@@ -85,7 +86,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             from newel.terminal.stream_json.server import run_stream_json
 
             return await run_stream_json(
-                agent, sys.stdin.fileno(), _stream_json(settings, options), held=held
+                agent, sys.stdin.fileno(), _stream_json(settings, options), approver=approver, held=held
             )
         if json_in:
             from newel.terminal.rpc.server import run_json

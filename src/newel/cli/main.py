@@ -201,6 +201,7 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         output_format=parsed.output_format,
         input_format=parsed.input_format or "text",
         partial_messages=parsed.include_partial_messages,
+        asks_program=parsed.permission_prompt_tool is not None,
         schema=parsed.schema,
         tools=parsed.tools,
         cwd=folder(parser, parsed.cwd),

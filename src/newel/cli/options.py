@@ -97,6 +97,11 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
         help="with --output-format stream-json, also write messages piece by piece",
     )
     add(
+        "--permission-prompt-tool",
+        choices=["stdio"],
+        help="with --input-format stream-json, ask the program that sends the prompts for approval",
+    )
+    add(
         "--verbose",
         action="store_true",
         help="accepted with --output-format: Newel's lines are always complete",
@@ -134,6 +139,8 @@ def check_formats(
         parser.error(
             "--verbose is for --output-format; `--renderer console` shows all of a run as plain text"
         )
+    if options.permission_prompt_tool and not lines_in:
+        parser.error("--permission-prompt-tool needs --input-format stream-json")
     if lines_in and out != "stream-json":
         parser.error("--input-format stream-json needs --output-format stream-json")
     if lines_in and has_prompts:

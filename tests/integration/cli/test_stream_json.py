@@ -16,6 +16,8 @@ from claude_agent_sdk import (
     AssistantMessage,
     ClaudeAgentOptions,
     ClaudeSDKClient,
+    PermissionResultAllow,
+    PermissionResultDeny,
     ResultMessage,
     StreamEvent,
     SystemMessage,
@@ -342,6 +344,97 @@ def test_a_reader_that_has_gone_ends_it_quietly(with_model: Make) -> None:
         assert process.stderr.read() == ""
 
 
+# -- approval -----------------------------------------------------------------------------------------
+
+ASKED = (*BOTH, "--approve", "ask", "--permission-prompt-tool", "stdio")
+TOUCHES = scenario("touch", bash("touch made"), {"content": "Over."})
+
+
+def asked(newel: Newel) -> tuple[Any, Line]:
+    """A process that asks whether it may run a command, and its question."""
+    process = newel.start(*ASKED, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(said("touch it"))
+    process.stdin.flush()
+    for line in process.stdout:
+        if (question := json.loads(line))["type"] == "control_request":
+            return process, question
+    raise AssertionError("there was no question")
+
+
+def respond(question: Line, **response: Any) -> str:
+    inner = {"subtype": "success", "request_id": question["request_id"], "response": response}
+    return json.dumps({"type": "control_response", "response": inner}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("response", "ran", "word"),
+    [
+        ({"behavior": "allow"}, True, ""),
+        ({"behavior": "allow", "updatedInput": {"command": "touch made"}}, True, ""),
+        ({"behavior": "allow", "updatedInput": {"command": "rm -r ."}}, False, "rm -r ."),
+        ({"behavior": "deny", "message": "Not that."}, False, "Not that."),
+        ({"behavior": "Allow"}, False, "declined"),
+        ({}, False, "declined"),
+    ],
+)
+def test_only_a_clear_yes_lets_a_call_run(
+    with_model: Make, response: dict[str, Any], ran: bool, word: str
+) -> None:
+    newel = with_model(TOUCHES)
+    process, question = asked(newel)
+    with process:
+        request = question["request"]
+        assert (request["subtype"], request["tool_name"], request["input"], request["description"]) == (
+            "can_use_tool",
+            "bash",
+            {"command": "touch made"},
+            "touch made",
+        )
+        assert not (newel.project / "made").exists()
+        process.stdin.write(respond(question | {"request_id": "other"}, behavior="allow"))
+        process.stdin.write(respond(question, **response))
+        process.stdin.close()
+        rest = [json.loads(line) for line in process.stdout]
+        assert process.wait(10) == 0
+    assert "No question with this request_id" in rest[0]["message"]
+    assert (newel.project / "made").exists() == ran
+    assert bool(rest[-1]["permission_denials"]) != ran
+    assert word in newel.requests[-1]["messages"][-1]["content"]
+
+
+def test_the_end_of_input_refuses_a_pending_call(with_model: Make) -> None:
+    newel = with_model(TOUCHES)
+    process, _ = asked(newel)
+    with process:
+        process.stdin.close()
+        last = json.loads(process.stdout.read().splitlines()[-1])
+        assert process.wait(10) == 1
+    assert last["type"] == "result"
+    assert last["permission_denials"]
+    assert not (newel.project / "made").exists()
+
+
+def test_a_denial_can_stop_the_prompt_and_an_interrupt_takes_the_question_back(with_model: Make) -> None:
+    newel = with_model(TOUCHES)
+    process, question = asked(newel)
+    with process:
+        process.stdin.write(respond(question, behavior="deny", message="No.", interrupt=True))
+        process.stdin.write(said("touch it again"))
+        process.stdin.flush()
+        lines: list[Line] = []
+        while not lines or lines[-1]["type"] != "control_request":
+            lines.append(json.loads(process.stdout.readline()))
+        assert [line["errors"] for line in lines if line["type"] == "result"] == [["Stopped."]]
+        process.stdin.write(control(1, subtype="interrupt"))
+        process.stdin.close()
+        rest = [json.loads(line) for line in process.stdout]
+    cancelled = next(line for line in rest if line["type"] == "control_cancel_request")
+    assert cancelled["request_id"] == lines[-1]["request_id"]
+    assert not (newel.project / "made").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -354,6 +447,7 @@ def test_a_reader_that_has_gone_ends_it_quietly(with_model: Make) -> None:
         ([*BOTH, "-o", "x"], "--output"),
         (["--include-partial-messages", "x"], "needs --output-format stream-json"),
         (["--verbose", "x"], "--renderer console"),
+        (["--permission-prompt-tool", "stdio", "x"], "needs --input-format stream-json"),
         (["--output-format", "xml", "x"], "stream-json"),
         ([*LINES], "the prompt is empty"),
     ],
@@ -410,3 +504,36 @@ def test_the_sdk_drives_newel(with_model: Make) -> None:
     assert request["model"] == "other"
     assert [tool["function"]["name"] for tool in request["tools"]] == ["read", "bash"]
     assert "You are Newel" in request["messages"][0]["content"]
+
+
+@pytest.mark.filterwarnings("default")  # the SDK's own
+def test_the_sdks_callback_decides_about_calls(with_model: Make) -> None:
+    newel = with_model(TOUCHES)
+    seen: list[Any] = []
+    results: list[Any] = []
+
+    async def decide(
+        name: str, given: dict[str, Any], _: Any
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        seen.append((name, given))
+        return PermissionResultDeny(message="Not yet.") if len(seen) == 1 else PermissionResultAllow()
+
+    options = ClaudeAgentOptions(
+        cli_path=BIN / "newel",
+        cwd=newel.project,
+        env=newel.environ,
+        can_use_tool=decide,
+        extra_args={"approve": "ask"},
+    )
+
+    async def drive() -> None:
+        async with ClaudeSDKClient(options) as client:
+            for _ in range(2):
+                await client.query("touch it")
+                results.extend([message async for message in client.receive_response()])
+                results.append((newel.project / "made").exists())
+
+    anyio.run(drive)
+    assert seen == [("bash", {"command": "touch made"})] * 2
+    assert [each for each in results if isinstance(each, bool)] == [False, True]
+    assert "Not yet." in str(newel.requests[1]["messages"])

@@ -111,6 +111,6 @@ class StreamJsonRenderer(Renderer):
     def write(self, line: Line, /) -> None:
         self._printer.write(line)
 
-    def answer_request(self, response: Line, /) -> None:
-        """Write the answer to a ``control_request``."""
-        self._printer.write_unnamed({"type": "control_response", "response": response})
+    def write_control(self, line: Line, /) -> None:
+        """Write a line of the control protocol, which belongs to no session."""
+        self._printer.write_unnamed(line)

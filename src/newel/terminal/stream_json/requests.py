@@ -51,11 +51,17 @@ class ControlRequest(_Tagged, frozen=True, tag="control_request"):
     request: dict[str, Any]
 
 
+class ControlResponse(_Tagged, frozen=True, tag="control_response"):
+    """The answer to a ``control_request`` of Newel's own."""
+
+    response: dict[str, Any]
+
+
 class KeepAlive(_Tagged, frozen=True, tag="keep_alive"):
     """Has no effect."""
 
 
-InputLine = UserLine | ControlRequest | KeepAlive
+InputLine = UserLine | ControlRequest | ControlResponse | KeepAlive
 
 
 @cache

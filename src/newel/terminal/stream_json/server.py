@@ -3,7 +3,7 @@
     {"type": "user", "message": {"role": "user", "content": "…"}}                             a prompt; queued
     {"type": "control_request", "request_id": "…", "request": {"subtype": "interrupt"}}       acts at once
 
-``initialize`` and ``set_model`` are the other requests. An invalid line is answered by an ``error`` line and has no other effect.
+``initialize`` and ``set_model`` are the other requests; ``newel.terminal.stream_json.permissions`` asks some of its own. An invalid line is answered by an ``error`` line and has no other effect.
 """
 
 from __future__ import annotations
@@ -23,27 +23,38 @@ from newel.terminal.run_result import FAILED, HeldAnswer, PromptRecord, describe
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
 from newel.terminal.stream_json.lines import notice_line
+from newel.terminal.stream_json.permissions import PermissionQuestions
 from newel.terminal.stream_json.renderer import StreamJsonRenderer
 from newel.terminal.stream_json.requests import (
     ControlRequest,
+    ControlResponse,
     InvalidInputLine,
     KeepAlive,
     UserLine,
     prompt_of,
     read_line,
 )
+from newel.terminal.ui.approval import Approver
 from newel.terminal.ui.line_reader import LineReader
 
 
 async def run_stream_json(
-    agent: CodingAgent, stdin: int, renderer: StreamJsonRenderer, *, held: HeldAnswer | None = None
+    agent: CodingAgent,
+    stdin: int,
+    renderer: StreamJsonRenderer,
+    *,
+    approver: Approver | None = None,
+    held: HeldAnswer | None = None,
 ) -> int:
-    """Serve the lines that come from the file descriptor ``stdin`` until it ends, and finish the prompts. ``held`` is set if the
-    answers are held to a schema.
+    """Serve the lines that come from the file descriptor ``stdin`` until it ends, and finish the prompts. ``approver`` is given if the
+    program answers questions, ``held`` if the answers are held to a schema.
 
     Returns 0, 1 if the last prompt failed or the reader has gone, 128 + N if signal N ended it.
     """
-    mode = _StreamJsonMode(agent, renderer, held)
+    questions = PermissionQuestions(renderer, agent.abort)
+    mode = _StreamJsonMode(agent, renderer, held, questions)
+    if approver is not None:
+        approver.handler = questions.ask
     subscription = RendererSubscription(renderer, mode.end)
     unsubscribe = agent.subscribe(subscription.handle)
     try:
@@ -60,17 +71,26 @@ async def run_stream_json(
         return FAILED
     finally:
         unsubscribe()
+        if approver is not None:
+            approver.handler = None
     return mode.code
 
 
 class _StreamJsonMode:
-    def __init__(self, agent: CodingAgent, renderer: StreamJsonRenderer, held: HeldAnswer | None) -> None:
+    def __init__(
+        self,
+        agent: CodingAgent,
+        renderer: StreamJsonRenderer,
+        held: HeldAnswer | None,
+        questions: PermissionQuestions,
+    ) -> None:
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
         self._agent = agent
         self._renderer = renderer
         self._held = held
+        self._questions = questions
         self._prompts: deque[UserMessage] = deque()
         self._more = anyio.Event()
         self._no_more = False
@@ -81,7 +101,7 @@ class _StreamJsonMode:
         """Stop everything and end with this exit code."""
         self.code, self._ended = code, True
         self._prompts.clear()
-        self._interrupt()
+        self.interrupt()
         self.reading.cancel()
         self._finish()
 
@@ -89,8 +109,9 @@ class _StreamJsonMode:
         """The input has ended: answer the queued prompts."""
         self._no_more = True
         self._more.set()
+        self._questions.close()
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
         if self._running is not None:
             self._running.cancel()
 
@@ -127,6 +148,8 @@ class _StreamJsonMode:
                 await checkpoint()  # let an idle worker start before the next line acts
             case ControlRequest() as request:
                 await self._control(request)
+            case ControlResponse(response=response):
+                self._questions.take(response)
             case KeepAlive():
                 pass
 
@@ -136,13 +159,13 @@ class _StreamJsonMode:
             answer["response"] = await self._act(control.request)
         except NewelError as error:
             answer |= {"subtype": "error", "error": str(error)}
-        self._renderer.answer_request(answer)
+        self._renderer.write_control({"type": "control_response", "response": answer})
 
     async def _act(self, request: dict[str, Any]) -> dict[str, Any]:
         agent = self._agent
         match request:
             case {"subtype": "interrupt"}:
-                self._interrupt()
+                self.interrupt()
                 return {}
             case {"subtype": "initialize"}:
                 commands = [
