@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -14,7 +14,7 @@ import msgspec
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import AgentMode, Emit, Policy, Tool
+    from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
@@ -99,11 +99,11 @@ async def open_agent(
     from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
     from newel.app.hosts import open_host
-    from newel.mcp import config_files
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
 
+    offered = _selection(options.tools)
     enter(settings.approve, attended=ask is not None)
     recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
     async with AsyncExitStack() as stack:
@@ -125,9 +125,9 @@ async def open_agent(
             find_model=models.find,
             ask=ask,
             recorders=recorders,
+            offered=offered,
         )
-        offered = _selection(options.tools)
-        agent = await build_agent(settings, model, context, manner=options.system_prompt, offered=offered)
+        agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
 
         async def notify(message: str) -> None:
@@ -135,16 +135,30 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
-        if any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
-            from newel.app.mcp_servers import add_server_tools
-
-            tools = add_server_tools(
-                settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered
-            )
-            await stack.enter_async_context(tools)
-        elif offered is not None:
-            offered.check(tool.spec.name for tool in agent.state.tools)
+        served = _server_tools(settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered)
+        await stack.enter_async_context(served)
         yield agent
+
+
+def _server_tools(
+    settings: Settings,
+    agent: CodingAgent,
+    provider: Provider,
+    elicit: Elicit | None,
+    *,
+    wait: bool,
+    offered: ToolSelection | None,
+) -> AbstractAsyncContextManager[None]:
+    """The tools of MCP servers, if any are configured; see ``add_server_tools``."""
+    from newel.mcp import config_files
+
+    if any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
+        from newel.app.mcp_servers import add_server_tools
+
+        return add_server_tools(settings, agent, provider, elicit, wait=wait, offered=offered)
+    if offered is not None:
+        offered.check(())
+    return nullcontext()
 
 
 def _selection(names: Sequence[str] | None) -> ToolSelection | None:
@@ -157,7 +171,8 @@ def _selection(names: Sequence[str] | None) -> ToolSelection | None:
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
-    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, and the recorders of its file changes.
+    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, the recorders of its file changes, and
+    the tools that are ``offered``, all if it is None.
     """
 
     host: ExecutionHost
@@ -168,17 +183,13 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     ask: Ask | None = None
     journal: Emit | None = None
     recorders: RecorderRegistry | None = None
+    offered: ToolSelection | None = None
 
 
 async def build_agent(
-    settings: Settings,
-    in_use: ResolvedModel,
-    context: AgentContext,
-    *,
-    manner: str | None = None,
-    offered: ToolSelection | None = None,
+    settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` replaces Newel's own instructions on style; ``offered`` selects the tools."""
+    """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -187,18 +198,11 @@ async def build_agent(
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
-    from newel.tools import coding_tools
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    tools = coding_tools(
-        guard_secrets(workspaces.works_in, secret_paths),
-        timeout=settings.bash_timeout,
-        room=settings.max_result * 9 // 10,
-    )
-    if offered is not None:
-        tools = offered.of(tools)
+    tools = _own_tools(settings, context, guard_secrets(workspaces.works_in, secret_paths))
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
@@ -237,6 +241,13 @@ async def build_agent(
     workspaces.attend(agent)
     agent.secrets = lambda: _secrets(settings)
     return agent
+
+
+def _own_tools(settings: Settings, context: AgentContext, workspace: Workspace) -> list[Tool]:
+    from newel.tools import coding_tools
+
+    tools = coding_tools(workspace, timeout=settings.bash_timeout, room=settings.max_result * 9 // 10)
+    return tools if context.offered is None else context.offered.of(tools)
 
 
 def _compactor(in_use: ResolvedModel) -> Compactor:

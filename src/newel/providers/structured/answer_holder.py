@@ -22,8 +22,8 @@ INSTRUCTIONS: Final = """
 
 # Your last answer
 
-A program reads your last answer. When the work is done, answer with one JSON value and nothing else: no other words, no code block. It has to
-fit this JSON Schema:
+A program reads your last answer. When the work is done, answer with one JSON value and nothing else: no other words, no
+code block. It has to fit this JSON Schema:
 
 """
 
