@@ -9,8 +9,16 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from newel.agent.events import AgentEnd, AgentEvent
-from newel.agent.messages import AssistantMessage, Attachment, CustomMessage, ToolResultMessage, UserMessage
+from newel.agent.events import AgentEnd, AgentEvent, Retry
+from newel.agent.messages import (
+    AssistantMessage,
+    Attachment,
+    CustomMessage,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+)
 from newel.app.hosts import SSH_CONFIG
 from newel.cli import MODULES
 from newel.cli.local_models import MODELS_URL
@@ -20,6 +28,8 @@ from newel.providers.families import FAMILIES
 from newel.terminal.repl.slash_commands import COMMANDS
 from newel.terminal.rpc.protocol import ApprovalAsked
 from newel.terminal.rpc.requests import AnyRequest
+from newel.terminal.run_result import ModelUse, PromptResult, ServerSummary, SessionStarted
+from newel.terminal.stream_json.lines import compact_line, init_line, result_line, retry_line
 from newel.tools import coding_tools
 from newel.workspace.local import LocalWorkspace
 
@@ -74,6 +84,8 @@ def test_every_option_is_documented_and_every_documented_one_exists() -> None:
         ("--thinking", "off|minimal|low|medium|high"),
         ("--approve", "auto|ask|review|read-only"),
         ("--renderer", "rich|console|json"),
+        ("--output-format", "text|json|stream-json"),
+        ("--input-format", "text|stream-json"),
     ],
 )
 def test_the_choices_of_an_option_are_documented(option: str, choices: str) -> None:
@@ -134,7 +146,9 @@ def test_every_request_is_documented_with_its_fields(kind: Any) -> None:
     assert set(re.findall(r'"(\w+)":', row[0])) == names(kind) | {"type"}
 
 
-@pytest.mark.parametrize("kind", [*get_args(AgentEvent), ApprovalAsked], ids=tag)
+@pytest.mark.parametrize(
+    "kind", [*get_args(AgentEvent), ApprovalAsked, SessionStarted, PromptResult], ids=tag
+)
 def test_every_event_is_documented_with_its_fields(kind: Any) -> None:
     events = JSON_MODE.partition("## Out")[2]
     row = re.search(rf"^\|[^|\n]*`{tag(kind)}`[^|\n]*\|(.*)\|$", events, re.MULTILINE)
@@ -142,7 +156,8 @@ def test_every_event_is_documented_with_its_fields(kind: Any) -> None:
     told = set(re.findall(r"`(\w+)`", row[1]))
     wanted = names(kind, "timestamp")
     assert wanted <= told
-    assert not (told - wanted) or kind is AgentEnd or "assistantMessageEvent" in wanted
+    explains_more = kind in {AgentEnd, SessionStarted, PromptResult} or "assistantMessageEvent" in wanted
+    assert not (told - wanted) or explains_more
 
 
 @pytest.mark.parametrize("kind", [UserMessage, AssistantMessage, ToolResultMessage, CustomMessage], ids=tag)
@@ -154,3 +169,52 @@ def test_every_message_is_documented_with_its_fields(kind: Any) -> None:
 def test_every_field_of_an_attachment_is_documented() -> None:
     told = set(re.findall(r"\w+", paragraph(JSON_MODE, "An attachment is")))
     assert names(Attachment, "id", "preview") <= told
+
+
+# -- stream-json --------------------------------------------------------------------------------------
+
+
+def test_every_field_of_the_lines_for_scripts_is_documented() -> None:
+    """If this fails, a script's author has to guess what a field means here."""
+    session = SessionStarted(
+        session_id="s",
+        file=None,
+        cwd="/",
+        model="m",
+        provider="p",
+        approve="auto",
+        version="0",
+        tools=[],
+        commands=[],
+        mcp_servers=[ServerSummary("time", "active")],
+    )
+    result = PromptResult(
+        text="t",
+        reason="max_turns",
+        exit_code=1,
+        message="why",
+        turns=1,
+        duration=1,
+        model_duration=1,
+        usage=Usage(),
+        cost=None,
+        stop_reason="stop",
+        denied=[ToolCall("c", "bash", {})],
+        models={"m": ModelUse(Usage(), None)},
+        structured_output={},
+    )
+    lines = [
+        init_line(session, key_source="none"),
+        result_line(result),
+        retry_line(Retry(attempt=1, max_attempts=2, delay=1.0, reason="r")),
+        compact_line(1),
+    ]
+    told = set(re.findall(r"`(\w+)`", (ROOT / "docs" / "stream-json.md").read_text()))
+    nested = [
+        *lines,
+        *lines[0]["mcp_servers"],
+        *lines[1]["modelUsage"].values(),
+        *lines[1]["permission_denials"],
+    ]
+    nested += [lines[1]["usage"], lines[3]["compact_metadata"]]
+    assert {name for line in nested for name in line} - {"type"} <= told

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import msgspec
 
 from newel.config.settings import Flags, Settings
 
 if TYPE_CHECKING:
-    from newel.agent.ports import AgentMode, Emit, Policy, Tool
+    from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.session.manager import SessionManager
+    from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+
+
+OutputFormat = Literal["text", "json", "stream-json"]
+InputFormat = Literal["text", "stream-json"]
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +46,17 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Whether only the answers are shown."""
     answers_to: Path | None = None
     """A file to which the answers are also written."""
+    output_format: OutputFormat | None = None
+    """None is ``text``, unless the settings name another renderer."""
+    input_format: InputFormat = "text"
+    partial_messages: bool = False
+    """Whether stream-json also has the pieces of messages."""
+    asks_program: bool = False
+    """Whether the program that sends stream-json answers questions about calls."""
+    schema: Path | None = None
+    """A JSON Schema that the answers have to fit."""
+    tools: Sequence[str] | None = None
+    """The names and patterns of the tools that are offered; None for all."""
     continue_: bool = False
     session: str | None = None
     ephemeral: bool = False
@@ -96,12 +112,12 @@ async def open_agent(
     from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
     from newel.app.hosts import open_host
-    from newel.mcp import config_files
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.manager import SessionManager
 
     parts = parts or AgentParts()
+    offered = _selection(options.tools)
     enter(settings.approve, attended=ask is not None)
     recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
     async with AsyncExitStack() as stack:
@@ -125,10 +141,10 @@ async def open_agent(
             find_model=models.find,
             ask=ask,
             recorders=recorders,
+            offered=offered,
+            more_tools=parts.tools,
         )
-        agent = await build_agent(
-            settings, model, context, manner=options.system_prompt, more_tools=parts.tools
-        )
+        agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
 
         async def notify(message: str) -> None:
@@ -136,20 +152,53 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
-        configured = any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd))
-        if configured or parts.mcp_servers:
-            from newel.app.mcp_servers import add_server_tools
-
-            tools = add_server_tools(
-                settings, agent, model.provider, elicit, wait=wait_for_tools, more=parts.mcp_servers
-            )
-            await stack.enter_async_context(tools)
+        served = _server_tools(
+            settings,
+            agent,
+            model.provider,
+            elicit,
+            wait=wait_for_tools,
+            offered=offered,
+            more=parts.mcp_servers,
+        )
+        await stack.enter_async_context(served)
         yield agent
+
+
+def _server_tools(
+    settings: Settings,
+    agent: CodingAgent,
+    provider: Provider,
+    elicit: Elicit | None,
+    *,
+    wait: bool,
+    offered: ToolSelection | None,
+    more: Sequence[ServerConfig],
+) -> AbstractAsyncContextManager[None]:
+    """The tools of MCP servers, if there are any; see ``add_server_tools``."""
+    from newel.mcp import config_files
+
+    if more or any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
+        from newel.app.mcp_servers import add_server_tools
+
+        return add_server_tools(settings, agent, provider, elicit, wait=wait, offered=offered, more=more)
+    if offered is not None:
+        offered.check(())
+    return nullcontext()
+
+
+def _selection(names: Sequence[str] | None) -> ToolSelection | None:
+    if names is None:
+        return None
+    from newel.tools.selection import ToolSelection
+
+    return ToolSelection(names)
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
-    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, and the recorders of its file changes.
+    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, the recorders of its file changes,
+    the tools that are ``offered``, all if it is None, and ``more_tools`` than Newel's own.
     """
 
     host: ExecutionHost
@@ -160,17 +209,14 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     ask: Ask | None = None
     journal: Emit | None = None
     recorders: RecorderRegistry | None = None
+    offered: ToolSelection | None = None
+    more_tools: Sequence[Tool] = ()
 
 
 async def build_agent(
-    settings: Settings,
-    in_use: ResolvedModel,
-    context: AgentContext,
-    *,
-    manner: str | None = None,
-    more_tools: Sequence[Tool] = (),
+    settings: Settings, in_use: ResolvedModel, context: AgentContext, *, manner: str | None = None
 ) -> CodingAgent:
-    """Put the parts together. ``manner`` replaces Newel's own instructions on style; ``more_tools`` are added to its own."""
+    """Put the parts together. ``manner`` replaces Newel's own instructions on style."""
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
@@ -179,17 +225,11 @@ async def build_agent(
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
-    from newel.tools import coding_tools
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    tools = coding_tools(
-        guard_secrets(workspaces.works_in, secret_paths),
-        timeout=settings.bash_timeout,
-        room=settings.max_result * 9 // 10,
-    )
-    tools += more_tools
+    tools = _own_tools(settings, context, guard_secrets(workspaces.works_in, secret_paths))
     find_policy = partial(_policy, context, secret_paths, tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
@@ -230,6 +270,14 @@ async def build_agent(
     workspaces.attend(agent)
     agent.secrets = lambda: _secrets(settings)
     return agent
+
+
+def _own_tools(settings: Settings, context: AgentContext, workspace: Workspace) -> list[Tool]:
+    from newel.tools import coding_tools
+
+    tools = coding_tools(workspace, timeout=settings.bash_timeout, room=settings.max_result * 9 // 10)
+    tools += context.more_tools
+    return tools if context.offered is None else context.offered.of(tools)
 
 
 def _compactor(in_use: ResolvedModel) -> Compactor:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from newel.mcp.manager import McpManager
     from newel.mcp.types import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
+    from newel.tools.selection import ToolSelection
 
 START_TIMEOUT_S = 5.0
 """For the servers of a run from the command line; the tools of a slower one are added later."""
@@ -106,10 +107,12 @@ async def add_server_tools(
     elicit: Elicit | None,
     *,
     wait: bool,
+    offered: ToolSelection | None = None,
     more: Sequence[ServerConfig] = (),
 ) -> AsyncGenerator[None]:
     """Add the servers' tools to the agent's own as the servers start; ``wait`` for them first. Questions that servers ask during a
-    call go to ``elicit``. ``more`` servers are used besides those of the configuration files.
+    call go to ``elicit``. ``offered`` selects the tools. ``more`` servers are used besides those of the configuration files. Raises
+    ``UsageError`` if ``offered`` names others.
     """
     import math
 
@@ -123,7 +126,8 @@ async def add_server_tools(
     send, notices = anyio.create_memory_object_stream[str](math.inf)
 
     def join() -> None:
-        agent.set_tools([*own_tools, *manager.tools(elicit)])
+        served = manager.tools(elicit)
+        agent.set_tools([*own_tools, *(served if offered is None else offered.of(served))])
         for notice in manager.notices():
             if notice not in reported:
                 reported.add(notice)
@@ -136,6 +140,7 @@ async def add_server_tools(
     manager, problems = tool_servers(
         settings, on_change=join, sample=sampler(settings, provider, lambda: agent.state), more=more
     )
+    agent.tool_servers = lambda: [(status.name, status.state) for status in manager.statuses()]
     for problem in problems:
         _print_notice(problem)
     with send, notices:
@@ -144,6 +149,8 @@ async def add_server_tools(
                 await _wait_for(manager)
                 while notices.statistics().current_buffer_used:
                     _print_notice(notices.receive_nowait())
+            if offered is not None and not _starting(manager):
+                offered.check(tool.spec.name for tool in (*own_tools, *manager.tools(elicit)))
             async with background_tasks(emit_notices):
                 yield
 

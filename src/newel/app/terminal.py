@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.print_mode import AnswerOutput
     from newel.terminal.renderers.base import Renderer
+    from newel.terminal.run_result import HeldAnswer, RunReport
+    from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
+    from newel.text.json_schema import AnswerSchema
 
 
 def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
@@ -47,11 +50,10 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
 
 async def run_with(settings: Settings, options: AgentOptions) -> int:
     """Choose the front end, build the agent, and let the one run the other."""
-    interactive = sys.stdin.isatty() and not options.prompts and not options.simple
-    screen = settings.renderer or ("rich" if _can_draw() else "console")
-    if options.quiet and screen == "rich":
-        screen = "console"
-    json_in = screen == "json" and not options.prompts and not options.simple
+    lines_in = options.input_format == "stream-json"
+    interactive = sys.stdin.isatty() and not options.prompts and not options.simple and not lines_in
+    screen = _screen(settings, options)
+    json_in = (screen == "json" and not options.prompts and not options.simple) or lines_in
     piped = "" if sys.stdin.isatty() or json_in or options.simple else await _read_stdin()
     if not (interactive or json_in or options.simple or options.prompts or piped.strip()):
         raise UsageError(
@@ -59,9 +61,15 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
         )
     if (options.quiet or options.answers_to) and (interactive or json_in):
         raise UsageError("--quiet and --output are for a prompt on the command line.")
+    if interactive and not json_in and (options.output_format or options.schema):
+        raise UsageError(
+            "--output-format and --schema are for a prompt on the command line or standard input."
+        )
+    schema = _schema(options)
     warn_of_project_server(settings)
-    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen != "json"
-    approver = _approver() if interactive or json_in or watched else None
+    watched = sys.stdin.isatty() and sys.stdout.isatty() and screen in {"rich", "console"}
+    answered = options.asks_program if lines_in else json_in
+    approver = _approver() if interactive or answered or watched else None
     elicit = approver.elicit if approver else None
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
@@ -73,11 +81,18 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             return await run_simple_repl(
                 agent, sys.stdin.fileno(), text_stdout(), approver=approver, format_command=format_command
             )
+        held = None if schema is None else _hold(agent, schema)
+        if lines_in:
+            from newel.terminal.stream_json.server import run_stream_json
+
+            return await run_stream_json(
+                agent, sys.stdin.fileno(), _stream_json(settings, options), approver=approver, held=held
+            )
         if json_in:
             from newel.terminal.rpc.server import run_json
 
             return await run_json(
-                agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver)
+                agent, sys.stdin.fileno(), sys.stdout.buffer, approver=_require_approver(approver), held=held
             )
         if interactive:
             from newel.terminal.repl.coding_repl import run_repl
@@ -89,24 +104,88 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 screen="console" if screen == "console" else "rich",
                 header=header(agent),
             )
-        from newel.terminal.print_mode import run_prompts
-        from newel.terminal.repl.repl import Prompt
-
-        prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
-        prompts[0] = Prompt(prompts[0].typed, piped)
-        renderer = _renderer(screen, agent, options)
-        return await run_prompts(
-            agent,
-            prompts,
-            renderer,
-            approver=approver,
-            format_command=format_command,
-            answers=_answers(screen, options),
+        return await _run_prompts(
+            settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
         )
 
 
+async def _run_prompts(
+    settings: Settings,
+    options: AgentOptions,
+    agent: CodingAgent,
+    *,
+    screen: str,
+    piped: str,
+    approver: Approver | None,
+    held: HeldAnswer | None,
+) -> int:
+    from newel.terminal.print_mode import run_prompts
+    from newel.terminal.repl.repl import Prompt
+
+    prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
+    prompts[0] = Prompt(prompts[0].typed, piped)
+    renderer: Renderer
+    report: RunReport | None = None
+    if screen == "json":
+        from newel.terminal.renderers.base import JsonRenderer
+
+        renderer = report = JsonRenderer(sys.stdout.buffer)
+    elif screen == "stream-json":
+        renderer = report = _stream_json(settings, options)
+    else:
+        renderer = _renderer(screen, agent, options)
+        if options.output_format == "json":
+            from newel.terminal.stream_json.renderer import ResultPrinter
+
+            report = ResultPrinter(sys.stdout.buffer)
+    return await run_prompts(
+        agent,
+        prompts,
+        renderer,
+        approver=approver,
+        format_command=shell_command_for(settings.host),
+        answers=_answers(screen, options),
+        report=report,
+        held=held,
+    )
+
+
+def _screen(settings: Settings, options: AgentOptions) -> str:
+    """``rich``, ``console``, ``json`` or ``stream-json``."""
+    if options.output_format == "stream-json":
+        return "stream-json"
+    screen = settings.renderer or ("rich" if _can_draw() else "console")
+    if options.output_format == "json" or (options.output_format == "text" and screen == "json"):
+        return "console"
+    is_plain = options.quiet or options.schema is not None  # standard output is only for the answer
+    return "console" if is_plain and screen == "rich" else screen
+
+
+def _schema(options: AgentOptions) -> AnswerSchema | None:
+    if options.schema is None:
+        return None
+    from newel.text.json_schema import load_schema
+
+    return load_schema(options.schema)
+
+
+def _hold(agent: CodingAgent, schema: AnswerSchema) -> HeldAnswer:
+    from newel.providers.structured.answer_holder import hold_answers
+
+    return hold_answers(agent, schema)
+
+
+def _stream_json(settings: Settings, options: AgentOptions) -> StreamJsonRenderer:
+    from newel.terminal.stream_json.renderer import StreamJsonRenderer
+
+    has_key = settings.endpoint is not None and bool(settings.endpoint.api_key)
+    return StreamJsonRenderer(
+        sys.stdout.buffer, partial=options.partial_messages, key_source="user" if has_key else "none"
+    )
+
+
 def _will_draw_prompt(settings: Settings, options: AgentOptions) -> bool:
-    is_conversation = not options.prompts and not options.simple
+    is_conversation = not options.prompts and not options.simple and not options.output_format
     return is_conversation and settings.renderer in {None, "rich"} and can_draw()
 
 
@@ -127,6 +206,8 @@ def _require_approver(approver: Approver | None) -> Approver:
 
 def _is_report(options: AgentOptions) -> bool:
     """Whether standard output gets all events: it is a terminal, or the user wants a full log."""
+    if options.output_format == "json" or options.schema is not None:
+        return False
     asked_for = options.flags.renderer == "console" or options.echo
     return not options.quiet and (asked_for or sys.stdout.isatty())
 
@@ -136,15 +217,11 @@ def _answers(screen: str, options: AgentOptions) -> AnswerOutput:
     from newel.terminal.print_mode import AnswerOutput
     from newel.terminal.stdout import text_stdout
 
-    alone = screen == "console" and not _is_report(options)
+    alone = screen == "console" and options.output_format != "json" and not _is_report(options)
     return AnswerOutput(text_stdout() if alone else None, options.answers_to)
 
 
 def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
-    if name == "json":
-        from newel.terminal.renderers.base import JsonRenderer
-
-        return JsonRenderer(sys.stdout.buffer)
     if name == "rich":
         from newel.terminal.print_mode import errors_to
         from newel.terminal.renderers.rich import on_terminal

@@ -167,7 +167,7 @@ def _may_converse(arguments: Sequence[str]) -> bool:
 def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppressor, *, simple: bool) -> int:
     from newel.app.agent_factory import AgentOptions
     from newel.app.terminal import run_agent
-    from newel.cli.options import check_session_options, flags_of, folder
+    from newel.cli.options import check_formats, check_session_options, flags_of, folder
 
     parser = agent_parser(name)
     parsed = parser.parse_args(arguments)
@@ -177,11 +177,10 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         print(f"newel {version('newel')}")
         return 0
     check_session_options(parser, parsed)
-    if parsed.json and parsed.quiet:
-        parser.error("--json and --quiet cannot be combined")
     prompts = _prompts(parsed.words, parsed.then)
     if simple and (prompts or parsed.json or parsed.renderer or parsed.quiet or parsed.output):
         parser.error("lsimons-agent takes no prompts and no output options; use newel")
+    check_formats(parser, parsed, has_prompts=bool(prompts), simple=simple)
     if name == "newel" and parsed.words and "--" not in arguments:
         from newel.cli.suggestions import check_words
 
@@ -198,6 +197,12 @@ def _agent_in(name: str, arguments: Sequence[str], echo_suppressor: EchoSuppress
         prompts=prompts,
         quiet=parsed.quiet,
         answers_to=parsed.output,
+        output_format=parsed.output_format,
+        input_format=parsed.input_format or "text",
+        partial_messages=parsed.include_partial_messages,
+        asks_program=parsed.permission_prompt_tool is not None,
+        schema=parsed.schema,
+        tools=parsed.tools,
         cwd=folder(parser, parsed.cwd),
         continue_=parsed.continue_,
         session=parsed.session,
@@ -218,7 +223,13 @@ def _prompts(arguments: Sequence[str], then: Sequence[str]) -> list[str]:
 
 def agent_parser(name: str) -> argparse.ArgumentParser:
     """The options of ``newel``, ``coding-agent`` and ``lsimons-agent``."""
-    from newel.cli.options import Parser, add_model_options, add_run_options, add_session_options
+    from newel.cli.options import (
+        Parser,
+        add_format_options,
+        add_model_options,
+        add_run_options,
+        add_session_options,
+    )
 
     parser = Parser(
         prog=name,
@@ -246,6 +257,7 @@ def agent_parser(name: str) -> argparse.ArgumentParser:
         help="how to show a run; console is plain text, for logs",
     )
     add("--json", action="store_true", help="read and write JSON lines; same as --renderer json")
+    add_format_options(parser)
     add("-p", "--print", action="store_true", help="run the prompt and exit (implied by PROMPT)")
     add("-q", "--quiet", action="store_true", help="print only the answer and errors")
     add("-o", "--output", type=Path, metavar="FILE", help="also write the answer to FILE")

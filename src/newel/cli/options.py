@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from newel.agent.ports import ToolCallMode
+from newel.app.agent_factory import InputFormat, OutputFormat
 from newel.config.jexida import Through
 from newel.config.settings import Flags, load_host_places, newel_home
 from newel.providers.families import Api
@@ -107,6 +108,83 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--max-turns", type=positive_int, metavar="N", help="make at most N model requests per prompt")
     add("--max-cost", type=positive, metavar="USD", help="spend at most this many US dollars per prompt")
+
+
+def add_format_options(parser: argparse.ArgumentParser) -> None:
+    """Add options for what scripts write and read, and for the tools that they offer."""
+    add = parser.add_argument
+    add(
+        "--output-format",
+        choices=get_args(OutputFormat),
+        help="for scripts: the answer, one JSON object with the result, or a JSON line for each message, as Claude Code writes them",
+    )
+    add(
+        "--input-format",
+        choices=get_args(InputFormat),
+        help="with stream-json, read prompts as JSON lines from standard input",
+    )
+    add(
+        "--include-partial-messages",
+        action="store_true",
+        help="with --output-format stream-json, also write messages piece by piece",
+    )
+    add(
+        "--permission-prompt-tool",
+        choices=["stdio"],
+        help="with --input-format stream-json, ask the program that sends the prompts for approval",
+    )
+    add(
+        "--verbose",
+        action="store_true",
+        help="accepted with --output-format: Newel's lines are always complete",
+    )
+    add(
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="the answer has to be JSON that fits the JSON Schema in FILE",
+    )
+    add(
+        "--tools",
+        type=tool_names,
+        metavar="LIST",
+        help="offer only these tools: names or patterns with commas between them, or none",
+    )
+
+
+def check_formats(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, *, has_prompts: bool, simple: bool
+) -> None:
+    """Exit with a message for options of ``add_format_options`` that make no sense together, or with others."""
+    out, lines_in = options.output_format, options.input_format == "stream-json"
+    if simple and (out or options.input_format or options.schema):
+        parser.error("lsimons-agent takes no prompts and no output options; use newel")
+    if options.json and options.quiet:
+        parser.error("--json and --quiet cannot be combined")
+    if out and (options.json or options.renderer):
+        parser.error(f"--output-format and --{'json' if options.json else 'renderer'} cannot be combined")
+    if out == "stream-json" and options.quiet:
+        parser.error("--output-format stream-json and --quiet cannot be combined")
+    if options.include_partial_messages and out != "stream-json":
+        parser.error("--include-partial-messages needs --output-format stream-json")
+    if options.verbose and not out:
+        parser.error(
+            "--verbose is for --output-format; `--renderer console` shows all of a run as plain text"
+        )
+    if options.permission_prompt_tool and not lines_in:
+        parser.error("--permission-prompt-tool needs --input-format stream-json")
+    if lines_in and out != "stream-json":
+        parser.error("--input-format stream-json needs --output-format stream-json")
+    if lines_in and has_prompts:
+        parser.error("--input-format stream-json reads the prompts from standard input; give none here")
+    if lines_in and options.output:
+        parser.error("--output is for a prompt on the command line, not for --input-format stream-json")
+
+
+def tool_names(text: str) -> list[str]:
+    """The names in a list with commas; none for an empty one or ``none``."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return [] if names == ["none"] else names
 
 
 def add_place(parser: argparse.ArgumentParser, verb: str) -> None:

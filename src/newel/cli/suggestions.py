@@ -69,13 +69,21 @@ _OPTION_HINTS: Final = {
             "-a --ask-for-approval --permission-mode --sandbox -s",
             "`--approve auto|ask|review|read-only` sets what runs without asking.",
         ),
-        ("--output-format --input-format --stream-json", "`--json` reads and writes JSON lines."),
+        (
+            "--stream-json",
+            "`--json` reads and writes JSON lines, `--output-format stream-json` those of Claude Code.",
+        ),
+        ("--json-schema --output-schema", "`--schema FILE` holds the answer to a JSON Schema."),
+        (
+            "--allowedTools --allowed-tools --disallowedTools --disallowed-tools",
+            "`--tools LIST` chooses the tools that are offered, `--approve` what runs without asking.",
+        ),
         ("--append-system-prompt", "Put instructions into AGENTS.md, or use --system-prompt."),
         ("-C --cd --add-dir --dir", "`--cwd DIR` works in another folder."),
         ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),
         ("--openai-api-key --key", "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
         ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
-        ("--verbose --debug -v -d", "`--renderer console` shows all of a run as plain text."),
+        ("--debug -v -d", "`--renderer console` shows all of a run as plain text."),
     )
     for option in options.split()
 }

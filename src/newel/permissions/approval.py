@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from newel.agent.errors import NewelError
 from newel.agent.formatting import escape_newlines
-from newel.agent.messages import ToolCall, Wire
+from newel.agent.messages import ToolCall, ToolResultMessage, Wire
 from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
@@ -70,6 +70,10 @@ DECLINED = (
 )
 DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
+
+_DENIALS: Final = tuple(
+    text.partition("{")[0] for text in (NOBODY_TO_ASK, READ_ONLY, DECLINED, DECLINED_WITH_WORD)
+)
 
 KEEPS_CHANGING = (
     "Not run: {path} keeps changing while the user is asked to approve this call, so nothing was done. Find out what changes "
@@ -201,6 +205,11 @@ def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ..
     files = [part for touch in preview.touches for part in (touch.path, touch.after)]
     arguments = "" if tool.read_only and files else json.dumps(call.arguments, sort_keys=True)
     return tool.spec.name, arguments, *files
+
+
+def is_denial(result: ToolResultMessage) -> bool:
+    """Whether a call did not run because the user, nobody or the preset did not allow it."""
+    return result.is_error and not result.duration and result.output.startswith(_DENIALS)
 
 
 def _target(preview: Preview | None) -> str:

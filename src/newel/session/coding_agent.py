@@ -122,6 +122,8 @@ class CodingAgent(Agent):
         """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
+        self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
+        """Returns the name and the state of each MCP server."""
         self.undo_notice: Callable[[], Awaitable[UserMessage | None]] | None = None
         """Returns a message to insert before the next prompt, about changes that the user has undone since the last one."""
         self._open_session = open_session

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from newel.agent.errors import ConfigError, UsageError, WorkspaceError
-from newel.agent.events import AgentEnd, AgentEvent, ErrorEvent
-from newel.agent.formatting import pluralize
-from newel.agent.messages import AppMessage, AssistantMessage, ToolResultMessage, UserMessage
-from newel.permissions.approval import NOBODY_TO_ASK
+from newel.agent.events import AgentEvent, ErrorEvent
+from newel.agent.formatting import describe_error
+from newel.agent.messages import AssistantMessage, UserMessage
 from newel.review.tracking.recording_workspace import RecordingWorkspace
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
+from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReport, describe_session
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import TextSink, discard_stdout
 from newel.text.format import one_line
@@ -33,16 +33,6 @@ if TYPE_CHECKING:
 
 DONE, FAILED = 0, 1
 
-CUT_OFF = (
-    "The answer was cut off at the longest output that the model may write. "
-    'Ask for less, or set [models."{model}"] max_output in config.toml.'
-)
-WITHHELD = "The answer was withheld: {why}"
-NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
-UNASKED = (
-    "{calls} did not run, because nobody could approve them. --approve auto runs such calls without asking."
-)
-
 
 async def run_prompts(
     agent: CodingAgent,
@@ -52,12 +42,15 @@ async def run_prompts(
     approver: Approver | None = None,
     format_command: CommandFormatter = shell_command,
     answers: AnswerOutput | None = None,
+    report: RunReport | None = None,
+    held: HeldAnswer | None = None,
 ) -> int:
     """Run each prompt, up to the first that fails. ``approver`` is given where standard input is a terminal: there the user
     is asked. ``format_command`` writes commands for the user.
-    ``answers`` gets the text that each run ends with.
+    ``answers`` gets the text that each run ends with, ``report`` the session and each result. ``held`` is set if the answers are held to
+    a schema.
 
-    Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``shortfall``), 128 + N if signal N
+    Returns 0 if all are done, 1 if a run failed, hit a limit, lost its reader or did not do all (see ``run_result.shortfall``), 128 + N if signal N
     stopped it (130 for Ctrl+C). A second signal kills the process.
     """
     notice = PendingNotice(agent, format_command)
@@ -66,7 +59,8 @@ async def run_prompts(
     if agent.where:
         _print_notice(f"The model is {one_line(agent.state.model.id)} {agent.where}.")
     try:
-        code = await _run(agent, prompts, renderer, approver, answers or AnswerOutput())
+        run = _PromptRun(agent, renderer, answers or AnswerOutput(), report, held)
+        code = await run.run(prompts, approver)
         if message := await notice.text():
             _print_notice(message)
         return code
@@ -80,55 +74,91 @@ def _print_notice(message: str) -> None:
         print(f"newel: {message}", file=sys.stderr)  # noqa: T201 — standard output is for the answer
 
 
-async def _run(
-    agent: CodingAgent,
-    prompts: Sequence[Prompt],
-    renderer: Renderer,
-    approver: Approver | None,
-    answers: AnswerOutput,
-) -> int:
-    stopped_by: signal.Signals | None = None
-    preparing = anyio.CancelScope()
+class _PromptRun:
+    """Runs the prompts, and stops when a signal arrives."""
 
-    def stop(number: signal.Signals) -> None:
-        nonlocal stopped_by
-        if stopped_by is not None:
+    def __init__(
+        self,
+        agent: CodingAgent,
+        renderer: Renderer,
+        answers: AnswerOutput,
+        report: RunReport | None,
+        held: HeldAnswer | None,
+    ) -> None:
+        self._agent = agent
+        self._renderer = renderer
+        self._answers = answers
+        self._report = report
+        self._held = held
+        self._stopped_by: signal.Signals | None = None
+        self._preparing = anyio.CancelScope()
+
+    async def run(self, prompts: Sequence[Prompt], approver: Approver | None) -> int:
+        agent, renderer = self._agent, self._renderer
+        if approver is not None:
+            from newel.terminal.ui.line_reader import LineReader, TerminalAsk
+
+            approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
+        subscription = RendererSubscription(renderer, agent.abort)
+        unsubscribe = agent.subscribe(subscription.handle)
+        try:
+            if self._report is not None:
+                self._report.on_session(describe_session(agent))
+            report_damage(agent, renderer)
+            async with on_signals(self._stop) as group:
+                group.start_soon(animate, renderer)
+                for prompt in prompts:
+                    if code := await self._answer(prompt, subscription):
+                        return code
+                return DONE
+        except OSError as error:  # the screen's own: all other errors were shown as events
+            discard_stdout(error)
+            return FAILED
+        finally:
+            unsubscribe()
             renderer.close()
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._stopped_by is not None:
+            self._renderer.close()
             die_of(number)
-        stopped_by = number
-        preparing.cancel()
-        agent.abort()
+        self._stopped_by = number
+        self._preparing.cancel()
+        self._agent.abort()
 
-    if approver is not None:
-        from newel.terminal.ui.line_reader import LineReader, TerminalAsk
+    async def _answer(self, prompt: Prompt, subscription: RendererSubscription) -> int:
+        """Run one prompt; returns its exit code."""
+        record = PromptRecord(self._agent, self._held)
+        problem = await self._ask(prompt)
+        subscription.check()
+        result = record.result(problem=problem, exit_code=self._stopped_by and exit_code(self._stopped_by))
+        if self._report is not None:
+            self._report.on_result(result)
+        if result.reason == "done" and not result.schema_error and self._stopped_by is None:
+            self._answers.add(self._held.text if self._held else _last_text(self._agent))
+        if result.reason == "done" and result.message:
+            _print_notice(result.message)
+        if result.schema_error:
+            _print_notice(f"The answer was:\n{sanitize(result.text)}")
+        return result.exit_code
 
-        approver.attend(TerminalAsk(renderer, LineReader(sys.stdin.fileno()), sys.stdout))
-    subscription = RendererSubscription(renderer, agent.abort)
-    unsubscribe = agent.subscribe(subscription.handle)
-    try:
-        report_damage(agent, renderer)
-        async with on_signals(stop) as group:
-            group.start_soon(animate, renderer)
-            for prompt in prompts:
-                preparing = anyio.CancelScope()
-                start = len(agent.state.messages)
-                end = await _answer(agent, prompt, renderer, preparing)
-                subscription.check()
-                if stopped_by is not None:
-                    return exit_code(stopped_by)
-                if end is None or end.reason != "done":
-                    return FAILED
-                answers.add(_last_text(agent))
-                if message := shortfall(agent.state.messages[start:]):
-                    _print_notice(message)
-                    return FAILED
-            return DONE
-    except OSError as error:  # the screen's own: all other errors were shown as events
-        discard_stdout(error)
-        return FAILED
-    finally:
-        unsubscribe()
-        renderer.close()
+    async def _ask(self, prompt: Prompt) -> str:
+        """Send a prompt. Returns why there was no run, if so; how a run ended, its events have shown."""
+        message: UserMessage | None = None
+        self._preparing = anyio.CancelScope()
+        with self._preparing:
+            try:
+                message = await prepare(self._agent, prompt, self._renderer.note)
+            except WorkspaceError as error:
+                self._renderer.note(str(error), "workspace_error")
+                return str(error)
+        if message is None or self._preparing.cancel_called:
+            return "Stopped."
+        try:
+            await self._agent.prompt(message.text, message.attachments)
+        except Exception as error:  # noqa: BLE001 — an event has shown it
+            return describe_error(error)
+        return ""
 
 
 def _last_text(agent: CodingAgent) -> str:
@@ -136,41 +166,6 @@ def _last_text(agent: CodingAgent) -> str:
         message.text for message in reversed(agent.state.messages) if isinstance(message, AssistantMessage)
     )
     return next(texts, "")
-
-
-async def _answer(
-    agent: CodingAgent, prompt: Prompt, renderer: Renderer, preparing: anyio.CancelScope
-) -> AgentEnd | None:
-    """Return how the run ended; None if it raised, as its events have shown, or if ``preparing`` was cancelled before it."""
-    message: UserMessage | None = None
-    with preparing:
-        try:
-            message = await prepare(agent, prompt, renderer.note)
-        except WorkspaceError as error:
-            renderer.note(str(error), "workspace_error")
-    if message is None or preparing.cancel_called:
-        return None
-    try:
-        return await agent.prompt(message.text, message.attachments)
-    except Exception:  # noqa: BLE001 — an event has shown it
-        return None
-
-
-def shortfall(messages: Sequence[AppMessage]) -> str:
-    """Why a run that ended well is incomplete; empty if it is complete. ``messages`` are those of the run."""
-    answers = [message for message in messages if isinstance(message, AssistantMessage)]
-    if not answers:
-        return ""
-    last = answers[-1]
-    if last.stop_reason == "length":
-        return CUT_OFF.format(model=last.model)
-    if last.stop_reason == "error":
-        return WITHHELD.format(why=last.error_message or "the server gave no reason.")
-    results = [message for message in messages if isinstance(message, ToolResultMessage)]
-    if not results and not last.text.strip():
-        return NOTHING
-    unasked = sum(result.is_error and result.output == NOBODY_TO_ASK for result in results)
-    return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""
 
 
 # -- the final answers, separate from the progress ----------------------------------------------------------

@@ -137,7 +137,7 @@ def test_invalid_json_lines_are_reported_and_the_others_are_served(with_model: M
     errors = [event["message"] for event in events if event["type"] == "error"]
     assert [error for error in errors if "line 1" in error.lower()]
     assert [error for error in errors if "line 2" in error.lower()]
-    assert events[-1]["type"] == "agent_end"
+    assert [event["type"] for event in events[-2:]] == ["agent_end", "result"]
 
 
 def test_an_unsupported_platform_names_the_supported_ones() -> None:

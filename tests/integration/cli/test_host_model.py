@@ -136,13 +136,13 @@ def test_one_shot_runs_and_programs_learn_that_the_hosts_model_answers(
         newel("-q", "--host", place, "all 42").stderr
         == "newel: The model is llama3.2:latest on host (forwarded /api/chat).\n"
     )
-    state = json.loads(newel("--host", place, "--json", stdin=ask).stdout)
+    state = json.loads(newel("--host", place, "--json", stdin=ask).stdout.splitlines()[-1])
     assert (state["model"], state["where"]) == ("llama3.2:latest", "on host (forwarded /api/chat)")
     program.set(default="Well.")
     done = newel("--host", place, "--through", "run", "--model", "phi3", "--json", "hello")
     assert done.stderr == "newel: The model is phi3 on host (ollama run).\n"
     newel.environ |= {"LLM_BASE_URL": newel.server.url + "/v1", "LLM_DEFAULT_MODEL": "mock-model"}
-    assert json.loads(newel("--json", stdin=ask).stdout)["where"] == ""
+    assert json.loads(newel("--json", stdin=ask).stdout.splitlines()[-1])["where"] == ""
     assert newel("-q", "hello").stderr == ""
 
 

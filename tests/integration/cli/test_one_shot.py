@@ -199,8 +199,8 @@ def test_json_mode_prints_one_event_per_line_under_the_specified_names(with_mode
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["type"] for event in events]
-    assert kinds[0] == "agent_start"
-    assert kinds[-1] == "agent_end"
+    assert kinds[:2] == ["session", "agent_start"]
+    assert kinds[-2:] == ["agent_end", "result"]
     end = next(event for event in events if event["type"] == "tool_execution_end")
     assert {"toolCallId", "toolName", "isError", "result"} <= end.keys()
 

@@ -114,7 +114,7 @@ def test_prompts_with_json_are_answered_and_standard_input_is_not_read_as_reques
     done = newel("--renderer", "json", "how are you")
     kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
     assert done.returncode == 0
-    assert (kinds[0], kinds[-1], kinds.count("agent_start")) == ("agent_start", "agent_end", 1)
+    assert (kinds[0], kinds[-1], kinds.count("agent_start")) == ("session", "result", 1)
 
 
 # -- the settings -------------------------------------------------------------------------------------

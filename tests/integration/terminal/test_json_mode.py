@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from newel.agent.events import AgentEvent
+from newel.terminal.run_result import PromptResult
 from tests.forked import Process
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -22,7 +23,9 @@ def talk(run: Run, *requests: Any, **env: str) -> list[dict[str, Any]]:
     done = run("json", given=given, **env)
     assert done.stderr == ""
     assert done.returncode == 0
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    session, *events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert session["type"] == "session"
+    return events
 
 
 def said(events: list[dict[str, Any]]) -> list[str]:
@@ -51,13 +54,49 @@ def test_a_message_an_interrupt_and_a_message(run_program: Run) -> None:
 
 def test_every_line_is_an_event_under_its_wire_names(run_program: Run) -> None:
     events = talk(run_program, {"type": "message", "content": "run echo hi"})
-    for event in events:
+    for event in events[:-1]:
         msgspec.convert(event, AgentEvent)
+    msgspec.convert(events[-1], PromptResult)
     start = next(event for event in events if event["type"] == "tool_execution_start")
     end = next(event for event in events if event["type"] == "tool_execution_end")
     assert (start["toolCallId"], start["toolName"], start["args"]) == ("c0", "bash", {"command": "echo hi"})
     assert (end["toolCallId"], end["isError"]) == ("c0", False)
     assert "stdout:\nhi\n" in end["result"]
+
+
+def test_the_first_line_names_the_session_and_a_result_ends_each_prompt(run_program: Run) -> None:
+    """A program that reads the last line alone learns whether its prompt was answered, and what the answer is."""
+    given = [
+        {"type": "message", "content": "run echo hi"},
+        {"type": "message", "content": "fail"},
+        {"type": "clear"},
+        {"type": "message", "content": "hello"},
+    ]
+    done = run_program("json", given="".join(json.dumps(each) + "\n" for each in given))
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    sessions = [line for line in lines if line["type"] == "session"]
+    assert lines[0] == sessions[0]
+    assert (sessions[0]["model"], sessions[0]["approve"]) == ("obedient", "auto")
+    assert sessions[0]["tools"] == ["read", "bash", "edit", "write"]
+    assert sessions[0]["sessionId"] in sessions[0]["file"]
+    assert len({session["sessionId"] for session in sessions}) == 2  # of the start, and after the clear
+    first, failed, last = [line for line in lines if line["type"] == "result"]
+    assert (first["reason"], first["exitCode"], first["turns"]) == ("done", 0, 2)
+    assert first["duration"] >= first["modelDuration"] > 0
+    assert (failed["reason"], failed["exitCode"]) == ("error", 1)
+    assert failed["message"]
+    assert (last["text"], last["exitCode"]) == ("You said: hello", 0)
+    assert lines[-1] == last
+
+
+def test_the_result_of_an_interrupted_prompt_says_so(run_program: Run) -> None:
+    events = talk(run_program, {"type": "message", "content": "run sleep 60"}, {"type": "interrupt"})
+    assert (events[-1]["type"], events[-1]["reason"], events[-1]["exitCode"]) == ("result", "aborted", 130)
+
+
+def test_the_result_names_the_calls_that_were_not_approved(run_program: Run) -> None:
+    events = talk(run_program, {"type": "message", "content": "run touch x"}, PROGRAM_APPROVE="read-only")
+    assert [call["arguments"] for call in events[-1]["denied"]] == [{"command": "touch x"}]
 
 
 def test_invalid_lines_are_errors_and_do_not_end_the_session(run_program: Run) -> None:

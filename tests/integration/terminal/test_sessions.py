@@ -38,7 +38,7 @@ def test_a_damaged_session_is_reported_first(run_program: Run, tmp_path: Path, f
     assert done.returncode == 0
     told = "The session's file is damaged: line 4: "
     if front == "json":
-        first = json.loads(done.stdout.splitlines()[0])
+        first = json.loads(done.stdout.splitlines()[1])  # after the line that names the session
         assert (first["type"], first["code"]) == ("error", "session_damage")
         assert first["message"].startswith(told)
     else:

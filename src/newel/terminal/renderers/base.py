@@ -211,6 +211,12 @@ class JsonRenderer(Renderer):
     def note(self, text: str, code: str = "note", /) -> None:
         self.handle(e.ErrorEvent(code=code, message=text))
 
+    def on_session(self, session: e.Event, /) -> None:
+        self.handle(session)
+
+    def on_result(self, result: e.Event, /) -> None:
+        self.handle(result)
+
     def close(self) -> None:
         self.out.flush()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import select
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 import anyio
@@ -26,6 +27,7 @@ from newel.terminal.model_names import expand_model_name
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
+from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReport, describe_session
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -66,14 +68,25 @@ class Turn:
 
 
 class Conversation:
-    """Serves commands on one agent. ``out`` gets events and what a dialect writes. ``group`` is set before the first command."""
+    """Serves commands on one agent. ``output`` gets events and what a dialect writes. ``report`` is told the session and the result
+    of each prompt; with ``held`` the answers are held to a schema. ``group`` is set before the first command.
+    """
 
     group: TaskGroup
     reports_dropped = False
     """Whether an ``error`` event tells of queued prompts that were not begun."""
 
-    def __init__(self, agent: CodingAgent, renderer: JsonRenderer) -> None:
+    def __init__(
+        self,
+        agent: CodingAgent,
+        renderer: JsonRenderer,
+        *,
+        report: RunReport | None = None,
+        held: HeldAnswer | None = None,
+    ) -> None:
         self.agent = agent
+        self._report = report
+        self._held = held
         self.renderer = renderer
         self.output = RendererSubscription(renderer, self.end)
         self.reading = anyio.CancelScope()
@@ -132,6 +145,11 @@ class Conversation:
 
     def event(self, event: Event) -> None:
         self.output.guard(lambda: self.renderer.handle(event))
+
+    def report_session(self) -> None:
+        """Describe the session that the next lines belong to. Raises ``OSError`` if the reader has gone."""
+        if self._report is not None:
+            self._report.on_session(describe_session(self.agent))
 
     def error(self, code: str, message: str) -> None:
         self.event(ErrorEvent(code=code, message=message))
@@ -331,10 +349,13 @@ class Conversation:
                 turn.answer(p.PromptAccepted(message_id=message.id, queued=False))
 
         unsubscribe = self.agent.subscribe(on_event)
+        record = None if self._report is None else PromptRecord(self.agent, self._held)
         try:
             await self.agent.answer([message])
         finally:
             unsubscribe()
+            if self._report is not None and record is not None:
+                self.output.guard(partial(self._report.on_result, record.result()))
 
     async def _queued(self, command: p.QueuedCommand) -> p.RpcData:
         agent = self.agent
@@ -360,6 +381,7 @@ class Conversation:
                 raise AssertionError  # has a message
             case _:
                 assert_never(command)
+        self.output.guard(self.report_session)
         path = agent.session.get_file_path()
         return p.SessionOpened(
             session_id=agent.session.get_id(),

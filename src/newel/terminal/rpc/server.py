@@ -1,7 +1,8 @@
 """The servers of programs on standard input and output: JSON mode, and ``newel rpc``.
 
 Both read one JSON object a line and write one a line, on the same conversation. ``requests`` has the lines of JSON mode, which
-are answered by events alone; ``protocol`` has those of ``newel rpc``, each of which is answered by a response.
+are answered by events alone, with a ``session`` line at the start and a ``result`` line at the end of each prompt
+(``newel.terminal.run_result``); ``protocol`` has those of ``newel rpc``, each of which is answered by a response.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from newel.terminal.stdout import discard_stdout
 from newel.terminal.ui.line_reader import LineReader
 
 if TYPE_CHECKING:
+    from newel.terminal.run_result import HeldAnswer
     from newel.terminal.ui.approval import Approver
 
 
@@ -43,11 +45,14 @@ class Dialect(Protocol):
         ...
 
 
-async def run_json(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver) -> int:
+async def run_json(
+    agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Approver, held: HeldAnswer | None = None
+) -> int:
     """Serve the requests of JSON mode that come from the file descriptor ``stdin`` until it ends, and finish what was
-    asked. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
+    asked. ``held`` is set if the answers are held to a schema. Returns 0, 1 if the reader has gone, 128 + N if signal N ended it.
     """
-    conversation = Conversation(agent, JsonRenderer(out))
+    renderer = JsonRenderer(out)
+    conversation = Conversation(agent, renderer, report=renderer, held=held)
     return await _serve(conversation, JsonMode(conversation), LineReader(stdin), approver)
 
 
@@ -62,6 +67,7 @@ async def _serve(conversation: Conversation, dialect: Dialect, lines: LineReader
     approver.handler = conversation.ask
     unsubscribe = conversation.agent.subscribe(conversation.output.handle)
     try:
+        conversation.report_session()
         report_damage(conversation.agent, conversation.renderer)
         async with on_signals(lambda number: conversation.end(exit_code(number))) as group:
             conversation.group = group

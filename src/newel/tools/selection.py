@@ -1,0 +1,56 @@
+"""The tools that a run offers to its model, chosen by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
+
+from newel.agent.errors import UsageError
+from newel.agent.ports import Tool
+from newel.text.format import join_names, one_line
+
+OWN_NAMES: Final = ("read", "bash", "edit", "write")
+"""The coding agent's own tools."""
+
+SERVED: Final = "__"
+"""Between the name of an MCP server and that of its tool."""
+
+AnyTool = TypeVar("AnyTool", bound=Tool)
+
+
+class ToolSelection:
+    """The tools that one of ``patterns`` names: ``bash``, ``time__convert_time``, ``time__*``. Without patterns, none.
+
+    Raises ``UsageError`` for a name that is neither one of Newel's own nor can be an MCP server's.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns = tuple(patterns)
+        for pattern in patterns:
+            if SERVED not in pattern and not set(pattern) & set("*?[") and pattern not in OWN_NAMES:
+                raise _unknown(pattern, OWN_NAMES)
+
+    def of(self, tools: Iterable[AnyTool]) -> list[AnyTool]:
+        """The selected ones of ``tools``."""
+        return [
+            tool for tool in tools if any(fnmatchcase(tool.spec.name, pattern) for pattern in self.patterns)
+        ]
+
+    def check(self, known: Iterable[str]) -> None:
+        """Raises ``UsageError`` for a pattern that selects none of the ``known`` names."""
+        names = sorted({*known, *OWN_NAMES})
+        for pattern in self.patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                raise _unknown(pattern, names)
+
+
+def _unknown(pattern: str, names: Sequence[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    by_lower = {name.lower(): name for name in names}
+    near = get_close_matches(pattern.lower(), by_lower, n=1)
+    hint = f"Did you mean {by_lower[near[0]]}? " if near else ""
+    return UsageError(
+        f"--tools: there is no tool {one_line(pattern, 80)}. {hint}The tools are: {join_names(names, shown=20)}."
+    )
