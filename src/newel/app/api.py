@@ -185,7 +185,8 @@ def checked_flags(flags: AgentFlags) -> Flags:
     try:
         msgspec.convert(msgspec.structs.asdict(checked), Flags)
     except msgspec.ValidationError as error:
-        raise UsageError(f"An option has a wrong value: {error}.") from None
+        problem, _, name = str(error).partition(" - at `$.")
+        raise UsageError(f"{name.rstrip('`')}: {problem[:1].lower()}{problem[1:]}.") from None
     for name, limit in (("max_turns", checked.max_turns), ("max_cost", checked.max_cost)):
         if limit is not None and not limit > 0:
             raise UsageError(f"{name} is {limit}. Give a number above 0, or None for no limit.")
