@@ -15,6 +15,7 @@ import msgspec
 
 from newel.agent.errors import UsageError
 from newel.agent.events import EndReason
+from newel.agent.formatting import pluralize
 from newel.agent.messages import (
     AppMessage,
     AssistantMessage,
@@ -82,7 +83,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True)
         """The answer for a notebook: its Markdown as HTML, and the diffs. Everything is escaped, and nothing is loaded."""
         from newel.app.answer_html import answer_html
 
-        return answer_html(self)
+        facts = [self.model, pluralize(self.usage.total, "token")]
+        facts += [] if self.cost is None else [f"${self.cost:.4f}"]
+        return answer_html(self.text, self.problem, self.changes, [*facts, f"session {self.session[:8]}"])
 
     def undo(self) -> list[str]:
         """Undo what is left of the run's changes, on disk and pending; later changes stay. Returns the paths of the files.

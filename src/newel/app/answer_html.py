@@ -8,28 +8,26 @@ and diffs are escaped. ``mathjax_ignore`` keeps TeX from being run.
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
 from newel.text.sanitize import escape_diff, escape_line, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from newel.app.answer import Answer
     from newel.review.project import RunFile
 
 MAX_DIFF = 20_000
 """Characters of a file's diff that are shown."""
 
 
-def answer_html(answer: Answer) -> str:
-    parts = [_markdown(answer.text)]
-    if answer.problem:
-        parts.append(f"<p><strong>{html.escape(plain_text(answer.problem))}</strong></p>")
-    parts += [_file(file) for file in answer.changes]
-    parts.append(f"<p><small>{html.escape(' · '.join(_facts(answer)))}</small></p>")
+def answer_html(text: str, problem: str, changes: Sequence[RunFile], facts: Sequence[str]) -> str:
+    """The HTML of the fields of an ``Answer``, with ``facts`` in the last line."""
+    parts = [_markdown(text)]
+    if problem:
+        parts.append(f"<p><strong>{html.escape(plain_text(problem))}</strong></p>")
+    parts += [_file(file) for file in changes]
+    parts.append(f"<p><small>{html.escape(escape_line(' · '.join(facts)))}</small></p>")
     inner = "\n".join(parts)
     return f'<div class="newel-answer mathjax_ignore tex2jax_ignore">\n{inner}\n</div>'
 
@@ -50,11 +48,3 @@ def _file(file: RunFile) -> str:
     )
     summary = f"<code>{html.escape(escape_line(file.file_path))}</code> {html.escape(escape_line(about))}"
     return f"<details><summary>{summary}</summary>\n<pre>{html.escape(escape_diff(patch))}</pre></details>"
-
-
-def _facts(answer: Answer) -> Iterator[str]:
-    yield escape_line(answer.model, 80)
-    yield pluralize(answer.usage.total, "token")
-    if answer.cost is not None:
-        yield f"${answer.cost:.4f}"
-    yield f"session {escape_line(answer.session[:8])}"

@@ -35,7 +35,11 @@ def act(tmp_path: Path) -> Callable[[Newel], Act]:
             "model": "mock-model",
             "api_key": "sk-secret-of-the-job",
         }
-        return lambda **inputs: runner.run(**{"version": "installed"} | model | inputs)
+
+        def run(**inputs: str) -> ActionRun:
+            return runner.run(**{"version": "installed"} | model | inputs)
+
+        return run
 
     return make
 
