@@ -18,7 +18,6 @@ from anyio.abc import TaskGroup
 import newel
 from newel.agent.events import AgentEnd, MessageUpdate, TextDelta, ToolExecutionEnd, ToolExecutionStart
 from newel.agent.messages import UserMessage
-from newel.permissions.approval import Approval, ApprovalRequest
 
 
 class Extension:
@@ -29,10 +28,10 @@ class Extension:
         self._notify = notify
         self._send_answer, self._answers = anyio.create_memory_object_stream[str](1)
 
-    async def ask(self, request: ApprovalRequest) -> Approval:
+    async def ask(self, request: newel.ApprovalRequest) -> newel.Approval:
         """Called before each change. A real editor would show the preview, a diff or a command, in a tab."""
         self._notify(f"Allow {request.label}? (yes or no)\n{request.preview}")
-        return Approval("once" if await self._answers.receive() == "yes" else "no")
+        return newel.Approval("once" if await self._answers.receive() == "yes" else "no")
 
     async def execute_prompt(self, agent: newel.CodingAgent, prompt: str) -> None:
         try:

@@ -6,6 +6,7 @@
     Agent, ProviderTransport, AppTransport                 a conversation, and its transports
     RunConfig, Model, Transformer, Limits                  the configuration of a run
     CodingAgent, open_coding_agent                         an agent with tools, a folder and a session
+    ApprovalRequest, Approval                              a call that waits for the user, and the answer
     SessionManager                                         sessions as JSONL files
     OpenAIChat, Retrying                                   any OpenAI-compatible server
     LocalWorkspace, coding_tools, TypedTool, Parameters    the folder and the tools of an agent
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from newel.agent.transform import Transformer
     from newel.app.answer import Answer, aask, ask
     from newel.app.api import chat, open_coding_agent
+    from newel.permissions.approval import Approval, ApprovalRequest
     from newel.providers.openai.chat import OpenAIChat
     from newel.providers.proxy import AppTransport
     from newel.providers.retry import Retrying
@@ -47,6 +49,8 @@ _HOMES = {
     "Limits": "agent.ports",
     "Transformer": "agent.transform",
     "CodingAgent": "session.coding_agent",
+    "ApprovalRequest": "permissions.approval",
+    "Approval": "permissions.approval",
     "SessionManager": "session.manager",
     "OpenAIChat": "providers.openai.chat",
     "Retrying": "providers.retry",
@@ -74,6 +78,8 @@ __all__ = [  # noqa: RUF022 — in the order of the docstring
     "Limits",
     "CodingAgent",
     "open_coding_agent",
+    "ApprovalRequest",
+    "Approval",
     "SessionManager",
     "OpenAIChat",
     "Retrying",

@@ -225,15 +225,19 @@ class Agent:
     # -- changing the state ---------------------------------------------------------------------
 
     def set_system_prompt(self, system_prompt: str) -> None:
+        """Use another system prompt from the next prompt on."""
         self._change("systemPrompt", system_prompt=system_prompt)
 
     def set_model(self, model: Model) -> None:
+        """Use another model from the next request on."""
         self._change("model", model=model)
 
     def set_thinking_level(self, level: ThinkingLevel) -> None:
+        """Use another reasoning effort from the next request on."""
         self._change("thinkingLevel", thinking=level)
 
     def set_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer the model exactly these tools from the next request on."""
         self._change("tools", tools=tuple(tools))
 
     def _change(self, name: str, **fields: object) -> None:
@@ -242,17 +246,18 @@ class Agent:
         self._notify(StateUpdate(changed=[name]))
 
     def replace_messages(self, messages: Sequence[AppMessage], *, never_begun: Collection[str] = ()) -> None:
-        """Replace the history; see ``RunConfig.never_begun``."""
+        """Replace the history; see ``RunConfig.never_begun``. Raises ``RuntimeError`` while a prompt runs."""
         self._require_idle()
         self.state.messages = list(messages)
         self.state.config = msgspec.structs.replace(self.state.config, never_begun=never_begun)
         self._notify(StateUpdate(changed=["messages"]))
 
     def clear_messages(self) -> None:
+        """Begin anew, with an empty history. Raises as ``replace_messages``."""
         self.replace_messages([])
 
     async def append_message(self, message: AppMessage) -> None:
-        """Add a message to the conversation without a request to the model."""
+        """Add a message to the conversation without a request to the model. Raises ``RuntimeError`` while a prompt runs."""
         self._require_idle()
         await self.emit(MessageStart(message=message))
         await self.emit(MessageEnd(message=message))
@@ -264,8 +269,8 @@ class Agent:
     # -- running --------------------------------------------------------------------------------
 
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        """Send a prompt and run until the model is done. Returns the last event, also after ``abort``. Raises the errors of
-        the provider, the policy and the recorder.
+        """Send a prompt and run until the model is done. Returns the last event, also after ``abort`` and at a limit. Raises the
+        errors of the provider, the policy and the recorder, and ``RuntimeError`` while another prompt runs.
         """
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
 

@@ -132,6 +132,7 @@ class CodingAgent(Agent):
         return self
 
     def get_messages(self) -> list[AppMessage]:
+        """The conversation so far, as a new list."""
         return list(self.state.messages)
 
     async def answer(
