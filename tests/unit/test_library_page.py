@@ -9,9 +9,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -63,16 +62,12 @@ def methods(kind: type) -> Iterator[tuple[str, Any]]:
     for base in kind.__mro__:
         if not base.__module__.startswith("newel."):
             continue
-        for name, value in vars(base).items():
-            match value:
-                case property():
-                    found = value.fget
-                case cached_property():
-                    found = value.func
-                case classmethod() | staticmethod():
-                    found = value.__func__
-                case _:
-                    found = value
+        for name, value in cast("dict[str, Any]", vars(base)).items():
+            found: Any = (
+                getattr(value, "fget", None)
+                or getattr(value, "func", None)
+                or getattr(value, "__func__", value)
+            )
             if not name.startswith("_") and inspect.isfunction(found):
                 yield name, found
 
@@ -124,12 +119,12 @@ def test_a_type_checker_knows_the_type_of_every_public_name() -> None:
     report = json.loads(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout)
     complete = report["typeCompleteness"]
     assert complete["exportedSymbolCounts"]["withUnknownType"] == 0
-    homes = {f"newel.agent.{module}." for module in MODULES} | {"newel.app.api.", "newel.app.answer."}
-    homes |= {f"{NAMES[f'newel.{name}'].__module__}." for name in newel.__all__}
+    public = {f"{value.__module__}.{value.__qualname__}" for value in NAMES.values()}
+    parts = tuple(f"{name}." for name in public)
     guessed = [
         symbol["name"]
         for symbol in complete["symbols"]
-        if symbol["isExported"] and symbol["name"].startswith(tuple(homes))
+        if symbol["isExported"] and (symbol["name"] in public or symbol["name"].startswith(parts))
         for diagnostic in symbol.get("diagnostics", [])
         if "missing type annotation" in diagnostic["message"]
     ]

@@ -286,25 +286,26 @@ class Agent:
         Leaving the block before the end aborts the run and waits for it. The block raises the errors that ``prompt`` would, once
         the events are read. Events wait in memory while the block is slow.
         """
+        self._require_idle()
         send, receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
+        unsubscribe = self.subscribe(send.send_nowait)
         failure: Exception | None = None
 
         async def run() -> None:
             nonlocal failure
-            with send:
-                try:
-                    await self.prompt(text, attachments)
-                except Exception as error:  # noqa: BLE001 — raised below, after the events that explain it
-                    failure = error
+            try:
+                await self.prompt(text, attachments)
+            except Exception as error:  # noqa: BLE001 — raised below, after the events that explain it
+                failure = error
+            finally:
+                unsubscribe()
+                send.close()
 
-        self._require_idle()
-        unsubscribe = self.subscribe(send.send_nowait)
         try:
-            with receive:
+            with send, receive:
                 async with task_group() as tasks:
                     tasks.start_soon(run)
                     yield receive
-                    unsubscribe()
                     tasks.cancel_scope.cancel()  # `abort` does nothing if the run has not begun yet
         finally:
             unsubscribe()
