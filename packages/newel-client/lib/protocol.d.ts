@@ -338,6 +338,7 @@ export interface MessagesData {
     messages: (UserMessage | AssistantMessage | ToolResultMessage | CustomMessage)[];
     total: number;
 }
+/** A message by the user, with attachments. `content` is a text, or texts and images. */
 export interface UserMessage {
     role: "user";
     content: string | (TextContent | ImageContent)[];
@@ -345,6 +346,7 @@ export interface UserMessage {
     id: string;
     timestamp: string;
 }
+/** A text. */
 export interface TextContent {
     type: "text";
     text: string;
@@ -355,6 +357,10 @@ export interface ImageContent {
     data: string;
     mimeType: string;
 }
+/**
+ * An answer of the model: text, reasoning and tool calls, in their order. `error_message` says why it is incomplete, if
+ * `stop_reason` is `error`.
+ */
 export interface AssistantMessage {
     role: "assistant";
     content: (TextContent | ThinkingContent | ToolCall)[];
@@ -456,10 +462,12 @@ export interface CommandInfo {
     arguments: string;
     request: string;
 }
+/** A run begins. */
 export interface AgentStart {
     type: "agent_start";
     timestamp: string;
 }
+/** A request to the model begins, with the messages that it answers. */
 export interface TurnStart {
     type: "turn_start";
     timestamp: string;
@@ -470,16 +478,19 @@ export interface MessageStart {
     message: UserMessage | AssistantMessage | ToolResultMessage | CustomMessage;
     timestamp: string;
 }
+/** A piece of the assistant's message with the id `message_id`, of its text, its reasoning or a tool call. */
 export interface MessageUpdate {
     type: "message_update";
     messageId: string;
     assistantMessageEvent: TextDelta | ThinkingDelta | ToolCallDelta;
     timestamp: string;
 }
+/** A piece of the answer's text. */
 export interface TextDelta {
     type: "text_delta";
     delta: string;
 }
+/** A piece of the model's reasoning. */
 export interface ThinkingDelta {
     type: "thinking_delta";
     delta: string;
@@ -500,6 +511,7 @@ export interface MessageEnd {
     message: UserMessage | AssistantMessage | ToolResultMessage | CustomMessage;
     timestamp: string;
 }
+/** A tool call begins; it is approved. `args` are those of the model. */
 export interface ToolExecutionStart {
     type: "tool_execution_start";
     toolCallId: string;
@@ -573,6 +585,7 @@ export interface ModelRouted {
     reason: string;
     timestamp: string;
 }
+/** The run was aborted; its `agent_end` follows. */
 export interface Interrupted {
     type: "interrupted";
     timestamp: string;

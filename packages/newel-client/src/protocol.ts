@@ -388,6 +388,7 @@ export interface MessagesData {
   total: number;
 }
 
+/** A message by the user, with attachments. `content` is a text, or texts and images. */
 export interface UserMessage {
   role: "user";
   content: string | (TextContent | ImageContent)[];
@@ -396,6 +397,7 @@ export interface UserMessage {
   timestamp: string;
 }
 
+/** A text. */
 export interface TextContent {
   type: "text";
   text: string;
@@ -408,6 +410,10 @@ export interface ImageContent {
   mimeType: string;
 }
 
+/**
+ * An answer of the model: text, reasoning and tool calls, in their order. `error_message` says why it is incomplete, if
+ * `stop_reason` is `error`.
+ */
 export interface AssistantMessage {
   role: "assistant";
   content: (TextContent | ThinkingContent | ToolCall)[];
@@ -521,11 +527,13 @@ export interface CommandInfo {
   request: string;
 }
 
+/** A run begins. */
 export interface AgentStart {
   type: "agent_start";
   timestamp: string;
 }
 
+/** A request to the model begins, with the messages that it answers. */
 export interface TurnStart {
   type: "turn_start";
   timestamp: string;
@@ -538,6 +546,7 @@ export interface MessageStart {
   timestamp: string;
 }
 
+/** A piece of the assistant's message with the id `message_id`, of its text, its reasoning or a tool call. */
 export interface MessageUpdate {
   type: "message_update";
   messageId: string;
@@ -545,11 +554,13 @@ export interface MessageUpdate {
   timestamp: string;
 }
 
+/** A piece of the answer's text. */
 export interface TextDelta {
   type: "text_delta";
   delta: string;
 }
 
+/** A piece of the model's reasoning. */
 export interface ThinkingDelta {
   type: "thinking_delta";
   delta: string;
@@ -573,6 +584,7 @@ export interface MessageEnd {
   timestamp: string;
 }
 
+/** A tool call begins; it is approved. `args` are those of the model. */
 export interface ToolExecutionStart {
   type: "tool_execution_start";
   toolCallId: string;
@@ -655,6 +667,7 @@ export interface ModelRouted {
   timestamp: string;
 }
 
+/** The run was aborted; its `agent_end` follows. */
 export interface Interrupted {
   type: "interrupted";
   timestamp: string;

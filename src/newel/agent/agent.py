@@ -5,7 +5,9 @@ Data goes one way: the transport emits events; ``emit`` records each, folds it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 import anyio
@@ -27,6 +29,7 @@ from newel.agent.events import (
 from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
+from newel.concurrency import task_group
 
 Subscriber = Callable[[AgentEvent], None]
 """Called with each event, in order. Must be quick. An exception ends the run and the subscription; other subscribers still get
@@ -71,10 +74,10 @@ class AgentState:
     def __init__(self, config: RunConfig, messages: Sequence[AppMessage] = ()) -> None:
         self.config = config
         self.messages: list[AppMessage] = list(messages)
-        self.is_streaming = False
+        self.is_streaming: bool = False
         self.pending_tool_calls: set[str] = set()
         self.error: str | None = None
-        self.is_retrying = False
+        self.is_retrying: bool = False
         """True from a failed request to the first delta of the next one."""
         self._partial = MessageAccumulator()
 
@@ -182,8 +185,8 @@ class Agent:
         record: Emit | None = None,
     ) -> None:
         self.transport = transport
-        self.queue = MessageQueue(self._notify)
-        self.state = AgentState(msgspec.structs.replace(config, queue=self.queue), messages)
+        self.queue: MessageQueue = MessageQueue(self._notify)
+        self.state: AgentState = AgentState(msgspec.structs.replace(config, queue=self.queue), messages)
         self._record = record
         self._subscribers: list[Subscriber] = []
         self._scope: anyio.CancelScope | None = None
@@ -222,15 +225,19 @@ class Agent:
     # -- changing the state ---------------------------------------------------------------------
 
     def set_system_prompt(self, system_prompt: str) -> None:
+        """Use another system prompt from the next prompt on."""
         self._change("systemPrompt", system_prompt=system_prompt)
 
     def set_model(self, model: Model) -> None:
+        """Use another model from the next request on."""
         self._change("model", model=model)
 
     def set_thinking_level(self, level: ThinkingLevel) -> None:
+        """Use another reasoning effort from the next request on."""
         self._change("thinkingLevel", thinking=level)
 
     def set_tools(self, tools: Sequence[Tool]) -> None:
+        """Offer the model exactly these tools from the next request on."""
         self._change("tools", tools=tuple(tools))
 
     def _change(self, name: str, **fields: object) -> None:
@@ -239,17 +246,18 @@ class Agent:
         self._notify(StateUpdate(changed=[name]))
 
     def replace_messages(self, messages: Sequence[AppMessage], *, never_begun: Collection[str] = ()) -> None:
-        """Replace the history; see ``RunConfig.never_begun``."""
+        """Replace the history; see ``RunConfig.never_begun``. Raises ``RuntimeError`` while a prompt runs."""
         self._require_idle()
         self.state.messages = list(messages)
         self.state.config = msgspec.structs.replace(self.state.config, never_begun=never_begun)
         self._notify(StateUpdate(changed=["messages"]))
 
     def clear_messages(self) -> None:
+        """Begin anew, with an empty history. Raises as ``replace_messages``."""
         self.replace_messages([])
 
     async def append_message(self, message: AppMessage) -> None:
-        """Add a message to the conversation without a request to the model."""
+        """Add a message to the conversation without a request to the model. Raises ``RuntimeError`` while a prompt runs."""
         self._require_idle()
         await self.emit(MessageStart(message=message))
         await self.emit(MessageEnd(message=message))
@@ -261,10 +269,48 @@ class Agent:
     # -- running --------------------------------------------------------------------------------
 
     async def prompt(self, text: str, attachments: Sequence[Attachment] = ()) -> AgentEnd:
-        """Send a prompt and run until the model is done. Returns the last event, also after ``abort``. Raises the errors of
-        the provider, the policy and the recorder.
+        """Send a prompt and run until the model is done. Returns the last event, also after ``abort`` and at a limit. Raises the
+        errors of the provider, the policy and the recorder, and ``RuntimeError`` while another prompt runs.
         """
         return await self.answer([UserMessage(content=text, attachments=list(attachments))])
+
+    @asynccontextmanager
+    async def stream(
+        self, text: str, attachments: Sequence[Attachment] = ()
+    ) -> AsyncGenerator[AsyncIterator[AgentEvent]]:
+        """``prompt``, with its events to iterate over; the last one is the ``AgentEnd``.
+
+            async with agent.stream("Fix the bug in server.py") as events:
+                async for event in events: ...
+
+        Leaving the block before the end aborts the run and waits for it. The block raises the errors that ``prompt`` would, once
+        the events are read. Events wait in memory while the block is slow.
+        """
+        self._require_idle()
+        send, receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
+        unsubscribe = self.subscribe(send.send_nowait)
+        failure: Exception | None = None
+
+        async def run() -> None:
+            nonlocal failure
+            try:
+                await self.prompt(text, attachments)
+            except Exception as error:  # noqa: BLE001 — raised below, after the events that explain it
+                failure = error
+            finally:
+                unsubscribe()
+                send.close()
+
+        try:
+            with send, receive:
+                async with task_group() as tasks:
+                    tasks.start_soon(run)
+                    yield receive
+                    tasks.cancel_scope.cancel()  # `abort` does nothing if the run has not begun yet
+        finally:
+            unsubscribe()
+        if failure is not None:
+            raise failure
 
     async def answer(
         self, prompts: Sequence[AppMessage], *, transport: AgentTransport | None = None

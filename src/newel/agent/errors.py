@@ -51,15 +51,17 @@ class NewelError(Exception):
 
 
 class ConfigError(NewelError):
-    pass
+    """A setting is missing or wrong. The message names it and the remedy."""
 
 
 class UsageError(ConfigError):
-    pass
+    """Options that conflict, or that mean nothing here."""
 
 
 class ProviderError(NewelError):
-    """``retry_after`` is in seconds, if the server asks for a pause."""
+    """The model's server gave no answer. ``status`` is that of HTTP, if there was one; ``retry_after`` is in seconds, if the server asks
+    for a pause.
+    """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -68,14 +70,20 @@ class ProviderError(NewelError):
 
 
 class ConnectionFailed(ProviderError):
+    """There is no connection to the server, or it broke before the answer was complete."""
+
     retryable = True
 
 
 class RateLimited(ProviderError):
+    """The server refuses more requests for now (429)."""
+
     retryable = True
 
 
 class ServerFailed(ProviderError):
+    """The server failed (408, 5xx) or is overloaded."""
+
     retryable = True
 
 
@@ -84,31 +92,31 @@ class GarbledAnswer(ServerFailed):
 
 
 class RequestRejected(ProviderError):
-    pass
+    """The server refuses the request (any other 4xx): the key, the model's name, the request itself."""
 
 
 class ContextOverflow(ProviderError):
-    pass
+    """The conversation is longer than the model's window."""
 
 
 class BadResponse(ProviderError):
-    pass
+    """The answer violates the protocol."""
 
 
 class ToolError(NewelError):
-    pass
+    """A tool failed. The model gets the message as the call's result, and the run continues."""
 
 
 class InvalidArguments(ToolError):
-    pass
+    """The arguments of a call do not match the tool's schema."""
 
 
 class WorkspaceError(NewelError):
-    pass
+    """The workspace refused or failed: a file, a folder, a command, a host."""
 
 
 class StaleFile(WorkspaceError):
-    pass
+    """The file has changed since the caller read it."""
 
 
 class HostUnavailable(WorkspaceError, code="host_gone"):
@@ -124,11 +132,11 @@ class HostUnreachable(HostUnavailable):
 
 
 class ConnectionLost(HostUnavailable):
-    pass
+    """The connection to the host broke during a request, whose outcome is unknown."""
 
 
 class SessionError(NewelError):
-    pass
+    """A session cannot be found, read, locked or written."""
 
 
 class SessionInUse(SessionError):

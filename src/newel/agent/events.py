@@ -26,10 +26,14 @@ from newel.agent.messages import AppMessage, ImageContent, Usage, Wire, now
 
 
 class TextDelta(Wire, frozen=True, tag_field="type", tag="text_delta"):
+    """A piece of the answer's text."""
+
     delta: str
 
 
 class ThinkingDelta(Wire, frozen=True, tag_field="type", tag="thinking_delta"):
+    """A piece of the model's reasoning."""
+
     delta: str
 
 
@@ -56,11 +60,11 @@ class Event(Wire, frozen=True, kw_only=True, tag_field="type"):
 
 
 class AgentStart(Event, frozen=True, tag="agent_start"):
-    pass
+    """A run begins."""
 
 
 class TurnStart(Event, frozen=True, tag="turn_start"):
-    pass
+    """A request to the model begins, with the messages that it answers."""
 
 
 class MessageStart(Event, frozen=True, tag="message_start"):
@@ -70,6 +74,8 @@ class MessageStart(Event, frozen=True, tag="message_start"):
 
 
 class MessageUpdate(Event, frozen=True, tag="message_update"):
+    """A piece of the assistant's message with the id ``message_id``, of its text, its reasoning or a tool call."""
+
     message_id: str
     assistant_message_event: Delta
 
@@ -81,6 +87,8 @@ class MessageEnd(Event, frozen=True, tag="message_end"):
 
 
 class ToolExecutionStart(Event, frozen=True, tag="tool_execution_start"):
+    """A tool call begins; it is approved. ``args`` are those of the model."""
+
     tool_call_id: str
     tool_name: str
     args: dict[str, Any]
@@ -158,7 +166,7 @@ class ModelRouted(Event, frozen=True, tag="model_routed"):
 
 
 class Interrupted(Event, frozen=True, tag="interrupted"):
-    pass
+    """The run was aborted; its ``agent_end`` follows."""
 
 
 class ErrorEvent(Event, frozen=True, tag="error"):

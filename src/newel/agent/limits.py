@@ -37,12 +37,12 @@ class UsageLimiter:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.turns = 0
+        self.turns: int = 0
         self.tool_calls = 0
-        self.usage = Usage()
-        self.last_usage = Usage()
+        self.usage: Usage = Usage()
+        self.last_usage: Usage = Usage()
         self.cost: float | None = None
-        self.uncounted = False
+        self.uncounted: bool = False
         self._last: tuple[tuple[str, object], str] | None = None
         self._times = 0
 

@@ -36,6 +36,8 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class TextContent(Wire, frozen=True, tag_field="type", tag="text"):
+    """A text."""
+
     text: str
 
 
@@ -102,6 +104,7 @@ class Usage(Wire, frozen=True):
 
     @property
     def total(self) -> int:
+        """The tokens of the request and the answer together."""
         return self.input + self.output
 
 
@@ -117,6 +120,8 @@ StopReason = Literal["stop", "length", "toolUse", "error", "aborted"]
 
 
 class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
+    """A message by the user, with attachments. ``content`` is a text, or texts and images."""
+
     content: str | list[TextContent | ImageContent]
     attachments: list[Attachment] = []
     id: str = field(default_factory=new_id)
@@ -124,12 +129,17 @@ class UserMessage(Wire, frozen=True, tag_field="role", tag="user"):
 
     @property
     def text(self) -> str:
+        """The text without images and attachments."""
         if isinstance(self.content, str):
             return self.content
         return "".join(part.text for part in self.content if isinstance(part, TextContent))
 
 
 class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
+    """An answer of the model: text, reasoning and tool calls, in their order. ``error_message`` says why it is incomplete, if
+    ``stop_reason`` is ``error``.
+    """
+
     content: list[TextContent | ThinkingContent | ToolCall]
     model: str = ""
     provider: str = ""
@@ -143,10 +153,12 @@ class AssistantMessage(Wire, frozen=True, tag_field="role", tag="assistant"):
 
     @property
     def text(self) -> str:
+        """The text without reasoning and tool calls."""
         return "".join(part.text for part in self.content if isinstance(part, TextContent))
 
     @property
     def tool_calls(self) -> list[ToolCall]:
+        """The tool calls, in the order in which they run."""
         return [part for part in self.content if isinstance(part, ToolCall)]
 
 

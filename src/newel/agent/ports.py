@@ -170,7 +170,9 @@ class Tool(Protocol):
     """A tool of the model."""
 
     @property
-    def spec(self) -> ToolSpec: ...
+    def spec(self) -> ToolSpec:
+        """The tool as the model sees it."""
+        ...
 
     @property
     def label(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -25,15 +25,21 @@ COMPACTION = "compaction"
 message with the id ``data["firstKept"]``."""
 
 
+Describe = Callable[[CustomMessage], str]
+"""Writes a custom message for the model; an empty text leaves it out. Pure; must not raise."""
+
+
 class Transformer:
     """The default rules: custom messages and empty responses are left out, attachments become content blocks, and a compaction
-    replaces the messages that it summarizes.
+    replaces the messages that it summarizes. ``kinds`` are custom messages, by their names, that the model sees as messages of
+    the user.
 
     A message that needs no change is passed on as the same object, and a changed one is made only once: providers recognise
     by identity what they have encoded before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Mapping[str, Describe] | None = None) -> None:
+        self._kinds = dict(kinds or {})
         self._converted: dict[str, tuple[AppMessage, UserMessage]] = {}
         self._source: list[AppMessage] = []
         self._result: list[Message] = []
@@ -63,6 +69,11 @@ class Transformer:
                     visible.append(message)
                 case AssistantMessage() if message.content:
                     visible.append(message)
+                case CustomMessage() if describe := self._kinds.get(message.name):
+                    shown = self._convert(
+                        message, lambda custom, describe=describe: _described(custom, describe)
+                    )
+                    visible += [shown] if shown.content else []
                 case AssistantMessage() | CustomMessage():
                     pass
         return visible
@@ -95,6 +106,10 @@ def _summary(compaction: CustomMessage) -> UserMessage:
         id=compaction.id,
         timestamp=compaction.timestamp,
     )
+
+
+def _described(message: CustomMessage, describe: Describe) -> UserMessage:
+    return UserMessage(content=describe(message), id=message.id, timestamp=message.timestamp)
 
 
 def _with_blocks(message: UserMessage) -> UserMessage:

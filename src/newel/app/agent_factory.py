@@ -229,8 +229,9 @@ async def build_agent(
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    tools = _own_tools(settings, context, guard_secrets(workspaces.works_in, secret_paths))
-    find_policy = partial(_policy, context, secret_paths, tools if workspaces.isolated else [])
+    own_tools = _own_tools(settings, context, guard_secrets(workspaces.works_in, secret_paths))
+    tools = _with_more(own_tools, context.more_tools)
+    find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
@@ -276,8 +277,18 @@ def _own_tools(settings: Settings, context: AgentContext, workspace: Workspace) 
     from newel.tools import coding_tools
 
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=settings.max_result * 9 // 10)
-    tools += context.more_tools
     return tools if context.offered is None else context.offered.of(tools)
+
+
+def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
+    from newel.agent.errors import UsageError
+
+    names = {tool.spec.name for tool in own}
+    for tool in more:
+        if tool.spec.name in names:
+            raise UsageError(f"The agent has a tool `{tool.spec.name}` already. Give yours another name.")
+        names.add(tool.spec.name)
+    return [*own, *more]
 
 
 def _compactor(in_use: ResolvedModel) -> Compactor:

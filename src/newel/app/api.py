@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
-from newel.agent.errors import ConfigError
-from newel.app.agent_factory import AgentOptions, open_agent
-from newel.config.settings import Flags, load_settings
-from newel.providers.families import speaks_chat
+import msgspec
+
+from newel.agent.errors import ConfigError, UsageError
+from newel.agent.ports import ThinkingLevel, Tool, ToolCallMode
+from newel.app.agent_factory import AgentOptions, AgentParts, open_agent
+from newel.config.jexida import Through
+from newel.config.settings import Approve, Flags, RendererName, load_settings
+from newel.providers.families import Api, speaks_chat
+from newel.providers.routing import AgentMode
 
 if TYPE_CHECKING:
     import httpx2
@@ -100,27 +106,73 @@ def _post(url: str, payload: dict[str, Any], **options: Any) -> httpx2.Response:
         compat = change[0]
 
 
+class AgentFlags(TypedDict, total=False):
+    """The keyword options that are settings. A missing one comes from the usual places: ``docs/settings.md``.
+
+    ``max_turns`` counts requests to the model, ``max_cost`` is in US dollars; both are limits of one prompt.
+    """
+
+    base_url: str | None
+    api_key: str | None
+    api: Api | None
+    model: str | None
+    thinking: ThinkingLevel | None
+    approve: Approve | None
+    renderer: RendererName | None
+    max_turns: int | None
+    max_cost: float | None
+    host: str | None
+    through: Through | None
+    agent_mode: AgentMode | None
+    tool_calls: ToolCallMode | None
+
+
 def open_coding_agent(
     *,
     working_directory: Path | str = ".",
     session: str | None = None,
     continue_: bool = False,
     ephemeral: bool = False,
+    system_prompt: str | None = None,
+    tools: Sequence[Tool] = (),
     ask: Ask | None = None,
-    **flags: Any,
+    **flags: Unpack[AgentFlags],
 ) -> AbstractAsyncContextManager[CodingAgent]:
-    """A coding agent set up as the command line would: ``flags`` are those of ``newel.config.settings.Flags``
-    (``model``, ``base_url``, ``api_key``, ``approve``, …), everything else comes from the usual places.
+    """A coding agent set up as the command line would; its connections and its session are closed at the end of the block.
 
         async with newel.open_coding_agent(model="qwen3-coder") as agent:
             await agent.prompt("Fix the bug in server.py")
+
+    ``session`` resumes a session by its id or a prefix of it, ``continue_`` the folder's latest one, and ``ephemeral`` saves
+    none. ``tools`` are added to the agent's own; ``ask`` is awaited for each call that needs approval, and without it such calls
+    are refused. ``system_prompt`` replaces Newel's instructions on style. ``flags`` are those of ``AgentFlags``.
+
+    Raises ``ConfigError`` for a missing or wrong setting, ``UsageError`` for options that exclude each other and for a tool
+    whose name is taken, ``SessionError``, ``WorkspaceError`` and ``ProviderError``.
     """
+    if sum([continue_, session is not None, ephemeral]) > 1:
+        raise UsageError("session, continue_ and ephemeral exclude each other. Give one of them.")
     options = AgentOptions(
-        flags=Flags(**flags),
+        flags=checked_flags(flags),
         cwd=Path(working_directory).resolve(),
         session=session,
         continue_=continue_,
         ephemeral=ephemeral,
+        system_prompt=system_prompt,
     )
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    return open_agent(settings, options, ask)
+    return open_agent(settings, options, ask, parts=AgentParts(tools=tools))
+
+
+def checked_flags(flags: AgentFlags) -> Flags:
+    """The flags with their types checked: a misspelt preset must not run without approval. Raises ``UsageError``."""
+    checked = Flags(**flags)
+    try:
+        msgspec.convert(msgspec.structs.asdict(checked), Flags)
+    except msgspec.ValidationError as error:
+        problem, _, name = str(error).partition(" - at `$.")
+        raise UsageError(f"{name.rstrip('`')}: {problem[:1].lower()}{problem[1:]}.") from None
+    for name, limit in (("max_turns", checked.max_turns), ("max_cost", checked.max_cost)):
+        if limit is not None and not limit > 0:
+            raise UsageError(f"{name} is {limit}. Give a number above 0, or None for no limit.")
+    return checked

@@ -106,18 +106,18 @@ class CodingAgent(Agent):
         attachable: Attachable | None = None,
     ) -> None:
         self.workspace = workspace
-        self.attachable = attachable or Attachable(workspace)
-        self.works_in = works_in or workspace
-        self.session = session
-        self.list_models = list_models
-        self.describe_model = describe_model
+        self.attachable: Attachable = attachable or Attachable(workspace)
+        self.works_in: Workspace = works_in or workspace
+        self.session: SessionManager = session
+        self.list_models: Callable[[], Awaitable[list[str]]] = list_models
+        self.describe_model: Callable[[str], Model] = describe_model
         self._find_model = find_model
         self._find_policy = find_policy
         self.templates = templates
         self.compactor = compactor
         self.approve = approve
         self.instructions = instructions
-        self.where = where
+        self.where: str = where
         self.run_id = ""
         """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
@@ -138,6 +138,7 @@ class CodingAgent(Agent):
         return self
 
     def get_messages(self) -> list[AppMessage]:
+        """The conversation so far, as a new list."""
         return list(self.state.messages)
 
     async def answer(

@@ -99,6 +99,7 @@ class SessionManager:
         return self._started
 
     def has_data(self) -> bool:
+        """Whether the session has messages."""
         return len(self._history) > 0
 
     def get_data(self) -> SessionData | None:
@@ -129,9 +130,11 @@ class SessionManager:
         return None if self._ephemeral else self._path
 
     def get_id(self) -> str:
+        """The session's id: 32 hexadecimal digits, or as an imported file has it."""
         return self._metadata.id
 
     def get_name(self) -> str | None:
+        """The name that the user gave it, None without one."""
         return self._name
 
     # -- changes ----------------------------------------------------------------------------------

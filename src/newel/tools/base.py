@@ -36,6 +36,7 @@ class ParsedTool(ABC, Generic[P]):
 
     @property
     def spec(self) -> ToolSpec:
+        """The tool as the model sees it, made from the class's attributes."""
         return self._spec
 
     @cached_property
@@ -71,10 +72,12 @@ class ParsedTool(ABC, Generic[P]):
         return InvalidArguments(f"{self.name}: {problem}. The arguments are {names}.")
 
     @abstractmethod
-    async def serial_key(self, arguments: P, /) -> str | None: ...
+    async def serial_key(self, arguments: P, /) -> str | None:
+        """Which calls may overlap; see ``newel.agent.ports.Tool.serial_key``."""
 
     @abstractmethod
-    async def plan(self, arguments: P, /) -> PlannedCall: ...
+    async def plan(self, arguments: P, /) -> PlannedCall:
+        """Bind the call; see ``newel.agent.ports.Tool.plan``."""
 
     @cached_property
     def _fields(self) -> dict[str, msgspec.structs.FieldInfo]:
@@ -89,7 +92,8 @@ class TypedTool(ParsedTool[P]):
         """What the call would do, exactly; see ``newel.agent.ports.Preview``."""
 
     @abstractmethod
-    async def execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult: ...
+    async def execute(self, arguments: P, on_output: OnOutput, /) -> ToolResult:
+        """Do it. ``on_output`` passes a piece of output to the screens. An exception becomes an error result for the model."""
 
     async def plan(self, arguments: P, /) -> PlannedCall:
         """A tool that opens files overrides this, and names them."""

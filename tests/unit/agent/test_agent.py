@@ -205,3 +205,71 @@ async def test_an_error_of_a_subscriber_ends_the_run_and_is_raised() -> None:
     end = await agent.prompt("Again")
     assert isinstance(end, AgentEnd)
     assert end.reason == "done"
+
+
+@pytest.mark.anyio
+async def test_the_events_of_a_run_can_be_iterated_over() -> None:
+    agent, _ = agent_on(says("Yes."), says("Again."))
+    async with agent.stream("Hi") as stream:
+        kinds = [type(event).__name__ async for event in stream]
+    assert (kinds[0], kinds[-1]) == ("AgentStart", "AgentEnd")
+    assert "MessageUpdate" in kinds
+    assert (await agent.prompt("And?")).reason == "done"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("read", [0, 1], ids=["at once", "after an event"])
+async def test_leaving_a_stream_early_aborts_the_run(read: int) -> None:
+    """Otherwise a client that has gone keeps paying for its answer."""
+    asked = anyio.Event()
+
+    class Slow:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            asked.set()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    agent = Agent(ProviderTransport(Slow()), RunConfig(model=Model("m"), transform=Transformer()))
+    with anyio.fail_after(5):
+        async with agent.stream("Hi") as stream:
+            if read:
+                await asked.wait()
+                assert type(await anext(stream)).__name__ == "AgentStart"
+    assert not agent.state.is_streaming
+    agent.transport = ProviderTransport(ScriptedProvider([says("Yes.")]))
+    assert (await agent.prompt("Hi")).reason == "done"
+
+
+@pytest.mark.anyio
+async def test_a_stream_raises_the_error_after_the_events_that_lead_to_it() -> None:
+    provider = ScriptedProvider([ConfigError("There is no key.")])
+    agent = Agent(ProviderTransport(provider), RunConfig(model=Model("m"), transform=Transformer()))
+    seen: list[AgentEvent] = []
+    with pytest.raises(ConfigError, match="no key"):
+        async with agent.stream("Hi") as stream:
+            seen = [event async for event in stream]
+    assert isinstance(seen[-1], AgentEnd)
+    assert seen[-1].reason == "error"
+
+
+@pytest.mark.anyio
+async def test_another_prompt_is_refused_during_a_stream_and_works_after_it() -> None:
+    agent, _ = agent_on(says("Yes."), says("Again."))
+    async with agent.stream("Hi") as stream:
+        async for event in stream:
+            if isinstance(event, AgentEnd):
+                break
+        assert (await agent.prompt("And?")).reason == "done"
+
+
+@pytest.mark.anyio
+async def test_a_second_stream_is_refused_while_a_prompt_runs() -> None:
+    class Asking:
+        async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+            with pytest.raises(RuntimeError, match="a prompt is running"):
+                async with agent.stream("Hi again"):
+                    pass
+            return says("Yes.")
+
+    agent = Agent(ProviderTransport(Asking()), RunConfig(model=Model("m"), transform=Transformer()))
+    assert (await agent.prompt("Hi")).reason == "done"

@@ -152,6 +152,20 @@ def test_custom_messages_and_empty_failures_are_not_sent() -> None:
     assert Transformer()([CustomMessage("artifact", {"a": 1}), failed]) == []
 
 
+def test_a_kind_of_custom_messages_is_sent_as_the_application_describes_it() -> None:
+    transform = Transformer({"artifact": lambda message: str(message.data.get("text", ""))})
+    history: list[AppMessage] = [
+        CustomMessage("artifact", {"text": "The file a."}),
+        CustomMessage("artifact", {}),
+        CustomMessage("notification", {"text": "Saved."}),
+        UserMessage(content="Hi"),
+    ]
+    sent = transform(history)
+    assert [message.text for message in sent if isinstance(message, UserMessage)] == ["The file a.", "Hi"]
+    assert (sent[0].id, transform([*history, UserMessage(content="So?")])[0]) == (history[0].id, sent[0])
+    assert transform([*history[:1]])[0] is sent[0], "providers encode a message once"
+
+
 def test_unchanged_messages_stay_the_same_objects_between_requests() -> None:
     """Providers encode a message once; a new object each time would cost the whole history at each step."""
     history: list[AppMessage] = [

