@@ -34,8 +34,17 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         action="store_true",
         help="generate a new access token; earlier addresses stop working",
     )
+    add(
+        "--exit-with-stdin",
+        action="store_true",
+        help="end when standard input, a pipe, is closed: for programs that start the workbench",
+    )
     add_model_options(parser)
     options = parser.parse_args(arguments)
+    if options.exit_with_stdin:
+        from newel.app.parent_pipe import exit_with_stdin
+
+        exit_with_stdin()
     return run_workbench(
         WebOptions(
             flags=flags_of(options),
