@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Error
 
 from mock_llm_server import running
 from tests.browser.bench import answers, open_chat, say
@@ -69,9 +68,7 @@ def test_a_real_window_shows_the_workbench_until_it_is_closed(newel: Newel) -> N
         assert window.server.token not in page.url
         assert page.evaluate("matchMedia('(display-mode: standalone)').matches"), "it has no address bar"
         assert 850 <= page.evaluate("outerWidth") <= 900
-        with pytest.raises(Error):
-            page.close()
-            page.title()
+        page.close()
         assert window.server.ended() == 0
     assert not (window.profile / "SingletonLock").is_symlink(), "it ended in order"
 
