@@ -23,6 +23,8 @@ SERVERS: Final = ROOT / "tests" / "npm"
 """MCP servers, and the protocol's conformance suite."""
 PAGE: Final = ROOT / "web"
 """The page's sources, and what builds and checks them."""
+DESKTOP: Final = ROOT / "desktop"
+"""The Electron shell, and what checks it. Electron's binary is not installed: it does not come from npm."""
 
 INSTALL: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
@@ -55,5 +57,5 @@ def _bring(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for each in (SERVERS, PAGE):
+    for each in (SERVERS, PAGE, DESKTOP):
         packages(each)

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from newel.app.desktop_window import DesktopWindow, WindowKind
-from newel.app.web_server import WebOptions, choose_saved_token, project_key, serve_workbench
+from newel.app.running_server import find_running
+from newel.app.web_server import WebOptions, project_key, serve_workbench
 from newel.config.settings import Settings, load_settings
 from newel.storage.files import make_private, read_regular, replace_file
 
 if TYPE_CHECKING:
     from newel.web.security import ServerAccess
 
-START_TIMEOUT_S: Final = 10.0
-"""Seconds that another process, which has the folder, may take until it serves it."""
-_ANSWER_TIMEOUT_S: Final = 2.0
 _LOOPBACK: Final = "127.0.0.1"
 
 
@@ -44,7 +42,7 @@ def run_desktop(options: WebOptions, kind: WindowKind) -> int:
 
 async def _show(settings: Settings, options: WebOptions, folder: Path, kind: WindowKind) -> None:
     window = DesktopWindow(folder / "profile", kind=kind, title=settings.cwd.name or "newel")
-    if not options.ephemeral and (address := await _find_running(settings, options)):
+    if not options.ephemeral and (address := await find_running(settings, options)):
         _say(f"This folder is served already; this window is on the same server: {address.partition('#')[0]}")
         await window.show(address)
         return
@@ -56,43 +54,6 @@ async def _show(settings: Settings, options: WebOptions, folder: Path, kind: Win
 
     port = options.port or ports.read_free()
     await serve_workbench(settings, msgspec.structs.replace(options, port=port), show)
-
-
-async def _find_running(settings: Settings, options: WebOptions) -> str | None:
-    """The address, with its token, of the server that has this folder; None if there is none that takes our token."""
-    import anyio
-
-    from newel.contracts.run_index import journal_folder
-    from newel.jobs.directory_lock import find_holder
-    from newel.storage.file_lock import LockHolder
-
-    def holder() -> LockHolder | None:
-        return None if settings.host else find_holder(journal_folder(settings.home, str(settings.cwd)))
-
-    with anyio.move_on_after(START_TIMEOUT_S):
-        while (found := holder()) is not None and found.is_running:
-            if not found.place:  # it is starting
-                await anyio.sleep(0.1)
-                continue
-            token = options.token or choose_saved_token(settings, options)
-            if await _accepts(found.place, token):
-                return f"{found.place.rstrip('/')}/#token={token}"
-            await anyio.sleep(0.2)
-    return None
-
-
-async def _accepts(address: str, token: str) -> bool:
-    """Whether a server on this machine answers to the token."""
-    import httpx2
-
-    url = httpx2.URL(address)
-    if url.scheme != "http" or url.host not in {_LOOPBACK, "::1", "localhost"}:
-        return False
-    async with httpx2.AsyncClient(trust_env=False, timeout=_ANSWER_TIMEOUT_S) as client:
-        with contextlib.suppress(httpx2.HTTPError):
-            answer = await client.get(url.join("/health"), headers={"Authorization": f"Bearer {token}"})
-            return answer.status_code == 200
-    return False
 
 
 class _LastPort:
