@@ -3,7 +3,7 @@
 import { plain } from "./log-tail.js";
 
 /**
- * @typedef {{ id: string, title: string, status: string, reason?: string }} Tab
+ * @typedef {{ id: string, title: string, status: string, run?: string | null, reason?: string }} Tab
  * @typedef {{ tab: string, title: string, body: string, isQuestion: boolean }} Notice
  */
 
@@ -18,15 +18,18 @@ const ENDINGS = {
   failed: "The run has failed.",
 };
 
-const isBusy = (/** @type {string | undefined} */ status) => status === "running" || status === "waiting";
+const isBusy = (/** @type {string} */ status) => status === "running" || status === "waiting";
+
+/** Whether a run has started and ended between two lists. @param {Tab} tab @param {Tab} was */
+const isNewRun = (tab, was) => Boolean(tab.run) && tab.run !== was.run;
 
 export class Activity {
-  /** @type {Map<string, string> | null} the status by tab; null until the first list */
-  #statuses = null;
+  /** @type {Map<string, Tab> | null} by id; null until the first list */
+  #tabs = null;
 
   /** How many tabs wait for the user. */
   get waiting() {
-    return [...(this.#statuses?.values() ?? [])].filter((status) => status === "waiting").length;
+    return [...(this.#tabs?.values() ?? [])].filter(({ status }) => status === "waiting").length;
   }
 
   /**
@@ -34,14 +37,14 @@ export class Activity {
    * @param {Tab[]} tabs @returns {Notice[]}
    */
   update(tabs) {
-    const before = this.#statuses;
-    this.#statuses = new Map(tabs.map(({ id, status }) => [id, status]));
+    const before = this.#tabs;
+    this.#tabs = new Map(tabs.map((tab) => [tab.id, tab]));
     if (!before) return [];
     return tabs.flatMap((tab) => {
       const was = before.get(tab.id);
-      if (tab.status === "waiting" && was !== "waiting") return [notice(tab, "A question waits for your answer.", true)];
+      if (tab.status === "waiting" && was?.status !== "waiting") return [notice(tab, "A question waits for your answer.", true)];
       const ending = ENDINGS[tab.status];
-      if (!isBusy(was) || !ending) return [];
+      if (!was || !ending || !(isBusy(was.status) || isNewRun(tab, was))) return [];
       return [notice(tab, tab.reason ? `${ending} ${shorten(tab.reason, MAX_REASON)}` : ending, false)];
     });
   }

@@ -17,6 +17,15 @@ test("a question and an end are told once, and the first list is not", () => {
   assert.equal(activity.waiting, 0);
 });
 
+test("a run that is too short to be seen running is told, too", () => {
+  const activity = new Activity();
+  activity.update([tab("idle", { run: null })]);
+  assert.equal(activity.update([tab("idle", { run: "r1" })]).length, 1);
+  assert.equal(activity.update([tab("idle", { run: "r1" })]).length, 0);
+  assert.equal(activity.update([tab("running", { run: "r2" })]).length, 0);
+  assert.equal(activity.update([tab("idle", { run: "r2" })]).length, 1);
+});
+
 test("each end of an agent is named, with its reason", () => {
   for (const [status, words] of Object.entries({ completed: "The contract is fulfilled.", stopped: "The agent has stopped.", failed: "The run has failed." })) {
     const activity = new Activity();

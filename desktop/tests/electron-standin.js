@@ -182,7 +182,10 @@ export function makeElectron({ userData, record, isFirst = true, chosenFolder, w
     recent: (folder) => find(menu, "open-recent").submenu.find((/** @type {any} */ item) => item.label === folder).click(),
     notification: () => shown.at(-1)?.emit("click"),
     start: (folder) => app.emit("second-instance", {}, [], "/", { folder }),
-    blur: () => (windows[0].hasFocus = false),
+    blur() {
+      windows[0].hasFocus = false;
+      record("blurred");
+    },
     move(bounds) {
       windows[0].bounds = bounds;
       windows[0].emit("move");

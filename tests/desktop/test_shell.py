@@ -254,6 +254,7 @@ def test_the_user_hears_of_a_question_and_of_an_end_while_looking_elsewhere(plac
             page.ask("stop", tab=tab, now=True)
             window.until("badge", count=0)
             window.act("blur")
+            window.until("blurred")
             page.ask("send", tab=tab, messageId="m2", text="ping")
             assert window.until("notification")["body"] == "The answer is there."
 
