@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = ROOT / "pyproject.toml"
 PROJECTS = [PYPROJECT, *sorted((ROOT / "packages").glob("*/pyproject.toml"))]
-DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks|keyring|local|requires) = \[\n.*?^\]$")
+DEPENDENCIES = re.compile(r"(?ms)^(?:dependencies|socks|keyring|local|desktop|requires) = \[\n.*?^\]$")
 DEPENDENCY = re.compile(r'^    "(?P<name>[\w.-]+)(?P<extras>\[[^]]+\]|)(?P<bounds>[^"]*)",$', re.MULTILINE)
 BLOCK = re.compile(r"^constraint-dependencies = \[\n(?:    .*\n)*\]\n", re.MULTILINE)
 BUILD_BLOCK = re.compile(r"^build-constraint-dependencies = \[\n(?P<pins>(?:    .*\n)*)\]\n", re.MULTILINE)
@@ -34,10 +34,10 @@ def resolve(text: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         (copy / "pyproject.toml").write_text(text)
-        for project in (ROOT / "packages").iterdir():
-            target = copy / "packages" / project.name
+        for project in PROJECTS[1:]:
+            target = copy / "packages" / project.parent.name
             target.mkdir(parents=True)
-            (target / "pyproject.toml").write_text((project / "pyproject.toml").read_text())
+            (target / "pyproject.toml").write_text(project.read_text())
         command = [
             "uv",
             "export",

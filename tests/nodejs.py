@@ -25,6 +25,8 @@ PAGE: Final = ROOT / "web"
 """The page's sources, and what builds and checks them."""
 CLIENT: Final = ROOT / "packages" / "newel-client"
 """The client of ``newel rpc``, and the compiler that builds it."""
+DESKTOP: Final = ROOT / "desktop"
+"""The Electron shell, and what checks it. Electron's binary is not installed: it does not come from npm."""
 
 INSTALL: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
@@ -57,5 +59,5 @@ def _bring(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for each in (SERVERS, PAGE, CLIENT):
+    for each in (SERVERS, PAGE, CLIENT, DESKTOP):
         packages(each)

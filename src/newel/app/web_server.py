@@ -6,6 +6,7 @@ import gc
 import os
 import secrets
 import sys
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import version
@@ -46,11 +47,18 @@ def run_workbench(options: WebOptions) -> int:
     import anyio
 
     settings = load_settings(options.flags, cwd=options.cwd, environ=os.environ)
-    anyio.run(_serve, settings, options)
+    anyio.run(serve_workbench, settings, options)
     return 0
 
 
-async def _serve(settings: Settings, options: WebOptions) -> None:
+async def serve_workbench(
+    settings: Settings,
+    options: WebOptions,
+    show: Callable[[ServerAccess], Awaitable[object]] | None = None,
+) -> None:
+    """Serve until a signal, or until ``show`` returns, which is called once connections are accepted. Raises ``ConfigError``,
+    ``EngineError``, and what ``show`` raises.
+    """
     import anyio
 
     from newel.web.access_token import choose_token
@@ -60,7 +68,7 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
     from newel.web.websocket import ServerInfo
 
     warn_of_project_server(settings)
-    token = choose_token(options.bind, options.token, partial(_choose_saved_token, settings, options))
+    token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
     closing = anyio.Event()
@@ -87,25 +95,37 @@ async def _serve(settings: Settings, options: WebOptions) -> None:
         gc.enable()
         async with background_tasks() as tasks:
 
+            async def show_and_end() -> None:
+                if show is not None:
+                    await show(access)
+                    serving.cancel()
+
             def announce() -> None:
                 _announce(access)
                 if options.open_browser:
-                    _open_browser(access.url)
+                    open_browser(access.url)
                 tasks.start_soon(workbench.run)  # not earlier: loading the review takes a while
+                tasks.start_soon(show_and_end)
 
-            await serve(app, listener, announce=announce, closing=closing)
+            with anyio.CancelScope() as serving:
+                await serve(app, listener, announce=announce, closing=closing)
 
 
-def _choose_saved_token(settings: Settings, options: WebOptions) -> str:
-    """The token of this project; a new one if none is to be saved, or can be."""
+def project_key(settings: Settings) -> str:
+    """32 hexadecimal digits that name the project in file names."""
     from hashlib import sha256
 
+    project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
+    return sha256(os.fsencode(project)).hexdigest()[:32]
+
+
+def choose_saved_token(settings: Settings, options: WebOptions) -> str:
+    """The token of this project; a new one if none is to be saved, or can be."""
     from newel.web.access_token import load_token
 
     if options.ephemeral:
         return secrets.token_urlsafe(24)
-    project = f"{settings.host}:{settings.cwd}" if settings.host else str(settings.cwd)
-    path = settings.home / "web" / f"{sha256(os.fsencode(project)).hexdigest()[:32]}.token"
+    path = settings.home / "web" / f"{project_key(settings)}.token"
     try:
         return load_token(path, new=options.new_token)
     except OSError as error:
@@ -205,8 +225,8 @@ async def _open_review(
     )
 
 
-def _open_browser(url: str) -> None:
-    """In a thread: some browsers, above all those of a terminal, block their caller until they end."""
+def open_browser(url: str) -> None:
+    """Open the user's default browser. In a thread: some browsers, above all those of a terminal, block their caller until they end."""
     import webbrowser
     from threading import Thread
 

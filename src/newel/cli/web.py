@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from newel.app.web_server import WebOptions, run_workbench
+from newel.app.web_server import WebOptions
 from newel.cli.options import Parser, add_model_options, flags_of, folder
 from newel.web.access_token import TOKEN_VARIABLE
 
@@ -34,9 +34,27 @@ def command_web(arguments: Sequence[str], *, name: str = "newel web", port: int 
         action="store_true",
         help="generate a new access token; earlier addresses stop working",
     )
+    add(
+        "--exit-with-stdin",
+        action="store_true",
+        help="end when standard input, a pipe, is closed: for programs that start the workbench",
+    )
+    add(
+        "--join",
+        action="store_true",
+        help="if the folder is served already, print that server's address and wait for its end",
+    )
     add_model_options(parser)
     options = parser.parse_args(arguments)
-    return run_workbench(
+    if options.exit_with_stdin:
+        from newel.app.parent_pipe import exit_with_stdin
+
+        exit_with_stdin()
+    if options.join:
+        from newel.app.running_server import join_workbench as run
+    else:
+        from newel.app.web_server import run_workbench as run
+    return run(
         WebOptions(
             flags=flags_of(options),
             cwd=folder(parser, options.cwd),

@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from newel.jobs.engine import EngineError
-from newel.storage.file_lock import NO_LOCKS, describe_holder, lock_unless_held, read_holder, write_holder
+from newel.storage.file_lock import (
+    NO_LOCKS,
+    LockHolder,
+    describe_holder,
+    lock,
+    lock_unless_held,
+    read_holder,
+    write_holder,
+)
 from newel.storage.files import PRIVATE_FILE
 
 LOCK = "owner.lock"
@@ -50,6 +58,23 @@ class DirectoryLock:
 
     def release(self) -> None:
         os.close(self._fd)
+
+
+def find_holder(directory: Path) -> LockHolder | None:
+    """The process that holds a directory now; None if it is free, or does not tell."""
+    try:
+        file = os.open(directory / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        lock(file, wait=False, shared=True)
+    except BlockingIOError:
+        return read_holder(file)
+    except OSError:  # a file system without locks
+        return None
+    finally:
+        os.close(file)
+    return None
 
 
 def unusable_directory(path: Path, error: OSError) -> EngineError:

@@ -1,0 +1,1 @@
+"""The desktop: ``newel desktop``, and the Electron shell in ``desktop/``."""
