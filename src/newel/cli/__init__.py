@@ -42,7 +42,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel agents", "list these agents, follow one, show its log"),
             ("newel web", "start the workbench in the browser"),
             ("newel jexida", "look after a host over SSH, with a model there"),
-            ("newel action", "run a prompt from the environment, for a GitHub Action"),
+            ("newel action", "run the prompt of a GitHub Action"),
             ("newel demo", "watch a scripted run; needs no model and no key"),
         ),
     ),
