@@ -103,7 +103,9 @@ def test_by_default_the_agent_changes_nothing_and_with_auto_its_commands_get_no_
     assert not (newel.project / "made").exists()
     assert run(prompt="go", approve="auto").code == 0
     assert (newel.project / "made").exists()
-    assert "sk-secret-of-the-job" not in (newel.project / "env.txt").read_text()
+    environ = (newel.project / "env.txt").read_text()
+    assert "sk-secret-of-the-job" not in environ
+    assert "NEWEL_ACTION_" not in environ
 
 
 def test_the_check_fails_while_a_change_waits(with_model: Make, act: Callable[[Newel], Act]) -> None:
