@@ -21,7 +21,7 @@ from newel.agent.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from newel.text.format import describe_call
+from newel.text.format import describe_call, one_line
 
 KINDS: Final[dict[str, p.ToolKind]] = {
     "read": "read",
@@ -178,8 +178,8 @@ def title_of_call(call: ToolCall) -> str:
     """One line: a command itself, or the tool and its file."""
     command = call.arguments.get("command")
     if call.name == "bash" and isinstance(command, str):
-        return " ".join(command[: 4 * MAX_TITLE].split())[:MAX_TITLE] or "bash"
-    return describe_call(call.name, call.arguments)[:MAX_TITLE]
+        return one_line(command, MAX_TITLE) or "bash"
+    return describe_call(call.name, call.arguments, MAX_TITLE)
 
 
 def diffs(path: str, diff: str, *, is_new: bool = False) -> Iterator[p.DiffOfCall]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 BOM: Final = "\N{BYTE ORDER MARK}"
 
-MAX_TEXT: Final = 10 * 1024 * 1024
+MAX_TEXT: Final = 2 * 1024 * 1024
 """Bytes of a file that is read and written through the client."""
 
 KILL_S: Final = 5.0

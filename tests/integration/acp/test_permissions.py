@@ -83,6 +83,7 @@ async def test_hidden_characters_of_a_command_are_shown(with_model: WithModel) -
         await ide.new_session()
         await ide.prompt("run")
         assert "\u202e" not in str(ide.editor.asked[0]["toolCall"]["content"])
+        assert "\u202e" not in ide.editor.call()["title"]
 
 
 async def test_cancelling_takes_a_question_back(with_model: WithModel) -> None:
