@@ -216,10 +216,10 @@ export interface ModelsData {
 }
 /** The latest first. */
 export interface SessionsData {
-    sessions: SessionInfo[];
+    sessions: ListedSession[];
 }
 /** A saved session. `modified` is in seconds since 1970; the texts are single lines without control characters. */
-export interface SessionInfo {
+export interface ListedSession {
     id: string;
     name: string | null;
     firstText: string;
@@ -236,12 +236,12 @@ export interface ExportData {
 }
 /** Changes to be decided, and the latest runs, the last one first. `problems` are files that could not be read. */
 export interface ChangesData {
-    pending: ReviewFile[];
+    pending: FileToDecide[];
     runs: RecordedRun[];
     problems: FileProblem[];
 }
 /** `change` and `about` describe the file if all of it is kept. */
-export interface ReviewFile {
+export interface FileToDecide {
     filePath: string;
     change: string;
     about: string;

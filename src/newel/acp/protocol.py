@@ -406,7 +406,7 @@ class SetConfigResult(Acp, frozen=True):
     config_options: list[ConfigOption]
 
 
-class SessionInfo(Acp, frozen=True):
+class SavedSession(Acp, frozen=True):
     session_id: str
     cwd: str
     title: str | None = None
@@ -414,7 +414,7 @@ class SessionInfo(Acp, frozen=True):
 
 
 class ListSessionsResult(Acp, frozen=True, omit_defaults=False):
-    sessions: list[SessionInfo]
+    sessions: list[SavedSession]
     next_cursor: str | None = None
 
 
@@ -431,7 +431,7 @@ class PromptUsage(Acp, frozen=True, omit_defaults=False):
     cached_write_tokens: int
 
 
-class PromptResult(Acp, frozen=True):
+class PromptResponse(Acp, frozen=True):
     stop_reason: StopReason
     usage: PromptUsage | None = None
 

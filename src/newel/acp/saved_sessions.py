@@ -26,7 +26,7 @@ def list_page(home: Path, params: p.ListSessionsParams, size: int) -> p.ListSess
     folder = None if params.cwd is None else str(Path(params.cwd).resolve())
     entries = list_sessions(home / "sessions", folder, limit=start + size + 1)[start:]
     sessions = [
-        p.SessionInfo(
+        p.SavedSession(
             session_id=entry.id,
             cwd=entry.cwd,
             title=entry.name or entry.first_text or None,

@@ -229,7 +229,7 @@ class AcpServer:
 
     # -- in a session -----------------------------------------------------------------------------
 
-    async def _prompt(self, params: p.PromptParams) -> p.PromptResult:
+    async def _prompt(self, params: p.PromptParams) -> p.PromptResponse:
         return await self._session(params.session_id).prompt(params.prompt)
 
     async def _set_mode(self, params: p.SetModeParams) -> None:

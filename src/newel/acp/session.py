@@ -55,7 +55,7 @@ _STOP_REASONS: Final[dict[str, p.StopReason]] = {
 }
 
 
-class OpenAgent(Protocol):
+class AgentOpener(Protocol):
     """Opens the agent of a session with an approval preset. Raises ``NewelError``."""
 
     def __call__(self, mode: Preset, parts: SessionParts, /) -> AbstractAsyncContextManager[CodingAgent]: ...
@@ -75,7 +75,7 @@ class AcpSession:
     """
 
     def __init__(
-        self, open_agent: OpenAgent, client: SessionClient, mode: Preset, *, root: str, home: Path
+        self, open_agent: AgentOpener, client: SessionClient, mode: Preset, *, root: str, home: Path
     ) -> None:
         self.mode: Preset = mode
         self.root = root
@@ -178,9 +178,9 @@ class AcpSession:
 
     # -- prompts ----------------------------------------------------------------------------------
 
-    async def prompt(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+    async def prompt(self, blocks: Sequence[p.Content]) -> p.PromptResponse:
         """Answer a prompt, after those before it. Raises ``NewelError``."""
-        result = p.PromptResult(stop_reason="cancelled")
+        result = p.PromptResponse(stop_reason="cancelled")
         with anyio.CancelScope() as scope:
             self._prompts.add(scope)
             try:
@@ -195,7 +195,7 @@ class AcpSession:
         for scope in self._prompts:
             scope.cancel()
 
-    async def _answer_with_session(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+    async def _answer_with_session(self, blocks: Sequence[p.Content]) -> p.PromptResponse:
         """Hold the session's file for one prompt only: in between, the user may continue in a terminal, or in another client."""
         if self._is_released:
             self.agent.reopen()
@@ -210,7 +210,7 @@ class AcpSession:
             self.agent.release()
             self._is_released = True
 
-    async def _answer(self, blocks: Sequence[p.Content]) -> p.PromptResult:
+    async def _answer(self, blocks: Sequence[p.Content]) -> p.PromptResponse:
         agent, content = self.agent, PromptContent()
         for block in blocks:
             await content.add(block, agent.attachable)
@@ -220,7 +220,7 @@ class AcpSession:
             await run_command(
                 *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
             )
-            return p.PromptResult(stop_reason="end_turn")
+            return p.PromptResponse(stop_reason="end_turn")
         message = await prepare(agent, Prompt(content.text), lambda text, _="": content.notes.append(text))
         message = msgspec.structs.replace(message, attachments=[*content.attachments, *message.attachments])
         for note in content.notes:
@@ -229,7 +229,7 @@ class AcpSession:
         if not agent.session.has_data():
             self.client.update(p.SessionInfoUpdate(title=title, updated_at=now()))
         end = await agent.answer([message])
-        return p.PromptResult(stop_reason=self._stop_reason(end), usage=_usage(end.usage))
+        return p.PromptResponse(stop_reason=self._stop_reason(end), usage=_usage(end.usage))
 
     def _say(self, text: str) -> None:
         self.client.update(p.AgentMessageChunk(content=p.TextBlock(text=fenced(text))))

@@ -114,7 +114,6 @@ async def open_agent(
     from newel.app.hosts import open_host
     from newel.permissions.nested import enter
     from newel.review.tracking.recording_workspace import RecorderRegistry
-    from newel.session.manager import SessionManager
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
@@ -129,14 +128,7 @@ async def open_agent(
         context = AgentContext(
             host=host,
             folder=host.name,
-            session=SessionManager(
-                directory=settings.home / "sessions",
-                cwd=host.name,
-                continue_=options.continue_,
-                session=options.session,
-                own_id=parts.session_id,
-                ephemeral=options.ephemeral,
-            ),
+            session=_first_session(settings, options, host.name, parts.session_id),
             open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
             find_model=models.find,
             ask=ask,
@@ -152,17 +144,27 @@ async def open_agent(
 
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(notify))
+        more = parts.mcp_servers
         served = _server_tools(
-            settings,
-            agent,
-            model.provider,
-            elicit,
-            wait=wait_for_tools,
-            offered=offered,
-            more=parts.mcp_servers,
+            settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered, more=more
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+def _first_session(
+    settings: Settings, options: AgentOptions, project: str, own_id: str | None
+) -> SessionManager:
+    from newel.session.manager import SessionManager
+
+    return SessionManager(
+        directory=settings.home / "sessions",
+        cwd=project,
+        continue_=options.continue_,
+        session=options.session,
+        own_id=own_id,
+        ephemeral=options.ephemeral,
+    )
 
 
 def _server_tools(

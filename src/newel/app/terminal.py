@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from newel.session.coding_agent import CodingAgent
     from newel.terminal.print_mode import AnswerOutput
     from newel.terminal.renderers.base import Renderer
-    from newel.terminal.run_result import HeldAnswer, RunReport
+    from newel.terminal.run_result import HeldAnswer, RunReporter
     from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
     from newel.text.json_schema import AnswerSchema
@@ -125,7 +125,7 @@ async def _run_prompts(
     prompts = [Prompt(text) for text in options.prompts] or [Prompt("")]
     prompts[0] = Prompt(prompts[0].typed, piped)
     renderer: Renderer
-    report: RunReport | None = None
+    report: RunReporter | None = None
     if screen == "json":
         from newel.terminal.renderers.base import JsonRenderer
 

@@ -22,7 +22,7 @@ from newel.terminal.commands import CommandFormatter, shell_command
 from newel.terminal.renderers.base import Renderer, RendererSubscription, animate, report_damage
 from newel.terminal.repl.repl import Prompt, prepare
 from newel.terminal.review.review_ui import NOT_RECORDING, PendingNotice
-from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReport, describe_session
+from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
 from newel.terminal.signals import die_of, exit_code, on_signals
 from newel.terminal.stdout import TextSink, discard_stdout
 from newel.text.format import one_line
@@ -42,7 +42,7 @@ async def run_prompts(
     approver: Approver | None = None,
     format_command: CommandFormatter = shell_command,
     answers: AnswerOutput | None = None,
-    report: RunReport | None = None,
+    report: RunReporter | None = None,
     held: HeldAnswer | None = None,
 ) -> int:
     """Run each prompt, up to the first that fails. ``approver`` is given where standard input is a terminal: there the user
@@ -82,7 +82,7 @@ class _PromptRun:
         agent: CodingAgent,
         renderer: Renderer,
         answers: AnswerOutput,
-        report: RunReport | None,
+        report: RunReporter | None,
         held: HeldAnswer | None,
     ) -> None:
         self._agent = agent

@@ -97,7 +97,7 @@ class PromptResult(Event, frozen=True, kw_only=True, tag="result"):
     schema_error: str = ""
 
 
-class RunReport(Protocol):
+class RunReporter(Protocol):
     """Tells a program where its run begins and ends. Raises ``OSError`` if the reader has gone."""
 
     def on_session(self, session: SessionStarted, /) -> None: ...

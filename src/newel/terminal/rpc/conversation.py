@@ -27,7 +27,7 @@ from newel.terminal.model_names import expand_model_name
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription
 from newel.terminal.rpc import protocol as p
 from newel.terminal.rpc.requests import InvalidRpcRequest, check_attachment
-from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReport, describe_session
+from newel.terminal.run_result import HeldAnswer, PromptRecord, RunReporter, describe_session
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -51,7 +51,7 @@ class NothingToCompact(NewelError):
     """The conversation is too short."""
 
 
-class Turn:
+class QueuedTurn:
     """A queued command. Of its outcomes, only the first is passed on."""
 
     def __init__(self, command: p.QueuedCommand, answer: Answer, message: UserMessage | None = None) -> None:
@@ -81,7 +81,7 @@ class Conversation:
         agent: CodingAgent,
         renderer: JsonRenderer,
         *,
-        report: RunReport | None = None,
+        report: RunReporter | None = None,
         held: HeldAnswer | None = None,
     ) -> None:
         self.agent = agent
@@ -92,7 +92,7 @@ class Conversation:
         self.reading = anyio.CancelScope()
         self.finished = anyio.Event()
         self.code = 0
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[QueuedTurn] = deque()
         self._more = anyio.Event()
         self._no_more = False
         self._input_over = anyio.Event()
@@ -165,7 +165,7 @@ class Conversation:
                 except Exception as error:  # noqa: BLE001 — the caller's command, not ours
                     answer(error)
                     return
-                turn = Turn(command, answer, message)
+                turn = QueuedTurn(command, answer, message)
                 if self._running is not None or self._turns:
                     turn.answer(p.PromptAccepted(message_id=message.id, queued=True))
                     turn.is_promised = True
@@ -177,7 +177,7 @@ class Conversation:
                 | p.ForkCommand()
                 | p.UndoCommand()
             ):
-                await self._enqueue(Turn(command, answer))
+                await self._enqueue(QueuedTurn(command, answer))
             case (
                 p.ModelsCommand()
                 | p.SessionsCommand()
@@ -208,7 +208,7 @@ class Conversation:
         attachments = [*expanded.attachments, *command.attachments]
         return msgspec.structs.replace(message, content=expanded.content, attachments=attachments)
 
-    async def _enqueue(self, turn: Turn) -> None:
+    async def _enqueue(self, turn: QueuedTurn) -> None:
         self._turns.append(turn)
         self._more.set()
         await checkpoint()  # let an idle worker start before the next line acts
@@ -325,13 +325,13 @@ class Conversation:
             self._more = anyio.Event()
             await self._more.wait()
 
-    def _leave(self, turn: Turn, reason: str) -> None:
+    def _leave(self, turn: QueuedTurn, reason: str) -> None:
         """Report a turn that ends without an outcome, and a queued prompt that was not begun."""
         turn.answer(TurnAborted(reason))
         if turn.is_promised and turn.message is not None and self.reports_dropped:
             self.error("prompt_dropped", f"The queued prompt {turn.message.id} was not begun.")
 
-    async def _take(self, turn: Turn) -> None:
+    async def _take(self, turn: QueuedTurn) -> None:
         try:
             if turn.message is not None:
                 await self._run(turn, turn.message)
@@ -340,7 +340,7 @@ class Conversation:
         except Exception as error:  # noqa: BLE001 — a failed command must not end the others
             turn.answer(error)
 
-    async def _run(self, turn: Turn, message: UserMessage) -> None:
+    async def _run(self, turn: QueuedTurn, message: UserMessage) -> None:
         """Answer a prompt; it is accepted when its message is saved."""
 
         def on_event(event: AgentEvent) -> None:

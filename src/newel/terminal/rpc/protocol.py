@@ -153,7 +153,7 @@ class CompactData(RpcData, frozen=True):
     context_before: int
 
 
-class SessionInfo(RpcData, frozen=True):
+class ListedSession(RpcData, frozen=True):
     """A saved session. ``modified`` is in seconds since 1970; the texts are single lines without control characters."""
 
     id: str
@@ -168,7 +168,7 @@ class SessionInfo(RpcData, frozen=True):
 class SessionsData(RpcData, frozen=True):
     """The latest first."""
 
-    sessions: list[SessionInfo]
+    sessions: list[ListedSession]
 
 
 class SessionOpened(RpcData, frozen=True):
@@ -235,7 +235,7 @@ class ReviewHunk(RpcData, frozen=True):
     warning: str
 
 
-class ReviewFile(RpcData, frozen=True):
+class FileToDecide(RpcData, frozen=True):
     """``change`` and ``about`` describe the file if all of it is kept."""
 
     file_path: str
@@ -265,7 +265,7 @@ class RecordedRun(RpcData, frozen=True):
 class ChangesData(RpcData, frozen=True):
     """Changes to be decided, and the latest runs, the last one first. ``problems`` are files that could not be read."""
 
-    pending: list[ReviewFile]
+    pending: list[FileToDecide]
     runs: list[RecordedRun]
     problems: list[FileProblem]
 

@@ -132,7 +132,7 @@ def _sessions(agent: CodingAgent, command: p.SessionsCommand) -> p.SessionsData:
     sessions = list_sessions(agent.session.directory, folder, limit=command.limit)
     return p.SessionsData(
         sessions=[
-            p.SessionInfo(
+            p.ListedSession(
                 id=entry.id,
                 name=entry.name,
                 first_text=entry.first_text,
@@ -188,7 +188,7 @@ async def _changes(project: ProjectReview, limit: int) -> p.ChangesData:
     files = await anyio.to_thread.run_sync(pending_files, found.reviews)
     runs = await recent_runs(project, limit=limit)
     return p.ChangesData(
-        pending=[msgspec.convert(file, p.ReviewFile, from_attributes=True) for file in files],
+        pending=[msgspec.convert(file, p.FileToDecide, from_attributes=True) for file in files],
         runs=[msgspec.convert(run, p.RecordedRun, from_attributes=True) for run in runs],
         problems=[p.FileProblem(path=problem.path, reason=problem.reason) for problem in found.problems],
     )

@@ -26,7 +26,7 @@ from newel.text.json import to_json
 
 
 class ResultPrinter:
-    """A ``RunReport`` that writes each result as one line."""
+    """A ``RunReporter`` that writes each result as one line."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -50,7 +50,7 @@ class ResultPrinter:
 
 
 class StreamJsonRenderer(Renderer):
-    """A renderer and ``RunReport``. ``partial`` also writes the pieces of messages; ``key_source`` is where the API key is from.
+    """A renderer and ``RunReporter``. ``partial`` also writes the pieces of messages; ``key_source`` is where the API key is from.
 
     Prompts are not repeated: their sender knows them.
     """

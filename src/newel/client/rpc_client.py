@@ -1,26 +1,13 @@
-"""A client of ``newel rpc``: drives Newel in a process of its own.
-
-    from newel.client import RpcClient
-
-    async with RpcClient("--approve", "auto", cwd="/src/shop") as newel:
-        result = await newel.run("Fix the failing test")
-        print(result.text, result.end.cost)
-
-    with BlockingRpcClient(cwd="/src/shop") as newel:      # without an event loop
-        print(newel.run("Explain this project").text)
-
-There is a method for each command; docs/rpc.md describes them. All errors are ``RpcClientError``.
-"""
+"""A client of ``newel rpc``, for code with an event loop."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, suppress
-from functools import cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import cache
 from pathlib import Path
 from subprocess import PIPE
 from types import TracebackType
@@ -28,12 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
 
-from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, ErrorEvent, MessageEnd
-from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
+from newel.agent.messages import AppMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.client.streams import (
+    ClientEvent,
+    CommandFailed,
+    CommandTimedOut,
+    OtherEvent,
+    ProcessEnded,
+    RpcClientError,
+    RpcEventStream,
+    RunResult,
+)
 from newel.concurrency import background_tasks, task_group
 from newel.terminal.rpc import protocol as p
 from newel.text.json import to_json
@@ -41,10 +36,8 @@ from newel.text.lines import LineSplitter
 
 if TYPE_CHECKING:
     from anyio.abc import Process
-    from anyio.from_thread import BlockingPortal
 
 Data = TypeVar("Data")
-Result = TypeVar("Result")
 
 TIMEOUT_S: Final = 30.0
 """For the response to a command that does not wait for a run."""
@@ -60,126 +53,6 @@ STDERR_BYTES: Final = 8_192
 
 MAX_LINE: Final = 256 * 1024 * 1024
 """Bytes of a line that the client reads; the messages of a long conversation with images are one."""
-
-MAX_EVENTS: Final = 100_000
-"""Events that wait for the reader of a stream."""
-
-
-# -- errors -------------------------------------------------------------------------------------------
-
-
-class RpcClientError(NewelError):
-    """Root of the errors of the client."""
-
-
-class CommandFailed(RpcClientError):
-    """Newel refused a command, or failed at it. ``failure`` has the code and the message."""
-
-    def __init__(self, command: str, failure: p.RpcFailure) -> None:
-        super().__init__(f"{command}: {failure.message}")
-        self.command = command
-        self.failure = failure
-
-
-class CommandTimedOut(RpcClientError):
-    """There was no response in time. The command may have been carried out, or may still be."""
-
-
-class ProcessEnded(RpcClientError):
-    """The process has ended. ``failure`` is the error that it reported at its start, if any; ``stderr`` its last output there."""
-
-    def __init__(self, exit_code: int | None, stderr: str, failure: p.RpcFailure | None) -> None:
-        how = f"ended with exit code {exit_code}" if exit_code is not None else "cannot be reached any more"
-        said = failure.message if failure else stderr.strip()
-        super().__init__(f"newel rpc {how}. It said: {said}" if said else f"newel rpc {how}.")
-        self.exit_code = exit_code
-        self.stderr = stderr
-        self.failure = failure
-
-
-class EventsLost(RpcClientError):
-    """A stream's reader was too slow, and its oldest events do not fit into memory."""
-
-
-# -- events -------------------------------------------------------------------------------------------
-
-
-class OtherEvent(msgspec.Struct, frozen=True):
-    """An event of a newer Newel; ``type`` is that of ``fields``."""
-
-    type: str
-    fields: dict[str, Any]
-
-
-ClientEvent = p.RpcEvent | OtherEvent
-
-
-class EventStream:
-    """The events from the stream's creation on, as an async iterator. It ends when the client is closed, and raises
-    ``ProcessEnded`` if the process ends before, ``EventsLost`` if its reader is too slow.
-    """
-
-    def __init__(self, leave: Callable[[EventStream], None]) -> None:
-        self._leave = leave
-        self._events: deque[ClientEvent] = deque()
-        self._more = anyio.Event()
-        self._has_ended = False
-        self._error: RpcClientError | None = None
-
-    def put(self, event: ClientEvent) -> None:
-        """Add an event for the reader."""
-        if len(self._events) >= MAX_EVENTS:
-            self.end(EventsLost(f"More than {MAX_EVENTS:,} events have not been read. Read them faster."))
-        else:
-            self._events.append(event)
-            self._more.set()
-
-    def end(self, error: RpcClientError | None) -> None:
-        """Let the reader read what there is, and then this error."""
-        self._leave(self)
-        self._has_ended, self._error = True, error
-        self._more.set()
-
-    def close(self) -> None:
-        """Take no more events."""
-        self._events.clear()
-        self.end(None)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ClientEvent:
-        await checkpoint()
-        while not self._events:
-            if self._error is not None:
-                raise self._error
-            if self._has_ended:
-                raise StopAsyncIteration
-            self._more = anyio.Event()
-            await self._more.wait()
-        return self._events.popleft()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-
-class RunResult(msgspec.Struct, frozen=True):
-    """A finished run: its last event, and its messages from the prompt on."""
-
-    end: AgentEnd
-    messages: list[AppMessage]
-
-    @property
-    def text(self) -> str:
-        """The text of the last answer."""
-        answers = (message for message in reversed(self.messages) if isinstance(message, AssistantMessage))
-        return next((answer.text for answer in answers), "")
-
-
-# -- the client ---------------------------------------------------------------------------------------
 
 
 class _Response(msgspec.Struct, frozen=True, tag_field="type", tag="response"):
@@ -229,7 +102,7 @@ class RpcClient:
         self._environ = environ
         self._timeout = timeout
         self._pending: dict[int | str | float, _Pending] = {}
-        self._streams: list[EventStream] = []
+        self._streams: list[RpcEventStream] = []
         self._last_id = 0
         self._sending = anyio.Lock()
         self._stderr = b""
@@ -276,9 +149,9 @@ class RpcClient:
 
     # -- the conversation -------------------------------------------------------------------------
 
-    def events(self) -> EventStream:
+    def events(self) -> RpcEventStream:
         """A stream of the events from now on. Create it before the prompt, so that it misses none."""
-        stream = EventStream(self._leave)
+        stream = RpcEventStream(self._leave)
         self._streams.append(stream)
         return stream
 
@@ -523,7 +396,7 @@ class RpcClient:
         for stream in tuple(self._streams):
             stream.put(message)
 
-    def _leave(self, stream: EventStream) -> None:
+    def _leave(self, stream: RpcEventStream) -> None:
         if stream in self._streams:
             self._streams.remove(stream)
 
@@ -547,65 +420,3 @@ class RpcClient:
         with suppress(ProcessLookupError):
             if self._process is not None:
                 os.killpg(self._process.pid, signal.SIGKILL)
-
-
-# -- without an event loop ----------------------------------------------------------------------------
-
-
-class BlockingRpcClient:
-    """``RpcClient`` for code without an event loop, as a context manager; it takes the same arguments. ``call`` calls any method:
-
-    with BlockingRpcClient(cwd="/src/shop") as newel:
-        print(newel.call(newel.client.state).model)
-    """
-
-    def __init__(
-        self,
-        *arguments: str,
-        cwd: str | Path | None = None,
-        environ: Mapping[str, str] | None = None,
-        timeout: float | None = TIMEOUT_S,
-        command: Sequence[str] = (),
-    ) -> None:
-        self._open = partial(
-            RpcClient, *arguments, cwd=cwd, environ=environ, timeout=timeout, command=command
-        )
-        self._stack = ExitStack()
-        self._portal: BlockingPortal | None = None
-        self._client: RpcClient | None = None
-
-    @property
-    def client(self) -> RpcClient:
-        """The client, for ``call``."""
-        if self._client is None:
-            raise RpcClientError("The client is not open. Use it in `with`.")
-        return self._client
-
-    def __enter__(self) -> Self:
-        from anyio.from_thread import start_blocking_portal
-
-        with ExitStack() as stack:
-            portal = stack.enter_context(start_blocking_portal())
-            client: RpcClient = portal.call(self._make)
-            stack.enter_context(portal.wrap_async_context_manager(client))
-            self._portal, self._client = portal, client
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def call(self, method: Callable[..., Awaitable[Result]], *arguments: Any, **named: Any) -> Result:
-        """Call a method of ``client`` and wait for its result."""
-        if self._portal is None:
-            raise RpcClientError("The client is not open. Use it in `with`.")
-        return self._portal.call(partial(method, *arguments, **named))
-
-    def run(self, text: str, *, on_event: Callable[[ClientEvent], object] | None = None) -> RunResult:
-        """``RpcClient.run``; ``on_event`` is called in the thread of the client."""
-        return self.call(self.client.run, text, on_event=on_event)
-
-    async def _make(self) -> RpcClient:
-        return self._open()
