@@ -179,7 +179,7 @@ class AcpServer:
         from newel.acp.saved_sessions import check_saved
 
         open_session = self._sessions.get(params.session_id)
-        if open_session is not None:
+        if open_session is not None and not open_session.is_closed:
             return open_session
         check_saved(self._application.home, params)
         return await self._open(params.session_id, params)
@@ -220,7 +220,7 @@ class AcpServer:
 
     def _session(self, session_id: str) -> AcpSession:
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.is_closed:
             raise JsonRpcError(NOT_FOUND, f"No session {session_id!r} is open. Load or resume it first.")
         return session
 

@@ -21,6 +21,7 @@ from newel.acp.plan import PlanTool
 from newel.acp.updates import UpdateTranslator, fenced
 from newel.agent.errors import NewelError
 from newel.agent.events import AgentEnd, AgentEvent, MessageEnd, StateUpdate
+from newel.agent.formatting import describe_error
 from newel.agent.messages import AssistantMessage, Usage, now
 from newel.agent.ports import ThinkingLevel, Tool
 from newel.concurrency import background_tasks
@@ -83,8 +84,8 @@ class AcpSession:
         self._open_agent = open_agent
         self._home = home
         self._leave = anyio.Event()
-        self._is_closed = False
-        self._opened: anyio.Event | None = None
+        self.is_closed = False
+        self._opened = anyio.Event()
         self._problem: NewelError | None = None
         self._turn = anyio.Lock()
         self._prompts: set[anyio.CancelScope] = set()
@@ -105,35 +106,42 @@ class AcpSession:
     # -- its life ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the agent open until ``close``; it is opened again if a change of the mode needs it."""
-        async with self._open_agent(self.mode, self._parts) as agent:
-            self._agent = agent
-            task_status.started()
-            await self._stay(agent)
-        while not self._is_closed:
-            try:
-                await self._reopen()
-            except NewelError as error:
-                self._problem, self.mode = error, self._mode_before
-                await self._reopen()
-        self._ended.set()
-
-    async def _reopen(self) -> None:
-        async with self._open_agent(self.mode, self._parts) as agent:
-            await self._stay(agent)
-
-    async def _stay(self, agent: CodingAgent) -> None:
-        self._agent, self._leave = agent, anyio.Event()
-        self._release()
-        agent.subscribe(self._on_event)
-        if self._opened is not None:
+        """Keep the agent open until ``close``; it is opened again if a change of the mode needs it. Raises ``NewelError`` if it
+        cannot be opened. A failure after that ends this session alone.
+        """
+        try:
+            await self._hold(task_status.started)
+            while not self.is_closed:
+                try:
+                    await self._hold()
+                except NewelError as error:
+                    self._problem, self.mode = error, self._mode_before
+                    await self._hold()
+        except Exception as error:
+            if self._agent is None:
+                raise
+            self._problem = NewelError(f"The session has ended. {describe_error(error)}")
+            self._translator.note(str(self._problem))
+            self.close()
+        finally:
             self._opened.set()
-        async with background_tasks(self._list_models):
-            await self._leave.wait()
+            self._ended.set()
+
+    async def _hold(self, on_open: Callable[[], object] | None = None) -> None:
+        """Open the agent, and keep it until it is to be left."""
+        async with self._open_agent(self.mode, self._parts) as agent:
+            self._agent, self._leave = agent, anyio.Event()
+            self._release()
+            agent.subscribe(self._on_event)
+            self._opened.set()
+            if on_open is not None:
+                on_open()
+            async with background_tasks(self._list_models):
+                await self._leave.wait()
 
     def close(self) -> None:
         self.cancel()
-        self._is_closed = True
+        self.is_closed = True
         self._leave.set()
 
     async def end(self) -> None:

@@ -384,6 +384,22 @@ async def test_the_tools_of_the_editors_servers_are_offered(with_model: WithMode
         assert "MCP server 'lost': It could not be started" in ide.editor.text("agent_thought_chunk")
 
 
+async def test_a_session_that_fails_ends_alone(with_model: WithModel) -> None:
+    """Its folder may be removed. The others of the same editor must go on."""
+    newel = with_model(scenario("hello", {"content": "Hello!"}))
+    other = newel.project / "other"
+    other.mkdir()
+    async with editing(newel) as ide:
+        await ide.new_session()
+        lost = await ide.agent.new_session(cwd=str(other), mcp_servers=[])
+        other.rmdir()
+        with pytest.raises(RequestError, match="is not a directory"):
+            await ide.agent.set_session_mode(session_id=lost.session_id, mode_id="review")
+        with pytest.raises(RequestError, match="is open"):
+            await ide.prompt_in(lost.session_id, "hello")
+        assert (await ide.prompt("hello")).stop_reason == "end_turn"
+
+
 async def test_many_sessions_share_one_process(with_model: WithModel) -> None:
     newel = with_model(scenario("write", bash("pwd > where.txt"), {"content": "Done."}))
     async with editing(newel, "--approve", "auto") as ide:
