@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BY_HAND: Final = (
     "newel: newel acp is for editors: it reads the Agent Client Protocol from standard input. "
-    "docs/editors.md shows how to set up yours; Ctrl+D leaves."
+    "`newel help acp` shows how to set up yours; Ctrl+D leaves."
 )
 
 TERMINAL_AUTH: Final = ["doctor"]

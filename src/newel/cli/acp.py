@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from newel.cli.options import Parser, add_model_options, flags_of
+
+EPILOG = """\
+By default the editor asks before each change and each command.
+
+Zed (settings.json) and JetBrains (~/.jetbrains/acp.json):
+  {"agent_servers": {"Newel": {"type": "custom",
+                               "command": "newel", "args": ["acp"]}}}
+Toad: toad acp "newel acp". Others: any agent with the command `newel acp`."""
 
 
 def command_acp(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="newel acp",
-        description="Serve an editor by the Agent Client Protocol, on standard input and output. The editor starts this command; "
-        "docs/editors.md shows how.",
-        epilog="By default the editor asks before each change and each command.",
+        description="Serve an editor by the Agent Client Protocol, on standard input and output. The editor starts this command.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_model_options(parser)
     options = parser.parse_args(arguments)
