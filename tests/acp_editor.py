@@ -35,6 +35,7 @@ class Editor:
         self.buffers: dict[str, str] = {}
         self.read: list[str] = []
         self.written: list[str] = []
+        self.on_read: Callable[[], object] = lambda: None
         self.on_save: Callable[[str], str] = str
         self.refuses_writes = False
         self.decide: Callable[[dict[str, Any]], str | None] = lambda _: "allow_once"
@@ -67,6 +68,7 @@ class Editor:
             text = self.buffers[path] if path in self.buffers else _load(path)
         except OSError as error:
             raise RequestError.resource_not_found(path) from error
+        self.on_read()
         return schema.ReadTextFileResponse(content=text.replace("\r\n", "\n"))
 
     async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> Any:

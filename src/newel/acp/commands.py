@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +11,6 @@ from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, SlashCommand
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.repl.slash_commands import COMMANDS
-from newel.terminal.ui.terminal_ui import InputHandler
 
 OFFERED: Final = ("compact", "cost", "tools", "review", "keep", "reject", "undo", "rollback", "export")
 
@@ -78,7 +76,7 @@ class _NoteRenderer(Renderer):
 
 
 class _NoteUI:
-    """A ``TerminalUI`` that shows notes and asks for consent. Other questions have no answer, and then nothing is changed."""
+    """A ``CommandUI`` that shows notes and asks for consent. Other questions have no answer, and then nothing is changed."""
 
     def __init__(self, say: Callable[[str], object], confirm: Confirm) -> None:
         self.renderer = _NoteRenderer(say)
@@ -86,9 +84,6 @@ class _NoteUI:
 
     def columns(self) -> int:
         return COLUMNS
-
-    async def run(self, handler: InputHandler) -> None:
-        raise NotImplementedError
 
     def leave(self) -> None:
         """A client leaves by closing the session."""
@@ -102,18 +97,6 @@ class _NoteUI:
             return None
         question = question.rstrip().removesuffix(YES_OR_NO).rstrip()
         return "y" if await self._confirm(question, about or self.renderer.last) else None
-
-    def suspend(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    def clear(self) -> None:
-        """There is no screen."""
-
-    def refresh(self) -> None:
-        """There is no screen."""
-
-    def echo(self, text: str) -> None:
-        """The client shows what was sent."""
 
     def restore_input(self, text: str) -> None:
         """The client owns its input."""

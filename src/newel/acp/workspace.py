@@ -13,15 +13,18 @@ import hashlib
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Unpack
 
 import anyio
+import anyio.to_thread
 
 from newel.acp.client import SessionClient, Terminal
 from newel.acp.json_rpc import JsonRpcError
 from newel.acp.protocol import ExitStatus
 from newel.agent.errors import NewelError, WorkspaceError
+from newel.providers.families import FAMILIES
 from newel.workspace.port import (
     ABSENT,
     Completed,
@@ -29,6 +32,7 @@ from newel.workspace.port import (
     FileNode,
     RunOptions,
     WriteResult,
+    leads_elsewhere,
     stale,
 )
 from newel.workspace.process import process_mark
@@ -47,6 +51,9 @@ BOM: Final = "\N{BYTE ORDER MARK}"
 
 MAX_TEXT: Final = 2 * 1024 * 1024
 """Bytes of a file that is read and written through the client."""
+
+KEY_VARIABLES: Final = frozenset(family.variables["api_key"] for family in FAMILIES)
+"""Unset for commands even if this process has none of them: the editor's shell may set them."""
 
 KILL_S: Final = 5.0
 """Seconds for the client to end a command."""
@@ -113,6 +120,8 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             await self._check(path, before, expect)
         if before is None:
             await anyio.to_thread.run_sync(_make_folder, Path(path).parent)
+        if await self._inner.resolve(path) != path:  # the editor would follow a link that has come since
+            raise leads_elsewhere(path)
         try:
             is_written = await self._client.write_text(path, text)
         except JsonRpcError as error:
@@ -142,7 +151,8 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         if not self._client.capabilities.terminal:
             return await self._inner.run(command, **options)
         mark = process_mark.ProcessMark(process_mark.new_mark())
-        env = {name: "" for name in self._environ if is_withheld(name)} | UNATTENDED
+        withheld = KEY_VARIABLES.union(filter(is_withheld, self._environ))
+        env = dict.fromkeys(withheld, "") | UNATTENDED
         env |= {**(options.get("env") or {}), process_mark.MARK: mark.mark}
         began = time.monotonic()
         shell = self._client.terminal(
@@ -202,6 +212,7 @@ async def _run(
             process_mark.signal([mark], signal.SIGKILL)  # what has left the terminal's process group
     shown = await terminal.output()
     ended = shown.exit_status if status is None else status
+    find_remaining = partial(process_mark.find_remaining, mark, all_of_them=True)
     note = f"[… the beginning is omitted: the editor keeps the last {limit:,} bytes …]\n"
     return Completed(
         stdout=(note if shown.truncated else "") + shown.output,
@@ -210,7 +221,7 @@ async def _run(
         duration=round((time.monotonic() - began) * 1000),
         timed_out=status is None,
         truncated=bool(shown.truncated),
-        left_running=() if status is None else process_mark.find_remaining(mark, all_of_them=True),
+        left_running=() if status is None else await anyio.to_thread.run_sync(find_remaining),
     )
 
 

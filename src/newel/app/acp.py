@@ -85,7 +85,7 @@ class EditorSessions:
         methods = [
             p.AuthMethod(
                 id=family.name.lower(),
-                name=f"{family.variables['api_key']}",
+                name=family.variables["api_key"],
                 description=f"An API key for {family.base_url}",
                 type="env_var",
                 vars=[p.EnvVariable(name=family.variables["api_key"])],

@@ -69,8 +69,8 @@ class ModelAccess(Protocol):
     async def check_cost(self, model: Model, /) -> None: ...
 
 
-class NoOtherMode(NewelError):
-    """This agent has only one model."""
+class CannotChangeMode(NewelError):
+    """The agent has no other mode, or cannot leave its own while the session is open."""
 
 
 class CodingAgent(Agent):
@@ -165,7 +165,7 @@ class CodingAgent(Agent):
         if mode == before:
             return
         if self._find_model is None:
-            raise NoOtherMode("This agent has only one model.")
+            raise CannotChangeMode("This agent has only one model.")
         found = await self._find_model(mode)
         keeps_model = "local" not in {mode, before}
         model = self.state.model if keeps_model else found.model
@@ -178,13 +178,13 @@ class CodingAgent(Agent):
         self._change("agentMode", agent_mode=mode, model=model, check_cost=found.check_cost)
 
     def set_approve(self, preset: Preset) -> None:
-        """Approve calls by another preset from the next one on. Raises ``NoOtherMode`` from and to ``review``, whose tools work in
+        """Approve calls by another preset from the next one on. Raises ``CannotChangeMode`` from and to ``review``, whose tools work in
         another folder: open the session again for that.
         """
         if preset == self.approve:
             return
         if self._find_policy is None or "review" in {preset, self.approve}:
-            raise NoOtherMode(
+            raise CannotChangeMode(
                 f"A session cannot change from --approve {self.approve} to {preset} while it is open."
             )
         self._change("approve", policy=self._find_policy(preset))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from newel.session.coding_agent import CodingAgent
-    from newel.terminal.ui.terminal_ui import TerminalUI
+    from newel.terminal.ui.terminal_ui import CommandUI
 
 Context = TypeVar("Context")
 
@@ -91,7 +91,7 @@ class CommandContext(msgspec.Struct, frozen=True):
     """What the commands of ``newel`` work with. ``home`` is Newel's own folder."""
 
     agent: CodingAgent
-    ui: TerminalUI
+    ui: CommandUI
     home: Path
 
     def say(self, text: str, code: str = "note") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,7 +107,31 @@ async def test_files_that_an_editor_would_change_are_written_directly(
         await ide.new_session()
         await ide.prompt("fix")
         assert ide.editor.written == []
-    assert file.read_bytes() in {data.replace(b"2", b"3"), data}
+    assert file.read_bytes() == data.replace(b"2", b"3")
+
+
+async def test_a_link_that_comes_before_the_write_is_not_followed(
+    with_model: WithModel, tmp_path: Path
+) -> None:
+    """The editor follows links: the file outside would be overwritten."""
+    newel = with_model(scenario("fix", replacing("sub/a.txt", "two", "three"), DONE))
+    file, outside = newel.project / "sub/a.txt", tmp_path / "outside"
+    file.parent.mkdir()
+    file.write_text("two\n")
+    outside.mkdir()
+    (outside / "a.txt").write_text("two\n")
+
+    def swap() -> None:
+        if not file.parent.is_symlink():
+            file.parent.rename(newel.project / "moved")
+            file.parent.symlink_to(outside)
+
+    async with editing(newel, "--approve", "auto") as ide:
+        ide.editor.on_read = swap
+        await ide.new_session()
+        await ide.prompt("fix")
+        assert ide.editor.written == []
+    assert (outside / "a.txt").read_text() == "two\n"
 
 
 async def test_a_write_that_the_editor_refuses_is_not_done_behind_its_back(with_model: WithModel) -> None:
@@ -154,8 +179,9 @@ async def test_a_command_runs_in_a_terminal_of_the_editor_and_is_recorded(with_m
 
 
 async def test_no_key_reaches_a_command_in_the_editors_terminal(with_model: WithModel) -> None:
+    """The shell of an editor may set keys that Newel itself does not have."""
     newel = with_model(scenario("run", bash('echo "<$OPENAI_API_KEY$LLM_AUTH_TOKEN>"'), DONE))
-    newel.environ["OPENAI_API_KEY"] = "sk-other-0123456789"
+    newel.environ.pop("OPENAI_API_KEY", None)
     async with editing(newel, "--approve", "auto", terminals=True) as ide:
         await ide.new_session()
         await ide.prompt("run")

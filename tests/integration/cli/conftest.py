@@ -1,28 +1,13 @@
-"""Fixtures: a Newel for each test."""
+"""Fixtures: programs that drive Newel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mock_llm_server import running
 from tests.driver import Driver
 from tests.support import Newel
-
-
-@pytest.fixture
-def with_model(tmp_path: Path) -> Iterator[Callable[..., Newel]]:
-    """Makes a Newel whose model follows the given scenarios (none: the bundled ones)."""
-    with ExitStack() as servers:
-
-        def make(scenarios: dict[str, Any] | None = None) -> Newel:
-            return Newel(tmp_path, servers.enter_context(running(scenarios, strict=True)))
-
-        yield make
 
 
 @pytest.fixture

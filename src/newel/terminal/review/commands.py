@@ -14,13 +14,13 @@ from newel.terminal.review.run_format import describe_checkpoint, describe_proje
 if TYPE_CHECKING:
     from newel.review.decide import Verdict
     from newel.review.project import ProjectReview
-    from newel.terminal.ui.terminal_ui import TerminalUI
+    from newel.terminal.ui.terminal_ui import CommandUI
 
 LISTED = 10
 """Runs that a conversation shows."""
 
 
-def conversation_ui(ui: TerminalUI) -> ReviewUI:
+def conversation_ui(ui: CommandUI) -> ReviewUI:
     return ReviewUI(ui.renderer.note, ui.ask, slash_command, ui.columns())
 
 

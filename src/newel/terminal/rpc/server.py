@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from functools import cache
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -26,23 +26,11 @@ from newel.terminal.rpc.conversation import Conversation, TurnAborted
 from newel.terminal.rpc.requests import command_of, explain, read_request
 from newel.terminal.signals import exit_code, on_signals
 from newel.terminal.stdout import discard_stdout
-from newel.terminal.ui.line_reader import LineReader
+from newel.terminal.ui.line_reader import LineHandler, LineReader, serve_lines
 
 if TYPE_CHECKING:
     from newel.terminal.run_result import HeldAnswer
     from newel.terminal.ui.approval import Approver
-
-
-class Dialect(Protocol):
-    """Reads the lines of a program and writes the outcomes of its commands."""
-
-    async def serve(self, line: str, number: int, /) -> None:
-        """Begin with what a line asks for."""
-        ...
-
-    def skip(self, problem: str, number: int, /) -> None:
-        """Answer a line that was not read."""
-        ...
 
 
 async def run_json(
@@ -63,7 +51,9 @@ async def run_rpc(agent: CodingAgent, stdin: int, out: BinaryIO, *, approver: Ap
     return await _serve(conversation, RpcMode(conversation), lines, approver)
 
 
-async def _serve(conversation: Conversation, dialect: Dialect, lines: LineReader, approver: Approver) -> int:
+async def _serve(
+    conversation: Conversation, handler: LineHandler, lines: LineReader, approver: Approver
+) -> int:
     approver.handler = conversation.ask
     unsubscribe = conversation.agent.subscribe(conversation.output.handle)
     try:
@@ -74,7 +64,7 @@ async def _serve(conversation: Conversation, dialect: Dialect, lines: LineReader
             group.start_soon(conversation.work)
             group.start_soon(conversation.watch_reader)
             with conversation.reading:
-                await _read(lines, dialect)
+                await serve_lines(lines, handler)
                 conversation.no_more()
             await conversation.finished.wait()
         conversation.output.check()
@@ -87,23 +77,6 @@ async def _serve(conversation: Conversation, dialect: Dialect, lines: LineReader
     if conversation.code == 1:  # the reader has gone, and nothing can be flushed
         discard_stdout(BrokenPipeError(errno.EPIPE, "Broken pipe"))
     return conversation.code
-
-
-async def _read(lines: LineReader, dialect: Dialect) -> None:
-    number = 0
-    while True:
-        number += 1
-        try:
-            line = await lines.next()
-        except ValueError as error:
-            dialect.skip(f"{error}.", number)
-            continue
-        if line is None:
-            return
-        if number == 1:
-            line = line.removeprefix("\N{BYTE ORDER MARK}")
-        if line.strip():
-            await dialect.serve(line, number)
 
 
 def failure_of(error: Exception) -> p.RpcFailure:

@@ -28,6 +28,7 @@ from newel.terminal.stream_json.renderer import StreamJsonRenderer
 from newel.terminal.stream_json.requests import (
     ControlRequest,
     ControlResponse,
+    InputLine,
     InvalidInputLine,
     KeepAlive,
     UserLine,
@@ -35,7 +36,7 @@ from newel.terminal.stream_json.requests import (
     read_line,
 )
 from newel.terminal.ui.approval import Approver
-from newel.terminal.ui.line_reader import LineReader
+from newel.terminal.ui.line_reader import LineReader, serve_lines
 
 
 async def run_stream_json(
@@ -63,7 +64,8 @@ async def run_stream_json(
         async with on_signals(lambda number: mode.end(exit_code(number))) as group:
             group.start_soon(mode.work)
             with mode.reading:
-                await mode.read(LineReader(stdin))
+                await serve_lines(LineReader(stdin), mode)
+                mode.finish()
             await mode.finished.wait()
         subscription.check()
     except OSError as error:
@@ -103,9 +105,9 @@ class _StreamJsonMode:
         self._prompts.clear()
         self.interrupt()
         self.reading.cancel()
-        self._finish()
+        self.finish()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """The input has ended: answer the queued prompts."""
         self._no_more = True
         self._more.set()
@@ -117,31 +119,18 @@ class _StreamJsonMode:
 
     # -- input ------------------------------------------------------------------------------------
 
-    async def read(self, lines: LineReader) -> None:
-        number = 0
-        while True:
-            number += 1
-            try:
-                line = await lines.next()
-            except ValueError as error:
-                self._reject(f"Line {number}: {error}.")
-                continue
-            if line is None:
-                break
-            if number == 1:
-                line = line.removeprefix("\N{BYTE ORDER MARK}")
-            if line.strip():
-                try:
-                    await self._serve(line)
-                except InvalidInputLine as error:
-                    self._reject(f"Line {number}: {error}")
-        self._finish()
+    async def serve(self, line: str, number: int, /) -> None:
+        try:
+            await self._act_on(read_line(line))
+        except InvalidInputLine as error:
+            self.skip(str(error), number)
 
-    def _reject(self, message: str) -> None:
+    def skip(self, problem: str, number: int, /) -> None:
+        message = f"Line {number}: {problem}"
         self._renderer.write(notice_line(InvalidInputLine.code, message, is_error=True))
 
-    async def _serve(self, line: str) -> None:
-        match read_line(line):
+    async def _act_on(self, line: InputLine) -> None:
+        match line:
             case UserLine() as sent:
                 self._prompts.append(prompt_of(sent))
                 self._more.set()

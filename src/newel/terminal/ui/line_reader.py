@@ -102,6 +102,36 @@ class LineReader:
         return os.read(self.fd, PIECE)
 
 
+class LineHandler(Protocol):
+    """Handles the lines that a program sends."""
+
+    async def serve(self, line: str, number: int, /) -> None:
+        """Begin with what the line asks for. ``number`` counts from 1."""
+        ...
+
+    def skip(self, problem: str, number: int, /) -> None:
+        """Answer a line that was not read."""
+        ...
+
+
+async def serve_lines(lines: LineReader, handler: LineHandler) -> None:
+    """Pass each line to ``handler`` until the input ends; blank ones, and a byte order mark at the beginning, are left out."""
+    number = 0
+    while True:
+        number += 1
+        try:
+            line = await lines.next()
+        except ValueError as error:
+            handler.skip(f"{error}.", number)
+            continue
+        if line is None:
+            return
+        if number == 1:
+            line = line.removeprefix("\N{BYTE ORDER MARK}")
+        if line.strip():
+            await handler.serve(line, number)
+
+
 @contextlib.contextmanager
 def _key_by_key(fd: int) -> Generator[None]:
     """Inside, keys of a terminal can be read one by one. Unread ones are dropped at the end."""

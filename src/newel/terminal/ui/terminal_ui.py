@@ -38,8 +38,8 @@ class InputHandler(Protocol):
         ...
 
 
-class TerminalUI(Protocol):
-    """A terminal with a user."""
+class CommandUI(Protocol):
+    """What the slash commands of a conversation need of a user interface."""
 
     @property
     def renderer(self) -> Renderer: ...
@@ -48,18 +48,26 @@ class TerminalUI(Protocol):
         """The current width of the screen."""
         ...
 
-    async def run(self, handler: InputHandler) -> None:
-        """Pass input to ``handler`` until the user leaves."""
-        ...
-
     def leave(self) -> None:
-        """End ``run``."""
+        """End the conversation."""
         ...
 
     async def ask(
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         """An ``AskLine``. ``initial`` is the line to edit, where lines can be edited."""
+        ...
+
+    def restore_input(self, text: str) -> None:
+        """Put a text back into the input."""
+        ...
+
+
+class TerminalUI(CommandUI, Protocol):
+    """A terminal with a user. ``leave`` ends ``run``."""
+
+    async def run(self, handler: InputHandler) -> None:
+        """Pass input to ``handler`` until the user leaves."""
         ...
 
     def suspend(self) -> AbstractAsyncContextManager[None]:
@@ -76,8 +84,4 @@ class TerminalUI(Protocol):
 
     def echo(self, text: str) -> None:
         """Show a command that was sent, if the interface clears what was typed."""
-        ...
-
-    def restore_input(self, text: str) -> None:
-        """Put a text back into the input."""
         ...
