@@ -112,13 +112,13 @@ async def open_agent(
     from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
     from newel.app.hosts import open_host
+    from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
-    from newel.review.tracking.recording_workspace import RecorderRegistry
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
     enter(settings.approve, attended=ask is not None)
-    recorders = RecorderRegistry(None if options.ephemeral else settings.home, noted=settings.home)
+    recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
         host = parts.host(host) if parts.host else host

@@ -95,7 +95,7 @@ def _enter_host(options: Options) -> Options:
 async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], options: Options) -> int:
     from importlib.metadata import version
 
-    from newel.review.tracking.recording_workspace import RecorderRegistry
+    from newel.app.workspace_factory import open_recorders
     from newel.session.manager import SessionManager
     from newel.terminal.jexida.agent import JexidaAgent
     from newel.terminal.jexida.remote_host import RemoteHost, recorded
@@ -137,7 +137,7 @@ async def _run(newel: Settings, remote: RemoteSettings, warnings: list[str], opt
             session=session,
         )
         if ssh.directory is not None and newel.record:
-            recorders = RecorderRegistry(None if options.ephemeral else newel.home, noted=newel.home)
+            recorders = open_recorders(newel, ephemeral=options.ephemeral)
             stack.callback(recorders.close)
             host.open_workspace = partial(recorded, talk, recorders)
         return await run_jexida(

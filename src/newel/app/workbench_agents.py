@@ -21,13 +21,13 @@ from newel.app.agent_factory import AgentContext, build_agent
 from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, resolved_model
+from newel.app.workspace_factory import open_recorders
 from newel.config.settings import Settings
 from newel.mcp.manager import McpManager
 from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest
 from newel.permissions.nested import enter
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.model_server import connect
-from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.runs.chat_session import AgentSpec, AskUser, approval_handler
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.session import paths
@@ -194,7 +194,7 @@ class WorkbenchAgentFactory:
         self.servers = servers
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
-        self.recorders = RecorderRegistry(None if ephemeral else settings.home, noted=settings.home)
+        self.recorders = open_recorders(settings, ephemeral=ephemeral)
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
     @property

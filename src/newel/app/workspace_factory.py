@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.review.tracking.recording_workspace import RecordingWorkspace, Unrecorded
+from newel.review.store.retention import Keep
+from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace, Unrecorded
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from newel.agent.ports import Model
-    from newel.config.settings import Settings
+    from newel.config.settings import RetentionSettings, Settings
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
-    from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
@@ -58,6 +58,7 @@ async def open_workspaces(
     ``WorkspaceError`` if the folder cannot be copied for review mode.
     """
     sweep_copies(settings.home)
+    sweep_sessions(settings)
     spill_folder = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
     if recorders is None:
@@ -85,6 +86,29 @@ def sweep_copies(home: Path) -> None:
         from newel.workspace.mirror.local_disk import sweep
 
         sweep(copies)
+
+
+def sweep_sessions(settings: Settings) -> None:
+    """Delete the sessions that are older than the user wants."""
+    if days := settings.retention.session_days:
+        from newel.session.retention import delete_old_sessions
+
+        delete_old_sessions(settings.home / "sessions", days)
+
+
+def open_recorders(settings: Settings, *, ephemeral: bool) -> RecorderRegistry:
+    """The recorders of a process."""
+    home = settings.home
+    return RecorderRegistry(None if ephemeral else home, noted=home, keep=_keep_policy(settings.retention))
+
+
+def _keep_policy(wanted: RetentionSettings) -> Keep:
+    policy = Keep()
+    return Keep(
+        runs=policy.runs if wanted.runs is None else wanted.runs,
+        days=policy.days if wanted.days is None else wanted.days,
+        size=policy.size if wanted.gigabytes is None else round(wanted.gigabytes * (1 << 30)),
+    )
 
 
 def _output_limits(model: Model) -> OutputLimits:

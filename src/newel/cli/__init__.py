@@ -20,6 +20,7 @@ MODULES = {
     "undo": "undo",
     "rollback": "undo",
     "trace": "trace",
+    "forget": "forget",
     "web": "web",
     "acp": "acp",
     "desktop": "desktop",
@@ -70,6 +71,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel sessions", "list this folder's sessions"),
             ("newel export SESSION", "write a session as Markdown or HTML"),
             ("newel import FILE", "import a session file of pi"),
+            ("newel forget FILE…", "delete what Newel has stored of files"),
         ),
     ),
     (

@@ -42,14 +42,14 @@ def with_ledger(parser: argparse.ArgumentParser, options: argparse.Namespace, ac
     """Open the ledger of the ``options`` folder and run ``action`` on it."""
 
     async def run() -> int:
-        async with open_place(parser, options) as ground, _open_project(ground) as project:
+        async with open_place(parser, options) as ground, open_project(ground) as project:
             return await action(project)
 
     return anyio.run(run)
 
 
 @asynccontextmanager
-async def _open_project(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
+async def open_project(host: ExecutionHost) -> AsyncGenerator[ProjectReview | None]:
     home = newel_home(os.environ)
     sweep_copies(home)
     where = ledger_folder(home, host.name)

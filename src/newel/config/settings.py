@@ -194,6 +194,17 @@ class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: list[str] = []
 
 
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[retention]``: how long changes of agents are kept (None: the default of ``newel.review.store.retention``), and sessions
+    after their last message (None: for ever).
+    """
+
+    days: Count0 | None = None
+    runs: Count0 | None = None
+    gigabytes: Amount | None = None
+    session_days: Count | None = None
+
+
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``config.toml``."""
 
@@ -212,6 +223,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     review: ReviewFile = ReviewFile()
     remote: RemoteSettings = RemoteSettings()
     permissions: PermissionsFile = PermissionsFile()
+    retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode | None = None
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
@@ -265,6 +277,7 @@ class Settings(msgspec.Struct, frozen=True):
     remote: RemoteSettings = RemoteSettings()
     ignored: IgnoredServer | None = None
     allow: tuple[Rule, ...] = ()
+    retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
     routing: RoutingLimits = DEFAULT_ROUTING
@@ -326,6 +339,7 @@ def load_settings(
         remote=file.remote,
         ignored=ignored,
         allow=_rules(path, file.permissions.allow),
+        retention=file.retention,
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),

@@ -18,6 +18,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "keep": (),
     "reject": (),
     "undo": (),
+    "forget": (),
     "rollback": (),
     "trust": (),
     "keys": ("set", "remove"),

@@ -102,7 +102,7 @@ class ProjectReview:
                 return checkpoints[at:]
         if not last.is_recorded:
             raise NothingToUndo(
-                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml), so it cannot be undone.{_undo_hint(checkpoints[0])}"
+                f"The last run was not recorded (--ephemeral, or `record = false` in [review] of config.toml) or its record was deleted (newel forget), so it cannot be undone.{_undo_hint(checkpoints[0])}"
             )
         raise NothingToUndo(
             f"No change of the last run is recorded: {last.title or last.run}.{self._not_covered()}{_undo_hint(checkpoints[0])}"

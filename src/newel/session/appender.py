@@ -106,6 +106,14 @@ class Appender:
         unlock(self._fd)
         os.close(self._fd)
 
+    def delete(self) -> None:
+        """Delete the file, and what was moved from it. Only ``release`` may follow."""
+        try:
+            self._path.unlink(missing_ok=True)
+            _torn_path(self._path).unlink(missing_ok=True)
+        except OSError as error:
+            raise SessionError(f"The session {self._path} cannot be deleted: {error.strerror}.") from error
+
     def _repair(self) -> None:
         state = os.fstat(self._fd)
         if state.st_nlink == 0:
@@ -121,7 +129,7 @@ class Appender:
 
     def _save_tail(self, size: int) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        beside = os.open(self._path.with_name(self._path.name + ".torn"), flags, PRIVATE_FILE)
+        beside = os.open(_torn_path(self._path), flags, PRIVATE_FILE)
         starts = range(self._whole, size, BLOCK)
         with open(beside, "ab") as torn:  # noqa: PTH123 - the descriptor refuses a planted symlink
             torn.writelines(os.pread(self._fd, min(BLOCK, size - start), start) for start in starts)
@@ -132,6 +140,10 @@ def writer_elsewhere(path: Path) -> LockHolder | None:
     """The other process that writes to a session, as far as can be seen without taking its lock."""
     holder = _noted_holder(path)
     return holder if holder and holder.pid != os.getpid() and holder.is_running else None
+
+
+def _torn_path(path: Path) -> Path:
+    return path.with_name(path.name + ".torn")
 
 
 def _lock_path(path: Path) -> Path:

@@ -21,6 +21,29 @@ from newel.storage.sqlite import BUSY_TIMEOUT_S, connect, make_file, roll_back
 LOCK: Final = "ledger.lock"
 
 
+@contextmanager
+def sole_user(folder: Path) -> Generator[None]:
+    """Inside, no other process can open the ledger in a folder. Raises ``LedgerBusy`` if one has it open."""
+    lock_file = _open_lock(folder)
+    try:
+        lock(lock_file, wait=False)
+        yield
+    except BlockingIOError as error:
+        raise in_use(folder) from error
+    finally:
+        os.close(lock_file)
+
+
+def in_use(folder: Path | None) -> LedgerBusy:
+    return LedgerBusy(
+        f"Another Newel has the records in {folder} open. Close it (a conversation, a workbench, an editor), and try again."
+    )
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+
+
 class LedgerDatabase:
     """Use ``open``. Methods block for as long as the disk takes; any thread may call them. Raise ``LedgerError``."""
 
@@ -44,8 +67,7 @@ class LedgerDatabase:
                 if folder is not None and path is not None:
                     make_private(folder)
                     make_file(path)
-                    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-                    lock_file = os.open(folder / LOCK, flags, PRIVATE_FILE)
+                    lock_file = _open_lock(folder)
                     opened.callback(os.close, lock_file)
                     lock(lock_file, shared=True)  # before anything is read: see `is_alone`
                 connection = connect(path)
@@ -85,6 +107,12 @@ class LedgerDatabase:
         finally:
             lock(self._lock_file, shared=True)
         return True
+
+    def rewrite(self) -> None:
+        """Rewrite the file, so that nothing that was deleted stays in it."""
+        with self.reading() as connection:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     @contextmanager
     def batch(self, *, flush: bool = True, wait: bool = True) -> Generator[None]:

@@ -25,6 +25,7 @@ from newel.review.model.file_review import FileReview
 from newel.review.model.history import MOVES_BASE, HistoryEntry, made_by
 from newel.review.store.database import LOCK
 from newel.review.store.ledger import Checkpoint, Ledger
+from newel.review.store.retention import Keep
 from newel.review.store.schema import FILE, HASH, LEDGER, hashes_in, pack, read_entry, unpack
 from newel.storage.files import read_regular
 from newel.storage.sqlite import connect
@@ -48,16 +49,6 @@ _NAMING: Final = (
 """Where blobs are named, and how. Hashes of texts occur there as well."""
 
 
-class Keep(Wire, frozen=True, kw_only=True):
-    """The retention policy: the latest ``runs`` and all of the last ``days`` are kept. Fewer if the ledger takes more than
-    ``size`` bytes, but always all of the last day.
-    """
-
-    runs: int = 200
-    days: int = 30
-    size: int = 2 << 30
-
-
 class Purged(Wire, frozen=True, kw_only=True):
     """What was removed; ``size`` is the bytes still in use. ``is_alone`` is False if blobs stayed because another process
     has the ledger open.
@@ -70,14 +61,14 @@ class Purged(Wire, frozen=True, kw_only=True):
     is_alone: bool = True
 
 
-def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep | None = None) -> None:
+def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep) -> None:
     """Purge a ledger that was just opened, in a thread, unless that was done within the last day. The thread ends with the
     ledger. ``notify`` gets a message for the user.
     """
     folder = ledger.folder
     if folder is None:
         return
-    lock, policy = folder / LOCK, keep or Keep()
+    lock = folder / LOCK
     with contextlib.suppress(OSError):  # somebody removed it
         if time.time() - lock.stat().st_mtime < PURGE_INTERVAL_S:
             return
@@ -86,12 +77,12 @@ def in_background(ledger: Ledger, notify: Callable[[str], None], keep: Keep | No
 
     def work() -> None:
         with claims, contextlib.suppress(NewelError, OSError):  # the next purge does the rest
-            done = _purge(_Purge(ledger, folder, claimed), policy, datetime.now(UTC))
+            done = _purge(_Purge(ledger, folder, claimed), keep, datetime.now(UTC))
             os.utime(lock)
-            if done.size > policy.size:
+            if done.size > keep.size:
                 notify(
                     f"The review ledger {folder} takes {done.size / 2**30:.1f} GiB, more than "
-                    f"{policy.size / 2**30:.1f} GiB, even without what is older than a day. To free the space, move the "
+                    f"{keep.size / 2**30:.1f} GiB, even without what is older than a day. To free the space, move the "
                     "folder away; changes recorded until now can then no longer be undone."
                 )
 

@@ -32,6 +32,7 @@ from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
+    from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.session.manager import SessionManager
 
@@ -68,10 +69,12 @@ class RecorderProvider(Protocol):
 class RecorderRegistry:
     """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder; with None, ledgers are
     in memory, and the folder ``noted`` only remembers that there was a run, so that a later undo does not undo an older one.
+    Ledgers delete what ``keep`` does not keep.
     """
 
-    def __init__(self, home: Path | None, *, noted: Path | None = None) -> None:
+    def __init__(self, home: Path | None, *, noted: Path | None = None, keep: Keep | None = None) -> None:
         self._home = home
+        self._keep = keep
         self._noted = home or noted
         self._opened: dict[str, ChangeRecorder] = {}
         self._opening = anyio.Lock(fast_acquire=True)
@@ -89,7 +92,7 @@ class RecorderRegistry:
 
                 left_out = [str(self._home)] if self._home else []
                 recorder = await ChangeRecorder.open(
-                    workspace, self.ledger(workspace.name), left_out=left_out
+                    workspace, self.ledger(workspace.name), left_out=left_out, keep=self._keep
                 )
                 self._opened[workspace.name] = recorder
             return recorder

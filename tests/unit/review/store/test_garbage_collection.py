@@ -33,8 +33,9 @@ from newel.review.model.rebase import rebased
 from newel.review.project import hunk_ids
 from newel.review.serialize import checkpoint_view
 from newel.review.store.database import LOCK
-from newel.review.store.garbage_collection import Keep, in_background, purge
+from newel.review.store.garbage_collection import in_background, purge
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
+from newel.review.store.retention import Keep
 from newel.review.store.schema import LedgerError
 from newel.review.tracking.change_recorder import ChangeRecorder
 from newel.workspace.local import LocalWorkspace
@@ -461,7 +462,7 @@ async def test_opening_a_project_purges_old_runs(tmp_path: Path) -> None:
         for number in range(2, 202):
             a_run(ledger, number, created=later(-50))
     os.utime(folder / LOCK, (1, 1))
-    recorder = await ChangeRecorder.open(LocalWorkspace(str(tmp_path / "project")), folder)
+    recorder = await ChangeRecorder.open(LocalWorkspace(str(tmp_path / "project")), folder, keep=Keep())
     ledger = recorder.project.ledger
     assert await anyio.to_thread.run_sync(waited, lambda: len(ledger.checkpoints()) == 200)
     recorder.close()

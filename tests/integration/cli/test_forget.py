@@ -1,0 +1,178 @@
+"""If these fail, what a user wanted deleted is still on the disk, or more is deleted than they named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.support import BIN, Newel, bash, scenario
+
+WithModel = Callable[..., Newel]
+
+SECRET = "hunter2-" + "x9Q" * 40
+DONE = {"content": "Done."}
+
+
+def two_runs() -> dict[str, Any]:
+    """``one`` and ``two`` change a file each, and both change ``both.txt``."""
+    runs = [
+        scenario(name, bash(f"echo {name} > {name}.txt; echo {name} >> both.txt"), DONE)["scenarios"][0]
+        for name in ("one", "two")
+    ]
+    return {"scenarios": runs}
+
+
+def stored(newel: Newel) -> Iterator[bytes]:
+    """All that lies in Newel's folder, as it is and decompressed, and all names."""
+    for path in (newel.home / ".newel").rglob("*"):
+        yield path.name.encode()
+        if path.is_file():
+            data = path.read_bytes()
+            yield data
+            for found in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
+                decompressor = zlib.decompressobj()
+                try:
+                    yield decompressor.decompress(data[found.start() :], 1 << 20)
+                except zlib.error:
+                    continue
+
+
+def is_stored(newel: Newel, text: str) -> bool:
+    return any(text.encode() in data for data in stored(newel))
+
+
+def runs(newel: Newel) -> list[str]:
+    return [line.split()[0] for line in newel("checkpoints").stdout.splitlines() if line[:1].isalnum()]
+
+
+def check(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_no_byte_of_a_forgotten_file_stays(with_model: WithModel) -> None:
+    newel = with_model(scenario("run", bash("echo more >> keys.txt; echo other > other.txt"), DONE))
+    (newel.project / "keys.txt").write_text(f"{SECRET}\n")
+    check(newel("run"))
+    assert is_stored(newel, SECRET)
+    said = check(newel("forget", "keys.txt", "--yes"))
+    assert "keys.txt" in said
+    assert not is_stored(newel, SECRET)
+    assert (newel.project / "keys.txt").read_text() == f"{SECRET}\nmore\n"
+    assert "keys.txt" not in newel("review").stdout
+    check(newel("undo", "--yes"))  # the rest of the run
+    assert not (newel.project / "other.txt").exists()
+
+
+def test_a_folder_is_forgotten_with_all_below_it(with_model: WithModel) -> None:
+    command = "mkdir -p deep/er deeper; echo x | tee deep/er/a.txt > deep/b.txt; echo x > deeper/c.txt"
+    newel = with_model(scenario("run", bash(command), DONE))
+    check(newel("run"))
+    said = check(newel("forget", "deep", "--yes"))
+    assert "2 files" in said
+    check(newel("undo", "--yes"))
+    assert (newel.project / "deep/b.txt").exists()
+    assert not (newel.project / "deeper/c.txt").exists()
+
+
+def test_a_deleted_file_can_be_forgotten(with_model: WithModel) -> None:
+    newel = with_model(scenario("run", bash("rm keys.txt"), DONE))
+    (newel.project / "keys.txt").write_text(f"{SECRET}\n")
+    check(newel("run"))
+    check(newel("forget", "keys.txt", "--yes"))
+    assert not is_stored(newel, SECRET)
+    assert newel("undo", "--yes").returncode == 1
+
+
+def test_a_run_is_forgotten_and_others_stay(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    check(newel("two"))
+    last, first = runs(newel)
+    said = check(newel("forget", "--run", first, "--yes"))
+    assert "both.txt" in said  # stays: the other run changed it too
+    assert runs(newel) == [last]
+    check(newel("undo", "--yes"))
+    assert not (newel.project / "two.txt").exists()
+    assert (newel.project / "both.txt").read_text() == "one\n"
+
+
+def test_the_last_run_is_the_default(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    check(newel("two"))
+    _, first = runs(newel)
+    check(newel("forget", "--run", "--yes"))
+    assert runs(newel) == [first]
+    assert newel("undo", "--yes").returncode == 1, (
+        "the last run is forgotten, and an older one must not be undone for it"
+    )
+
+
+def test_a_session_is_forgotten_with_all_its_words(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    check(newel("two"))
+    first, second = newel.sessions
+    check(newel("forget", "--session", first.stem.rpartition("_")[2][:8], "--yes"))
+    assert newel.sessions == [second]
+
+
+def test_everything_of_a_folder_is_forgotten_and_nothing_of_another(
+    with_model: WithModel, tmp_path: Path
+) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    other = tmp_path / "other"
+    other.mkdir()
+    check(newel("two", "--cwd", str(other)))
+    check(newel("forget", "--all", "--yes"))
+    assert len(newel.sessions) == 1
+    assert not is_stored(newel, "one.txt")
+    assert newel("undo", "--yes").returncode == 1
+    check(newel("undo", "--yes", "--cwd", str(other)))
+    assert not (other / "two.txt").exists()
+
+
+def test_nothing_is_forgotten_unasked(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    for words in (["one.txt"], ["--run"], ["--all"]):
+        result = newel("forget", *words)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "--yes" in result.stderr
+    assert len(runs(newel)) == 1
+
+
+def test_what_another_process_uses_is_not_forgotten(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    with newel.start("web", "--port", "0") as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        for words in (["one.txt"], ["--run"], ["--all"]):
+            result = newel("forget", *words, "--yes")
+            assert result.returncode == 1
+            assert re.search("Close it|stop it", result.stderr)
+        server.terminate()
+    assert len(runs(newel)) == 1
+    assert newel.sessions
+
+
+def test_a_name_that_is_not_stored_is_an_error(with_model: WithModel) -> None:
+    newel = with_model(two_runs())
+    check(newel("one"))
+    result = newel("forget", "three.txt", "--yes")
+    assert result.returncode == 1
+    assert "three.txt" in result.stderr
+    assert newel("forget").returncode == 2
+
+
+def test_a_command_of_an_agent_cannot_forget(with_model: WithModel) -> None:
+    newel = with_model(scenario("run", bash(f"{BIN}/newel forget --all --yes; echo code $?"), DONE))
+    check(newel("run"))
+    assert "code 2" in str(newel.requests[-1]["messages"][-1]["content"])
