@@ -28,6 +28,9 @@ KINDS: Final[dict[str, p.ToolKind]] = {
     "write": "edit",
     "edit": "edit",
     "bash": "execute",
+    "grep": "search",
+    "find": "search",
+    "ls": "read",
     "update_plan": "think",
 }
 """The kinds of Newel's own tools."""

@@ -231,7 +231,7 @@ async def build_agent(
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    own_tools = _own_tools(settings, context, guard_secrets(workspaces.works_in, secret_paths))
+    own_tools = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -275,10 +275,22 @@ async def build_agent(
     return agent
 
 
-def _own_tools(settings: Settings, context: AgentContext, workspace: Workspace) -> list[Tool]:
+def _own_tools(
+    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+) -> list[Tool]:
+    from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    tools = coding_tools(workspace, timeout=settings.bash_timeout, room=settings.max_result * 9 // 10)
+    workspace = guard_secrets(workspaces.works_in, secret_paths)
+    room = settings.max_result * 9 // 10
+    tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
+    if context.offered is None and settings.approve != "read-only":
+        return tools
+    from newel.tools.search import search_tools
+
+    tools += search_tools(
+        workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
+    )
     return tools if context.offered is None else context.offered.of(tools)
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
     from newel.session.coding_agent import CodingAgent
+    from newel.tools.search.files import ListFiles
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.tracked import TrackedWorkspace
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 
 class WorkspaceFactory(msgspec.Struct, frozen=True):
     """``workspace`` is the user's own. ``recording`` records its changes; in review mode the tools work in ``isolated``, a copy.
-    ``attending`` follow the agent's runs.
+    ``attending`` follow the agent's runs. ``list_files`` lists the project's files without ignored ones; None in review mode, whose
+    copy has files that the project has not.
     """
 
     workspace: Workspace
     recording: RecordingWorkspace | None = None
     isolated: IsolatedWorkspace | None = None
     attending: Sequence[RecordingWorkspace | IsolatedWorkspace] = ()
+    list_files: ListFiles | None = None
 
     @property
     def works_in(self) -> Workspace:
@@ -62,14 +65,18 @@ async def open_workspaces(
     spill_folder = open_folder(_output_limits(model))
     is_reviewed = settings.approve == "review"
     if recorders is None:
-        return WorkspaceFactory(spill_folder)
+        return WorkspaceFactory(spill_folder, list_files=spill_folder.files_by_git)
     if not (settings.record or is_reviewed):
         return WorkspaceFactory(
-            spill_folder, attending=[RecordingWorkspace(spill_folder, Unrecorded(recorders))]
+            spill_folder,
+            attending=[RecordingWorkspace(spill_folder, Unrecorded(recorders))],
+            list_files=spill_folder.files_by_git,
         )
     recording = RecordingWorkspace(spill_folder, recorders)
     if not is_reviewed:
-        return WorkspaceFactory(recording, recording, attending=[recording])
+        return WorkspaceFactory(
+            recording, recording, attending=[recording], list_files=spill_folder.files_by_git
+        )
     from newel.app.review_limits import copy_limits, hunk_size
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
 

@@ -81,6 +81,13 @@ class SecretPaths:
             return FREE
         return FREE if self._is_allowed(path, writes=writes) else judgement
 
+    def holds_secrets(self, path: str) -> bool:
+        """Whether a real path is a secret place, or that of a file that often holds secrets, and the user has not allowed it."""
+        path = self.original(path)
+        return bool(self._secret(path) or _by_name(path, PRIVATE)) and not self._is_allowed(
+            path, writes=False
+        )
+
     def original(self, path: str) -> str:
         """The path in the project for a file of its copy."""
         if self._root != self._project and _is_within(path, self._root):

@@ -16,7 +16,15 @@ PROMPT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
-SUBJECT = {"read": "file_path", "write": "file_path", "edit": "file_path", "bash": "command"}
+SUBJECT = {
+    "read": "file_path",
+    "write": "file_path",
+    "edit": "file_path",
+    "bash": "command",
+    "grep": "pattern",
+    "find": "pattern",
+    "ls": "path",
+}
 """The main argument of each tool."""
 
 ENDINGS: dict[EndReason, str] = {"aborted": "Stopped.", "error": "The run failed."}

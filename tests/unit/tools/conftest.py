@@ -11,6 +11,7 @@ import pytest
 
 from newel.agent.ports import Tool, ToolResult
 from newel.tools import coding_tools
+from newel.tools.search import search_tools
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Workspace
 from newel.workspace.process.output import OutputLimits
@@ -26,7 +27,8 @@ class Bench:
     def __init__(self, workspace: Workspace) -> None:
         self.folder = Path(workspace.root)
         self.workspace = workspace
-        self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in coding_tools(self.workspace)}
+        tools = [*coding_tools(self.workspace), *search_tools(self.workspace)]
+        self.tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self.shown: list[str] = []
 
     async def call(self, name: str, **arguments: Any) -> ToolResult:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_the_tools_are_offered_under_their_names_with_flat_schemas(local_bench: Bench) -> None:
     """Small models do not resolve references and fail on titles, nulls and defaults."""
-    assert list(local_bench.tools) == ["read", "bash", "edit", "write"]
+    assert list(local_bench.tools) == ["read", "bash", "edit", "write", "grep", "find", "ls"]
     for tool in local_bench.tools.values():
         text = json.dumps(tool.spec.parameters)
         assert not any(word in text for word in ("$ref", "$defs", '"title"', '"null"', '"default"', "anyOf"))
@@ -32,6 +32,8 @@ def test_the_tools_are_offered_under_their_names_with_flat_schemas(local_bench: 
         ("write", ["file_path", "content"]),
         ("edit", ["file_path"]),
         ("bash", ["command"]),
+        ("grep", ["pattern"]),
+        ("find", ["pattern"]),
     ],
 )
 def test_required_arguments_are_named(local_bench: Bench, name: str, required: list[str]) -> None:
@@ -40,7 +42,8 @@ def test_required_arguments_are_named(local_bench: Bench, name: str, required: l
 
 def test_only_reading_tools_are_read_only(local_bench: Bench) -> None:
     """A read-only tool needs no approval and runs again after a crash."""
-    assert [name for name, tool in local_bench.tools.items() if tool.read_only] == ["read"]
+    reading = [name for name, tool in local_bench.tools.items() if tool.read_only]
+    assert reading == ["read", "grep", "find", "ls"]
 
 
 def test_no_two_tools_claim_the_same_name(local_bench: Bench) -> None:

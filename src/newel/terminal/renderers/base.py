@@ -357,6 +357,9 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
         case "read":
             lines = details.get("linesRead")
             return pluralize(lines, "line") if isinstance(lines, int) else ""
+        case "grep" | "find" | "ls":
+            found = details.get("matches", details.get("files", details.get("entries")))
+            return _counted(name, found) if isinstance(found, int) else ""
         case "edit":
             from newel.diff.unified import changed_lines
 
@@ -370,6 +373,13 @@ def summarise_result(name: str, output: str, details: Details, *, is_error: bool
             return one_line(lines[-1], 40) if lines else ""
         case _:
             return ""
+
+
+def _counted(name: str, found: int) -> str:
+    """What a searching tool found: ``3 matches``, ``1 file``."""
+    if name == "grep":
+        return f"{found:,} match{'' if found == 1 else 'es'}"
+    return pluralize(found, "file" if name == "find" else "name")
 
 
 def last_lines(output: str, number: int = TAIL) -> list[str]:
