@@ -210,6 +210,9 @@ class AcpSession:
             self._is_released = False
         try:
             return await self._answer(blocks)
+        except NewelError as error:  # some clients do not show the message of an error response
+            self._say(str(error))
+            raise
         finally:
             self._release()
 
@@ -225,9 +228,12 @@ class AcpSession:
         if not (content.text.strip() or content.attachments):
             raise JsonRpcError(INVALID_PARAMS, "The prompt is empty.")
         if command := find_command(content.text):
-            await run_command(
-                *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
-            )
+            try:
+                await run_command(
+                    *command, agent=agent, home=self._home, say=self._say, confirm=self._asker.confirm
+                )
+            except NewelError as error:  # clients show an error response as a failure of the agent
+                self._say(str(error))
             return p.PromptResponse(stop_reason="end_turn")
         message = await prepare(agent, Prompt(content.text), lambda text, _="": content.notes.append(text))
         message = msgspec.structs.replace(message, attachments=[*content.attachments, *message.attachments])

@@ -182,6 +182,8 @@ def title_of_call(call: ToolCall) -> str:
     command = call.arguments.get("command")
     if call.name == "bash" and isinstance(command, str):
         return one_line(command, MAX_TITLE) or "bash"
+    if call.name == "update_plan":  # clients show the plan itself
+        return "Update the plan"
     return describe_call(call.name, call.arguments, MAX_TITLE)
 
 

@@ -71,6 +71,15 @@ async def test_undoing_in_the_editor_goes_through_the_editor_and_asks(with_model
         assert "new.txt" in str(ide.editor.asked[-1])
 
 
+async def test_a_command_that_fails_says_why_and_the_session_goes_on(with_model: WithModel) -> None:
+    """Clients take an error response for the end of the agent."""
+    async with editing(with_model(scenario("hello", DONE))) as ide:
+        await ide.new_session()
+        assert (await ide.prompt("/undo")).stop_reason == "end_turn"
+        assert "undo" in ide.editor.text()
+        assert (await ide.prompt("hello")).stop_reason == "end_turn"
+
+
 async def test_what_the_editor_formats_as_it_saves_is_recorded_as_it_is(with_model: WithModel) -> None:
     newel = with_model(scenario("write", tool("write", file_path="a.py", content="x=1\n"), DONE))
     file = newel.project / "a.py"
