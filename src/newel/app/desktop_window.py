@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from functools import partial
 from importlib.util import find_spec
@@ -68,8 +69,8 @@ class DesktopWindow:
         self._title = title
 
     async def show(self, url: str) -> None:
-        """Open a window at an address with a token; returns when it is closed. With ``auto``, what does not work is told on
-        standard error and the next kind is tried. Raises ``WindowError``.
+        """Open a window at an address with a token; returns when it is closed. With ``auto``, the reason why one kind does not
+        work is printed to standard error, and the next one is tried. Raises ``WindowError``.
         """
         kinds: list[WindowKind] = ["webview", "app", "browser"] if self._kind == "auto" else [self._kind]
         for kind in kinds:
@@ -109,8 +110,8 @@ class DesktopWindow:
             code = await window.wait()
         if code == NO_TOOLKIT:
             raise WindowError(f"pywebview cannot draw here: {window.errors}")
-        if code > 0:
-            raise WindowError(f"The window ended with exit code {code}: {window.errors}")
+        if not _is_closed(code):
+            raise WindowError(f"The window ended with {_describe(code)}: {window.errors}")
 
     async def _show_app(self, url: str) -> None:
         browser = find_browser()
@@ -130,8 +131,17 @@ class DesktopWindow:
             background_tasks(partial(sign_in, window, address, url)),
         ):
             code = await window.wait()
-        if code > 0:  # negative: the user killed it
-            raise WindowError(f"{browser} ended with exit code {code}: {window.errors}")
+        if not _is_closed(code):
+            raise WindowError(f"{browser} ended with {_describe(code)}: {window.errors}")
+
+
+def _is_closed(code: int) -> bool:
+    """Whether the user has closed or killed the window: a toolkit that finds no library or display aborts."""
+    return code == 0 or -code in {signal.SIGTERM, signal.SIGKILL, signal.SIGINT, signal.SIGHUP}
+
+
+def _describe(code: int) -> str:
+    return f"exit code {code}" if code > 0 else signal.Signals(-code).name
 
 
 def find_browser() -> str | None:

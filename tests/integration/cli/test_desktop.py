@@ -224,6 +224,10 @@ def test_a_chosen_window_that_cannot_open_ends_with_its_reason(desk: Desk) -> No
     done = desk.newel("desktop", "--window", "app")
     assert done.returncode == 1
     assert "ended with exit code 7: broken" in done.stderr
+    desk.write_browser("echo 'no library' >&2; kill -ABRT $$")
+    done = desk.newel("desktop", "--window", "app")
+    assert done.returncode == 1
+    assert "ended with SIGABRT: no library" in done.stderr
     done = desk.newel("desktop", "--window", "webview")
     assert done.returncode == 1
     assert "newel[desktop]" in done.stderr
