@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from newel.app.agent_factory import AgentOptions
@@ -15,15 +16,26 @@ from newel.cli.options import (
     folder,
 )
 
-EPILOG = "exit codes: 0 the input has ended, 1 failed, 2 wrong usage, 128 + N ended by signal N"
+EPILOG = """\
+  $ newel rpc
+  > {"type": "prompt", "id": 1, "text": "Explain this project"}
+  < {"type":"response","id":1,"command":"prompt","success":true,"data":{...}}
+  < {"type":"message_update", ...}
+  < {"type":"agent_end","reason":"done", ...}
+
+{"type": "commands"} lists the slash commands. Other commands: steer, abort,
+approve, state, messages, model, sessions, fork, changes, decide, undo ...
+Clients: newel.client for Python, newel-client for Node.
+exit codes: 0 the input has ended, 1 failed, 2 wrong usage,
+128 + N ended by signal N"""
 
 
 def command_rpc(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="newel rpc",
-        description="Serve a program: it writes commands as JSON lines, and reads a response to each and the events of runs. "
-        "See docs/rpc.md.",
+        description="Serve a program: it writes commands as JSON lines, and reads a\nresponse to each and the events of runs.",
         epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_session_options(parser)
     add_model_options(parser)

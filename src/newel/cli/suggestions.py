@@ -66,7 +66,7 @@ _OPTION_HINTS: Final = {
         ),
         ("--dangerously-bypass-approvals-and-sandbox", _AUTO),
         (
-            "-a --ask-for-approval --permission-mode --sandbox -s",
+            "-a --ask-for-approval --approval-mode --approval-policy --permission-mode --sandbox -s",
             "`--approve auto|ask|review|read-only` sets what runs without asking.",
         ),
         (

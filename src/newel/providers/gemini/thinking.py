@@ -19,8 +19,8 @@ BUDGETS: dict[ThinkingLevel, int] = {"minimal": 512, "low": 2048, "medium": 8192
 
 
 class ThinkingSetting(msgspec.Struct, frozen=True):
-    """How a model is asked to think: by one of ``levels``, or by a budget of at least ``least_budget`` tokens. With neither it is not
-    told.
+    """How a model is asked to think: by one of ``levels``, or by a budget of at least ``least_budget`` tokens. With neither,
+    requests do not mention it.
     """
 
     levels: tuple[ThinkingLevel, ...] = ()

@@ -16,7 +16,7 @@ from newel.text.json import to_json
 from newel.text.json_schema import AnswerSchema, MisfitAnswer
 
 MAX_OBJECTIONS: Final = 2
-"""How often the model is told in one run that its answer does not fit."""
+"""Corrections of an answer that does not fit, in one run."""
 
 INSTRUCTIONS: Final = """
 

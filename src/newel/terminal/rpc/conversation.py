@@ -68,7 +68,7 @@ class QueuedTurn:
 
 
 class Conversation:
-    """Serves commands on one agent. ``output`` gets events and what a dialect writes. ``report`` is told the session and the result
+    """Serves commands on one agent. ``output`` gets events and what a dialect writes. ``report`` gets the session and the result
     of each prompt; with ``held`` the answers are held to a schema. ``group`` is set before the first command.
     """
 

@@ -188,8 +188,8 @@ class RpcMode:
     def _respond(
         self, name: str | None, request_id: p.RequestId | None, outcome: p.RpcData | Exception
     ) -> None:
-        told = failure_of(outcome) if isinstance(outcome, Exception) else outcome
-        message = p.response(name, request_id, told)
+        answer = failure_of(outcome) if isinstance(outcome, Exception) else outcome
+        message = p.response(name, request_id, answer)
         self._conversation.output.guard(lambda: self._conversation.renderer.write(message))
 
 
