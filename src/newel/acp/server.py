@@ -5,6 +5,7 @@ Only what ``initialize`` needs is imported here: clients wait for it. The rest c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -245,7 +246,7 @@ class AcpServer:
 
 def _existing_folder(path: str) -> Path:
     folder = Path(path)
-    if not folder.is_absolute() or not folder.is_dir():
+    if not folder.is_absolute() or not os.path.isdir(folder):  # noqa: PTH112 — Path.is_dir raises for some paths
         raise JsonRpcError(
             INVALID_PARAMS, f"cwd must be the absolute path of a folder that exists, not {path!r}."
         )

@@ -148,14 +148,15 @@ def _plan_run(ledger: Ledger, checkpoint: str) -> tuple[str, Callable[[], Forgot
 def _plan_files(ledger: Ledger, root: str, names: Sequence[str]) -> tuple[str, Callable[[], Forgotten]]:
     from newel.review.store.forget import forget_files, stored_files
 
+    base = root.rstrip("/")
     paths: list[str] = []
     for name in names:
         path = posixpath.normpath(posixpath.join(root, name))
-        inside = path.removeprefix(root.rstrip("/")).lstrip("/")
-        found = stored_files(ledger, inside) if path.startswith(root) else []
+        is_inside = bool(name) and (path == base or path.startswith(f"{base}/"))
+        found = stored_files(ledger, path[len(base) + 1 :]) if is_inside else []
         if not found:
             raise NewelError(
-                f"Nothing is stored of {escape_line(name)} in {escape_line(root)}. Nothing was forgotten."
+                f"Nothing is stored of {escape_line(name) or 'an empty name'} in {escape_line(root)}. Nothing was forgotten."
             )
         paths += found
     files = sorted(set(paths))

@@ -367,7 +367,7 @@ async def test_without_a_model_the_editor_is_told_how_to_sign_in(with_model: Wit
 async def test_a_folder_that_is_missing_is_named(with_model: WithModel) -> None:
     newel = with_model()
     async with editing(newel) as ide:
-        for folder in ("relative", "/no/such/folder"):
+        for folder in ("relative", "/no/such/folder", "/proc/1/root/no"):
             with pytest.raises(RequestError, match=folder):
                 await ide.agent.new_session(cwd=folder, mcp_servers=[])
 

@@ -166,9 +166,11 @@ def test_what_another_process_uses_is_not_forgotten(with_model: WithModel) -> No
 def test_a_name_that_is_not_stored_is_an_error(with_model: WithModel) -> None:
     newel = with_model(two_runs())
     check(newel("one"))
-    result = newel("forget", "three.txt", "--yes")
-    assert result.returncode == 1
-    assert "three.txt" in result.stderr
+    for name in ("three.txt", "", f"../{newel.project.name}one.txt", "/", ".."):
+        result = newel("forget", name, "--yes")
+        assert result.returncode == 1, name
+        assert name in result.stderr
+    assert len(runs(newel)) == 1
     assert newel("forget").returncode == 2
 
 
