@@ -1,0 +1,116 @@
+"""Which servers the commands in a sandbox may reach, by name.
+
+    example.org            this name, on the ports of the web
+    *.example.org          all names below it, and not itself
+    example.org:8443       another port
+    *                      every name
+
+A name that leads to this machine or to its cloud's metadata service is never reached, and one that leads into a private network
+only if a rule names it: see ``is_reachable``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from newel.agent.errors import ConfigError
+
+WEB_PORTS: Final = frozenset({80, 443})
+
+_LABEL: Final = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
+_NAME: Final = re.compile(rf"(?:\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)")
+MAX_NAME: Final = 253
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """A pattern; ``port`` is None for the ports of the web."""
+
+    name: str
+    port: int | None = None
+
+    def matches(self, host: str, port: int) -> bool:
+        is_port = port in WEB_PORTS if self.port is None else port == self.port
+        if self.name == "*":
+            return is_port
+        if self.name.startswith("*."):
+            return is_port and host.endswith(self.name[1:])
+        return is_port and host == self.name
+
+    def __str__(self) -> str:
+        return self.name if self.port is None else f"{self.name}:{self.port}"
+
+
+def parse_domain(text: str) -> Domain:
+    """Parse a pattern. Raises ``ConfigError``."""
+    name, colon, port = text.strip().lower().partition(":")
+    is_port = not colon or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
+    name = name.removesuffix(".")
+    if not is_port or len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"{text[:80]!r} is not a domain. Write example.org, *.example.org, or example.org:8443 for another port than those of the web."
+        )
+    return Domain(name, int(port) if colon else None)
+
+
+def parse_host(text: str) -> str:
+    """A host name or address as it is compared: in lower case, without the final dot. Raises ``ValueError``."""
+    name = text.lower().removesuffix(".")
+    if name.startswith("[") and name.endswith("]"):
+        return str(ipaddress.IPv6Address(name[1:-1]))
+    if len(name) > MAX_NAME or "*" in name or _NAME.fullmatch(name) is None:
+        raise ValueError(f"{text[:80]!r} is not a host name")
+    return name
+
+
+class DomainRules:
+    """``deny`` wins over ``allow``; anything else is asked, or refused where nobody can be asked."""
+
+    def __init__(self, allow: Iterable[Domain] = (), deny: Iterable[Domain] = ()) -> None:
+        self._allow = list(allow)
+        self._deny = list(deny)
+
+    def allow(self, domain: Domain) -> None:
+        self._allow.append(domain)
+
+    def names(self, host: str, port: int) -> bool:
+        """Whether a rule allows this server itself, and not every one."""
+        return any(rule.name != "*" and rule.matches(host, port) for rule in self._allow)
+
+    def judge(self, host: str, port: int) -> bool | None:
+        """Whether a server may be reached; None if no rule says so."""
+        if any(rule.matches(host, port) for rule in self._deny):
+            return False
+        return True if any(rule.matches(host, port) for rule in self._allow) else None
+
+
+METADATA: Final = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "fd00:ec2::254"),
+    )
+)
+"""Where clouds hand out the credentials of their machines."""
+
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
+    """Whether an address may be connected to: on the internet, or in a private network if a rule names the server. Never this
+    machine, its links, or a metadata service.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return is_reachable(address.ipv4_mapped, is_named=is_named)
+        if address.sixtofour or address.teredo or address in _NAT64:
+            return False  # an IPv4 address in disguise
+    is_local = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
+    if is_local or address.is_reserved or address in METADATA:
+        return False
+    return address.is_global or (is_named and address.is_private)

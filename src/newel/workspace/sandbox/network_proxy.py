@@ -1,0 +1,262 @@
+"""The way out of a sandbox: an HTTP proxy on a socket that is mounted into it.
+
+    command ── HTTPS_PROXY ──> 127.0.0.1 inside ── forwarded ──> this proxy's socket ──> DomainRules ──> the server
+
+It answers ``CONNECT`` (for TLS), and requests for ``http://`` addresses. Names are looked up here, and the address that was judged is
+the one that is connected to, so that a name cannot lead to this machine, its network or its cloud. What is sent is not read: a
+command may send anything to a server that it may reach.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.abc import ByteStream
+
+from newel.concurrency import task_group
+from newel.workspace.sandbox.domains import DomainRules, IPAddress, is_reachable, parse_host
+
+AskDomain = Callable[[str, int], Awaitable[bool]]
+"""Asks the user about a server by name and port. An *always* has changed the rules by then."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
+"""The addresses of a name. Raises ``OSError``."""
+
+
+class IsReachable(Protocol):
+    def __call__(self, address: IPAddress, /, *, is_named: bool) -> bool: ...
+
+
+MAX_HEAD: Final = 32 * 1024
+"""Bytes of a request's line and headers."""
+
+HEAD_S: Final = 30.0
+"""Seconds for them to arrive."""
+
+CONNECT_S: Final = 30.0
+
+DRAIN_S: Final = 1.0
+"""Seconds in which the rest of a refused request is read."""
+
+MAX_CONNECTIONS: Final = 256
+
+BLOCK: Final = 65_536
+
+REFUSED: Final = (
+    "{host} cannot be reached from the sandbox: {why}\n"
+    'The user can allow it: [sandbox] domains = ["{rule}"] in config.toml.\n'
+)
+
+
+class _Refused(Exception):
+    """The answer to a request that is not passed on."""
+
+    def __init__(self, status: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _Target(NamedTuple):
+    host: str
+    port: int
+    head: bytes
+    """What the server is sent first."""
+
+    @property
+    def rule(self) -> str:
+        return self.host if self.port in {80, 443} else f"{self.host}:{self.port}"
+
+
+async def resolve(host: str, port: int) -> Sequence[IPAddress]:
+    """The addresses that the system's resolver knows."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [ipaddress.ip_address(address[0]) for *_, address in found]
+
+
+class NetworkProxy:
+    """Serves while it is entered; ``path`` is the socket. ``on_refusal`` gets each server that was refused.
+
+    ``is_reachable`` judges an address; tests, whose servers are on this machine, have another one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        rules: DomainRules,
+        *,
+        ask: AskDomain | None = None,
+        on_refusal: Callable[[str], object] = lambda _: None,
+        resolve: Resolve = resolve,
+        is_reachable: IsReachable = is_reachable,
+    ) -> None:
+        self._path = path
+        self._rules = rules
+        self._ask = ask
+        self._on_refusal = on_refusal
+        self._resolve = resolve
+        self._is_reachable = is_reachable
+        self._asking = anyio.Lock()
+        self._limit = anyio.CapacityLimiter(MAX_CONNECTIONS)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Accept connections while the body runs."""
+        listener = await anyio.create_unix_listener(self._path, mode=0o600)
+        async with listener, task_group() as group:
+            group.start_soon(listener.serve, self._serve)
+            yield
+            group.cancel_scope.cancel()
+
+    async def _serve(self, client: ByteStream) -> None:
+        with contextlib.suppress(
+            anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError
+        ):
+            async with self._limit, client:
+                try:
+                    with anyio.fail_after(HEAD_S):
+                        head, rest = await _read_head(client)
+                    target = _parse_head(head)
+                    server = await self._connect(target)
+                except _Refused as error:
+                    await _refuse(client, error.status, str(error))
+                    return
+                except TimeoutError:
+                    await _refuse(client, "408 Request Timeout", "The request did not arrive in time.\n")
+                    return
+                async with server:
+                    if target.head:
+                        await server.send(target.head + rest)
+                    else:
+                        await client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                        if rest:
+                            await server.send(rest)
+                    await _relay(client, server)
+
+    async def _connect(self, target: _Target) -> ByteStream:
+        """Connect to a server, if the rules or the user allow it. Raises ``_Refused``."""
+        if not await self._is_allowed(target):
+            self._on_refusal(target.rule)
+            raise _Refused(
+                "403 Forbidden", REFUSED.format(host=target.host, rule=target.rule, why="it is not allowed.")
+            )
+        try:
+            with anyio.fail_after(CONNECT_S):
+                addresses = await self._resolve(target.host, target.port)
+                is_named = self._rules.names(target.host, target.port)
+                allowed = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
+                if not allowed:
+                    self._on_refusal(target.rule)
+                    text = f"{target.host} leads into this machine's own network, which no command in the sandbox can reach.\n"
+                    raise _Refused("403 Forbidden", text)
+                return await _connect_first(allowed, target.port)
+        except (OSError, TimeoutError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "it did not answer in time"
+            raise _Refused("502 Bad Gateway", f"{target.host} cannot be reached: {reason}.\n") from error
+
+    async def _is_allowed(self, target: _Target) -> bool:
+        verdict = self._rules.judge(target.host, target.port)
+        if verdict is not None or self._ask is None:
+            return bool(verdict)
+        async with self._asking:  # one question at a time; the answer to the first may settle the others
+            verdict = self._rules.judge(target.host, target.port)
+            return await self._ask(target.host, target.port) if verdict is None else verdict
+
+
+async def _connect_first(addresses: Sequence[IPAddress], port: int) -> ByteStream:
+    """Connect to the first address that answers. Raises ``OSError``."""
+    problem: OSError | None = None
+    for address in addresses:
+        try:
+            return await anyio.connect_tcp(str(address), port)
+        except OSError as error:
+            problem = error
+    raise problem or OSError("it has no address")
+
+
+async def _read_head(client: ByteStream) -> tuple[bytes, bytes]:
+    """A request's line and headers with their empty line, and what has come behind them."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if len(data) > MAX_HEAD:
+            raise _Refused("431 Request Header Fields Too Large", "The headers are too long.\n")
+        data += await client.receive(BLOCK)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head + b"\r\n\r\n", rest
+
+
+def _parse_head(head: bytes) -> _Target:
+    """Raises ``_Refused``."""
+    line, _, headers = head.partition(b"\r\n")
+    try:
+        method, address, version = line.decode("ascii").split(" ")
+        if method == "CONNECT":
+            host, _, port = address.rpartition(":")
+            return _Target(parse_host(host), _port(port), b"")
+        return _plain_target(method, address, version, headers)
+    except ValueError as error:
+        raise _Refused("400 Bad Request", f"The request is not understood: {error}.\n") from error
+
+
+def _plain_target(method: str, address: str, version: str, headers: bytes) -> _Target:
+    """That of a request for an ``http://`` address. Raises ``ValueError``."""
+    url = urlsplit(address)
+    if url.scheme != "http" or not url.hostname or version not in {"HTTP/1.0", "HTTP/1.1"}:
+        raise ValueError("it must be CONNECT, or a request for an http:// address")
+    host = parse_host(f"[{url.hostname}]" if ":" in url.hostname else url.hostname)
+    path = "/".join(address.split("/", 3)[3:])
+    request = f"{method} /{path} {version}\r\n".encode()
+    return _Target(host, url.port or 80, request + _forwarded(headers))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 65536):
+        raise ValueError(f"{text[:20]!r} is not a port")
+    return int(text)
+
+
+def _forwarded(headers: bytes) -> bytes:
+    """The headers for the server. One request per connection: the next one may be for another server, which is to be judged."""
+    lines = [
+        line
+        for line in headers.split(b"\r\n")
+        if line and not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))
+    ]
+    return b"\r\n".join([*lines, b"Connection: close", b"", b""])
+
+
+async def _relay(client: ByteStream, server: ByteStream) -> None:
+    """Pass bytes on in both directions until both have ended, or one breaks."""
+
+    async def copy(source: ByteStream, sink: ByteStream) -> None:
+        try:
+            async for data in source:
+                await sink.send(data)
+            await sink.send_eof()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            group.cancel_scope.cancel()
+
+    async with task_group() as group:
+        group.start_soon(copy, client, server)
+        group.start_soon(copy, server, client)
+
+
+async def _refuse(client: ByteStream, status: str, text: str) -> None:
+    """Answer, and read the rest of the request: closing a socket with unread data would lose the answer."""
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    await client.send(head.encode() + body)
+    await client.send_eof()
+    with anyio.move_on_after(DRAIN_S):
+        async for _ in client:
+            pass
