@@ -5,7 +5,7 @@ import { CommandFailed, type ApprovalAsked, type FileProblem, type RpcEvent } fr
 import * as vscode from "vscode";
 import { Folder, NotInstalled, type Answer, type Launch } from "./folder.ts";
 import { Changes, type Node } from "./changes.ts";
-import { describeCall, label, promptAbout, question, status, Transcript } from "./text.ts";
+import { describeCall, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
 
 const PRESETS: [string, string][] = [
   ["ask", "Ask before each change and each command"],
@@ -186,7 +186,7 @@ class Extension {
     if (event.type === "tool_execution_end") {
       const call = this.#failures.get(event.toolCallId) ?? event.toolName;
       this.#failures.delete(event.toolCallId);
-      if (event.isError) void this.#toolFailed(opened, `Tool failed: ${label(call, 80)}: ${label(event.result, 160)}`);
+      if (event.isError && !opened.folder.isStopping) void this.#toolFailed(opened, `Tool failed: ${label(call, 80)}: ${label(event.result, 160)}`);
     }
     if (event.type === "agent_end") void opened.folder.refresh();
   }
@@ -202,10 +202,12 @@ class Extension {
     const always = { label: "Always Allow", description: "exactly this call, for this session", decision: "always" as const };
     const no = { label: "Decline", decision: "no" as const };
     if (isLong) await this.#changes.showText(`${title}.diff`, preview);
-    const picker = vscode.window.createQuickPick<{ label: string; decision: Answer["decision"] }>();
-    picker.title = isLong ? `${title} — see the editor` : title;
-    picker.placeholder = label(preview, 2_000);
-    picker.items = [once, always, no, ...(isLong ? [] : previewLines(preview))] as never;
+    const picker = vscode.window.createQuickPick<{ label: string; decision?: Answer["decision"] }>();
+    picker.title = title;
+    picker.placeholder = isLong ? "What it would do is shown in the editor. Escape declines." : "Escape declines.";
+    picker.items = [...(isLong ? [] : preview.split("\n").map((line) => ({ label: icons(line) }))), once, always, no];
+    // it may appear while the user types: Enter must not allow anything
+    picker.activeItems = [no];
     picker.ignoreFocusOut = true;
     return await new Promise<Answer>((resolve) => {
       picker.onDidAccept(() => {
@@ -356,8 +358,6 @@ async function saveAll(path: string): Promise<boolean> {
   if (chosen === save) return (await Promise.all(dirty.map((document) => document.save()))).every(Boolean);
   return chosen === go;
 }
-
-const previewLines = (preview: string) => preview.split("\n").map((line) => ({ label: " ", detail: label(line) || " ", alwaysShow: true }));
 
 function textOf(content: string | readonly { type: string; text?: string }[]): string {
   return typeof content === "string" ? content : content.map((part) => (part.type === "text" ? part.text : "")).join("");

@@ -63,6 +63,7 @@ export class Folder {
   #session: string | undefined;
   #state: StateData | undefined;
   #running = 0;
+  #isStopping = false;
   #approval: string | undefined;
   #model: string | undefined;
   readonly #questions = new Map<string, AbortController>();
@@ -76,6 +77,11 @@ export class Folder {
 
   get isRunning(): boolean {
     return this.#running > 0;
+  }
+
+  /** Whether the user has ended the run that is ending. */
+  get isStopping(): boolean {
+    return this.#isStopping;
   }
 
   get state(): StateData | undefined {
@@ -100,7 +106,10 @@ export class Folder {
     try {
       const client = await this.client();
       if (signal?.aborted) throw new CommandFailed("prompt", { code: "aborted", message: "It was stopped." });
-      const stop = () => void client.abort().catch(() => {});
+      const stop = () => {
+        this.#isStopping = true;
+        void client.abort().catch(() => {}); // it has ended
+      };
       signal?.addEventListener("abort", stop);
       this.#tell();
       try {
@@ -110,14 +119,17 @@ export class Folder {
       }
     } finally {
       this.#running -= 1;
+      this.#isStopping = false;
       await this.refresh();
     }
   }
 
-  /** End the run, and the queued ones after it. False if nothing runs. */
+  /** End the run with the processes of its tools; one that is queued follows. False if nothing runs. */
   async stop(): Promise<boolean> {
     if (!this.#client) return false;
-    return (await (await this.#client).abort()).running;
+    const client = await this.#client;
+    this.#isStopping = this.isRunning;
+    return (await client.abort()).running;
   }
 
   async newSession(): Promise<SessionOpened> {

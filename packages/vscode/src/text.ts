@@ -1,7 +1,7 @@
 // What people see: the transcript in the output channel, and short texts for messages. Text of models and tools is hostile:
 // control characters, hidden characters and the markup of VS Code's labels are made visible or harmless.
 
-import type { ApprovalAsked, RpcEvent, StateData } from "newel-client";
+import type { ApprovalAsked, RpcEvent, StateData, ToolExecutionEnd } from "newel-client";
 
 /** Control characters but tab and line feed; what reverses or hides text. */
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]|[\u{e0000}-\u{e007f}]/gu;
@@ -14,6 +14,9 @@ export function clean(text: string): string {
     .replace(/\r\n?/g, "\n")
     .replace(HIDDEN, (found) => `\\u{${found.codePointAt(0)?.toString(16)}}`);
 }
+
+/** The text as it is, where VS Code would draw icons. */
+export const icons = (text: string): string => text.replaceAll("$(", "$\u200b(");
 
 /** One line for a label or a message, without links, commands and icons of VS Code. */
 export function label(text: string, limit = MESSAGE_CHARACTERS): string {
@@ -48,7 +51,8 @@ export function promptAbout(question: string, place: Place): string {
 /** The question of an approval, with its exact effect. */
 export function question(asked: ApprovalAsked): { title: string; preview: string; isLong: boolean } {
   const preview = clean(asked.preview || JSON.stringify(asked.args, undefined, 2)).trimEnd();
-  const isLong = preview.length > 800 || preview.split("\n").length > 12;
+  const lines = preview.split("\n");
+  const isLong = lines.length > 10 || lines.some((line) => line.length > 80);
   return { title: label(`Newel asks: ${asked.label}`), preview, isLong };
 }
 
@@ -62,6 +66,12 @@ export type Activity = "idle" | "working" | "asking" | "ended";
 export function status(state: Pick<StateData, "model" | "cost"> | undefined, activity: Activity): string {
   const words = { idle: "", working: "working…", asking: "asks you", ended: "ended" };
   return ["Newel", label(state?.model ?? "", 40), words[activity], money(state?.cost)].filter(Boolean).join(" · ");
+}
+
+function outcome(event: ToolExecutionEnd): string {
+  const code = event.details?.["exitCode"];
+  if (event.isError) return "failed";
+  return typeof code === "number" && code !== 0 ? `exit code ${code}` : "done";
 }
 
 /** Writes the events of runs as text to read. */
@@ -104,7 +114,7 @@ export class Transcript {
       case "tool_execution_end":
         this.#endLine();
         if (event.isError) this.#line(`  ${clean(event.result).trimEnd().replaceAll("\n", "\n  ")}`);
-        this.#line(`  ${event.isError ? "failed" : "done"} after ${(event.duration / 1000).toFixed(1)} s`);
+        this.#line(`  ${outcome(event)} after ${(event.duration / 1000).toFixed(1)} s`);
         this.#shown.delete(event.toolCallId);
         break;
       case "retry":

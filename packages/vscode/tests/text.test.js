@@ -23,6 +23,7 @@ test("a long question is shown in an editor, a short one at once", () => {
   const asked = { label: "Execute Shell Command", preview: "ls", args: {} };
   assert.deepEqual(question(asked), { title: "Newel asks: Execute Shell Command", preview: "ls", isLong: false });
   assert.equal(question({ ...asked, preview: "ls\n".repeat(50) }).isLong, true);
+  assert.equal(question({ ...asked, preview: `ls ${" ".repeat(100)}; rm -r x` }).isLong, true);
 });
 
 test("the status bar has model, state and cost", () => {
