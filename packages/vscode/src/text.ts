@@ -79,6 +79,8 @@ export class Transcript {
   readonly #append: (text: string) => void;
   /** Lines of output that each running call has shown. */
   readonly #shown = new Map<string, number>();
+  /** Calls whose result has not come; one that is declined never starts. */
+  readonly #started = new Set<string>();
   #atLineStart = true;
 
   constructor(append: (text: string) => void) {
@@ -101,11 +103,14 @@ export class Transcript {
         if (event.assistantMessageEvent.type === "text_delta") this.#write(clean(event.assistantMessageEvent.delta));
         break;
       case "message_end":
+        if (event.message.role === "toolResult" && !this.#started.delete(event.message.toolCallId))
+          this.#line(`● ${clean(event.message.toolName)}, not run\n  ${clean(event.message.output).trimEnd().replaceAll("\n", "\n  ")}`);
         if (event.message.role === "assistant" && event.message.errorMessage) this.note(`! ${event.message.errorMessage}`);
         this.#endLine();
         break;
       case "tool_execution_start":
         this.#line(`● ${clean(describeCall(event.toolName, event.args)).replaceAll("\n", "\n  ")}`);
+        this.#started.add(event.toolCallId);
         this.#shown.set(event.toolCallId, 0);
         break;
       case "tool_execution_update":

@@ -77,6 +77,7 @@ test("a question is answered; a refusal changes nothing", async () => {
   await open({ approval: "ask" }, { answer: "no" }).ask("touch the file");
   assert.equal(existsSync(join(project, "touched")), false);
   assert.equal(seen.questions[0].preview, "touch touched");
+  assert.match(seen.text, /● bash, not run\n/);
   await open({ approval: "ask" }).ask("touch the file");
   assert.equal(existsSync(join(project, "touched")), true);
 });
