@@ -3,7 +3,7 @@
 import { basename, join } from "node:path";
 import type { FileProblem, FileToDecide, ReviewHunk, RpcClient } from "newel-client";
 import * as vscode from "vscode";
-import { applyPatches, changedLines, firstLine } from "./patch.ts";
+import { applyPatches, changedLines, firstLine, undecided } from "./patch.ts";
 import { clean, label } from "./text.ts";
 
 /** A changed file in the view, or one of its hunks. */
@@ -51,7 +51,7 @@ export class Changes implements vscode.TreeDataProvider<Node>, vscode.TextDocume
     for (const folder of this.#folders.keys()) {
       try {
         const { pending } = await (await this.#client(folder)).changes(0);
-        files.push(...pending.map((file) => ({ folder, file })));
+        files.push(...undecided(pending).map((file) => ({ folder, file })));
       } catch {
         // not recorded, or the folder or its Newel has gone: there is nothing to decide
       }

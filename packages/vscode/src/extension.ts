@@ -1,7 +1,7 @@
 // The extension: VS Code's commands and views on one side, a folder's `newel rpc` on the other.
 
 import { basename, join, relative, sep } from "node:path";
-import { CommandFailed, type ApprovalAsked, type FileProblem, type RpcEvent } from "newel-client";
+import { CommandFailed, ProcessEnded, type ApprovalAsked, type FileProblem, type RpcEvent } from "newel-client";
 import * as vscode from "vscode";
 import { Folder, NotInstalled, type Answer, type Launch } from "./folder.ts";
 import { Changes, type Node } from "./changes.ts";
@@ -28,7 +28,10 @@ class Extension {
   readonly #opened = new Map<string, Opened>();
   readonly #changes: Changes;
   readonly #bar = vscode.window.createStatusBarItem("newel.state", vscode.StatusBarAlignment.Left, 0);
-  readonly #failures = new Map<string, string>();
+  /** The running tool calls, described. */
+  readonly #calls = new Map<string, string>();
+  readonly #told = new WeakSet<Error>();
+  readonly #watchers = new Set<(event: RpcEvent) => void>();
 
   constructor(context: vscode.ExtensionContext) {
     this.#context = context;
@@ -69,6 +72,7 @@ class Extension {
     try {
       await run();
     } catch (error) {
+      if (error instanceof Error && this.#told.has(error)) return; // the end of a process is said once
       if (error instanceof NotInstalled) {
         const settings = "Open Settings";
         const chosen = await vscode.window.showErrorMessage(`${label(error.message)} ${INSTALL}`, settings);
@@ -104,8 +108,10 @@ class Extension {
       onEvent: (event) => this.#onEvent(opened, event),
       onQuestion: (asked, signal) => this.#onQuestion(asked, signal),
       onCrash: (error) => {
-        transcript.note(`! ${error.message}`);
-        void vscode.window.showErrorMessage(`${label(error.message)} The next command starts it again, with the same session.`);
+        this.#told.add(error);
+        const text = error instanceof ProcessEnded && error.exitCode === null ? "Newel was killed." : error.message;
+        transcript.note(`! ${text}`);
+        void vscode.window.showErrorMessage(`${label(text)} The next command starts it again, with the same session.`);
       },
       onState: (state, activity) => {
         this.#bar.text = status(state, activity);
@@ -151,14 +157,15 @@ class Extension {
       text: document.getText(selection),
     };
     const asked = await vscode.window.showInputBox({ title: `Newel: ${place.path}:${place.firstLine}`, prompt: "What about the selection?", ignoreFocusOut: true });
-    if (asked?.trim()) await this.#run(opened, promptAbout(asked, place));
+    if (asked?.trim()) await this.#run(opened, promptAbout(asked, place), `${asked}\n(${place.path}, from line ${place.firstLine})`);
   }
 
-  async #run(opened: Opened, text: string): Promise<void> {
+  /** `shown` stands for the prompt in the output channel. */
+  async #run(opened: Opened, text: string, shown = text): Promise<void> {
     if (!(await saveAll(opened.folder.path))) return;
     opened.channel.show(true);
-    opened.transcript.prompt(text);
-    const title = `Newel: ${label(text, 60)}`;
+    opened.transcript.prompt(shown);
+    const title = `Newel: ${label(shown, 60)}`;
     await vscode.window.withProgress({ location: vscode.ProgressLocation.Notification, title, cancellable: true }, async (progress, token) => {
       const controller = new AbortController();
       token.onCancellationRequested(() => controller.abort());
@@ -177,15 +184,13 @@ class Extension {
     });
   }
 
-  readonly #watchers = new Set<(event: RpcEvent) => void>();
-
   #onEvent(opened: Opened, event: RpcEvent): void {
     opened.transcript.event(event);
     for (const watch of this.#watchers) watch(event);
-    if (event.type === "tool_execution_start") this.#failures.set(event.toolCallId, describeCall(event.toolName, event.args));
+    if (event.type === "tool_execution_start") this.#calls.set(event.toolCallId, describeCall(event.toolName, event.args));
     if (event.type === "tool_execution_end") {
-      const call = this.#failures.get(event.toolCallId) ?? event.toolName;
-      this.#failures.delete(event.toolCallId);
+      const call = this.#calls.get(event.toolCallId) ?? event.toolName;
+      this.#calls.delete(event.toolCallId);
       if (event.isError && !opened.folder.isStopping) void this.#toolFailed(opened, `Tool failed: ${label(call, 80)}: ${label(event.result, 160)}`);
     }
     if (event.type === "agent_end") void opened.folder.refresh();

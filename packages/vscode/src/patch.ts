@@ -1,5 +1,7 @@
 // Applies unified diffs, so that VS Code can show a file before and after a change.
 
+import type { FileToDecide } from "newel-client";
+
 interface Edit {
   at: number;
   remove: string[];
@@ -85,4 +87,11 @@ export function firstLine(patch: string): number {
 export function changedLines(patch: string): string {
   const body = patch.slice(Math.max(0, patch.search(/^@@/m)));
   return body.split("\n").slice(1).filter((line) => /^[+-]/.test(line)).join(" ") || patch.split("\n").slice(1).join(" ");
+}
+
+/** The files with hunks to decide, and these hunks. Newel also lists files of which all is decided, until they change again. */
+export function undecided(files: readonly FileToDecide[]): FileToDecide[] {
+  return files
+    .map((file) => ({ ...file, hunks: file.hunks.filter(({ state }) => state === "pending") }))
+    .filter(({ hunks }) => hunks.length > 0);
 }

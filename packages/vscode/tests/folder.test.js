@@ -6,7 +6,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, beforeEach, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { applyPatches } from "../src/patch.ts";
+import { applyPatches, undecided } from "../src/patch.ts";
 import { command, environment, Folder, NotInstalled, options } from "../src/folder.ts";
 import { Transcript } from "../src/text.ts";
 
@@ -96,7 +96,8 @@ test("the changes of a review are shown as they will be, kept, and undone", asyn
   const folder = open({ approval: "review" });
   await folder.ask("change the file");
   const client = await folder.client();
-  const [file] = (await client.changes(0)).pending;
+  const pending = async () => undecided((await client.changes(0)).pending);
+  const [file] = await pending();
   const now = readFileSync(join(project, "a.txt"), "utf8");
   const after = applyPatches(now, file.hunks.map((hunk) => hunk.patch));
   assert.deepEqual([now, after], ["one\n", "two\n"]);
@@ -104,6 +105,18 @@ test("the changes of a review are shown as they will be, kept, and undone", asyn
   assert.equal(readFileSync(join(project, "a.txt"), "utf8"), after);
   await client.undo();
   assert.equal(readFileSync(join(project, "a.txt"), "utf8"), now);
+  assert.deepEqual(await pending(), []);
+});
+
+test("what is rejected is not to be decided any more", async () => {
+  writeFileSync(join(project, "a.txt"), "one\n");
+  const folder = open({ approval: "review" });
+  await folder.ask("change the file");
+  const client = await folder.client();
+  const [file] = undecided((await client.changes(0)).pending);
+  await client.decide({ verdict: "reject", names: file.hunks.map((hunk) => hunk.hunkId) });
+  assert.deepEqual(undecided((await client.changes(0)).pending), []);
+  assert.equal(readFileSync(join(project, "a.txt"), "utf8"), "one\n");
 });
 
 test("a crash is told once, and the next command goes on with the session", async () => {
