@@ -18,6 +18,7 @@ const KEPT_TEXTS = 40;
 
 export class Changes implements vscode.TreeDataProvider<Node>, vscode.TextDocumentContentProvider, vscode.Disposable {
   readonly #client: (folder: string) => Promise<RpcClient>;
+  readonly #running: (folder: string) => Promise<RpcClient> | undefined;
   readonly #folders = new Map<string, string>();
   readonly #texts = new Map<string, string>();
   readonly #changed = new vscode.EventEmitter<void>();
@@ -27,8 +28,9 @@ export class Changes implements vscode.TreeDataProvider<Node>, vscode.TextDocume
   #lastText = 0;
   readonly onDidChangeTreeData = this.#changed.event;
 
-  constructor(client: (folder: string) => Promise<RpcClient>) {
+  constructor(client: (folder: string) => Promise<RpcClient>, running: (folder: string) => Promise<RpcClient> | undefined) {
     this.#client = client;
+    this.#running = running;
     this.#view = vscode.window.createTreeView("newel.changes", { treeDataProvider: this });
     this.#registered = [this.#view, this.#changed, vscode.workspace.registerTextDocumentContentProvider(SCHEME, this)];
   }
@@ -45,12 +47,14 @@ export class Changes implements vscode.TreeDataProvider<Node>, vscode.TextDocume
     this.#folders.set(folder, name);
   }
 
-  /** Read the pending changes of all folders whose Newel has been started. */
+  /** Read the pending changes of all folders whose Newel runs. Starts none. */
   async refresh(): Promise<void> {
     const files: Node[] = [];
     for (const folder of this.#folders.keys()) {
       try {
-        const { pending } = await (await this.#client(folder)).changes(0);
+        const client = await this.#running(folder);
+        if (!client) continue;
+        const { pending } = await client.changes(0);
         files.push(...undecided(pending).map((file) => ({ folder, file })));
       } catch {
         // not recorded, or the folder or its Newel has gone: there is nothing to decide

@@ -35,7 +35,7 @@ class Extension {
 
   constructor(context: vscode.ExtensionContext) {
     this.#context = context;
-    this.#changes = new Changes((folder) => this.#client(folder));
+    this.#changes = new Changes((folder) => this.#client(folder), (folder) => this.#opened.get(folder)?.folder.running);
     this.#bar.name = "Newel";
     this.#bar.command = "newel.showOutput";
     this.#bar.text = status(undefined, "idle");

@@ -88,6 +88,11 @@ export class Folder {
     return this.#state;
   }
 
+  /** The running Newel, if there is one. */
+  get running(): Promise<RpcClient> | undefined {
+    return this.#client;
+  }
+
   /** The running Newel, started if there is none. */
   client(): Promise<RpcClient> {
     if (!this.#client) {
