@@ -211,7 +211,7 @@ export class Folder {
       this.#state = await client.state();
     } catch (error) {
       await events.return();
-      if (error instanceof RpcClientError && /cannot be started/.test(error.message)) throw new NotInstalled(error.message);
+      if (error instanceof RpcClientError && /cannot be started/.test(error.message)) throw new NotInstalled(`${error.message}.`);
       await client.close();
       throw error;
     }
