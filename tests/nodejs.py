@@ -25,6 +25,8 @@ PAGE: Final = ROOT / "web"
 """The page's sources, and what builds and checks them."""
 CLIENT: Final = ROOT / "packages" / "newel-client"
 """The client of ``newel rpc``, and the compiler that builds it."""
+EXTENSION: Final = ROOT / "packages" / "vscode"
+"""The extension for VS Code, and what checks and packages it."""
 DESKTOP: Final = ROOT / "desktop"
 """The Electron shell, and what checks it. Electron's binary is not installed: it does not come from npm."""
 
