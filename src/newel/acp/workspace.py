@@ -66,7 +66,9 @@ UNKNOWN_EXIT: Final = 255
 
 
 class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
-    """``inner`` is the same folder on this machine, ``environ`` the environment of this process."""
+    """``inner`` is the same folder on this machine, ``environ`` the environment of this process. Without ``in_terminals`` commands run
+    in ``inner``: it may have a sandbox, which the client's terminals have not.
+    """
 
     def __init__(
         self,
@@ -75,8 +77,11 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         on_terminal: OnTerminal,
         limits: OutputLimits,
         environ: Mapping[str, str],
+        *,
+        in_terminals: bool = True,
     ) -> None:
         super().__init__(inner)
+        self._in_terminals = in_terminals
         self._client = client
         self._on_terminal = on_terminal
         self._limits = limits
@@ -148,7 +153,7 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
     # -- commands ---------------------------------------------------------------------------------
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        if not self._client.capabilities.terminal:
+        if not (self._in_terminals and self._client.capabilities.terminal):
             return await self._inner.run(command, **options)
         mark = process_mark.ProcessMark(process_mark.new_mark())
         withheld = KEY_VARIABLES.union(filter(is_withheld, self._environ))
@@ -265,8 +270,11 @@ class ClientHost:
         client: SessionClient,
         on_terminal: OnTerminal,
         environ: Mapping[str, str],
+        *,
+        in_terminals: bool = True,
     ) -> None:
         self.name = inner.name
+        self._in_terminals = in_terminals
         self._inner = inner
         self._client = client
         self._on_terminal = on_terminal
@@ -294,7 +302,14 @@ class ClientHost:
 
     def workspace(self, folder: str, limits: OutputLimits) -> TrackedWorkspace:
         inner = self._inner.workspace(folder, limits)
-        return ClientWorkspace(inner, self._client, self._on_terminal, limits, self._environ)
+        return ClientWorkspace(
+            inner,
+            self._client,
+            self._on_terminal,
+            limits,
+            self._environ,
+            in_terminals=self._in_terminals,
+        )
 
     def worktrees(self, home: Path) -> str:
         return self._inner.worktrees(home)

@@ -130,7 +130,11 @@ class EditorSessions:
         through_client = None
         if settings.host is None:  # the editor's files are those of this machine
             through_client = partial(
-                ClientHost, client=client, on_terminal=parts.on_terminal, environ=self._environ
+                ClientHost,
+                client=client,
+                on_terminal=parts.on_terminal,
+                environ=self._environ,
+                in_terminals=settings.sandbox.mode == "off",
             )
         return open_agent(
             settings,

@@ -111,7 +111,7 @@ async def open_agent(
     """
     from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
-    from newel.app.hosts import open_host
+    from newel.app.sandbox import open_agent_host
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
@@ -120,7 +120,7 @@ async def open_agent(
     enter(settings.approve, attended=ask is not None)
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+        host = await stack.enter_async_context(open_agent_host(settings))
         host = parts.host(host) if parts.host else host
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
@@ -281,7 +281,7 @@ def _own_tools(
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    workspace = guard_secrets(workspaces.works_in, secret_paths)
+    workspace = guard_secrets(workspaces.works_in, secret_paths, confined=settings.sandbox.mode)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve != "read-only":

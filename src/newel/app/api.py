@@ -17,6 +17,7 @@ from newel.config.jexida import Through
 from newel.config.settings import Approve, Flags, RendererName, load_settings
 from newel.providers.families import Api, speaks_chat
 from newel.providers.routing import AgentMode
+from newel.workspace.sandbox.policy import SandboxMode
 
 if TYPE_CHECKING:
     import httpx2
@@ -125,6 +126,7 @@ class AgentFlags(TypedDict, total=False):
     through: Through | None
     agent_mode: AgentMode | None
     tool_calls: ToolCallMode | None
+    sandbox: SandboxMode | None
 
 
 def open_coding_agent(

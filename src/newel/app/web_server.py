@@ -141,8 +141,8 @@ async def open_workbench(
     ``address`` in its error message. The workbench opens without a model, too: the user can name one later. Raises
     ``ConfigError`` and ``EngineError``.
     """
-    from newel.app.hosts import open_host
     from newel.app.review_limits import review_limits
+    from newel.app.sandbox import open_agent_host
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
@@ -151,7 +151,7 @@ async def open_workbench(
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
-    host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+    host = await stack.enter_async_context(open_agent_host(settings))
     directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.set_holder_info(address)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from newel.tools.search.files import ListFiles
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
     from newel.workspace.tracked import TrackedWorkspace
 
     OpenFolder = Callable[[OutputLimits], TrackedWorkspace]
@@ -151,7 +152,8 @@ def project_secret_paths(
     )
 
 
-def guard_secrets(workspace: Workspace, places: SecretPaths) -> Workspace:
+def guard_secrets(workspace: Workspace, places: SecretPaths, *, confined: SandboxMode = "off") -> Workspace:
+    """Close secret places to tools; with a sandbox also what its commands cannot change."""
     from newel.permissions.secret_paths import GuardedWorkspace
 
-    return GuardedWorkspace(workspace, places)
+    return GuardedWorkspace(workspace, places, confined=confined)

@@ -120,7 +120,7 @@ def _contract(options: argparse.Namespace) -> Contract:
 
 
 async def _run_agent(settings: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
-    from newel.app.hosts import open_host
+    from newel.app.sandbox import open_agent_host
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.contract_job import HeadlessRun, submit
     from newel.jobs.engine import EngineError
@@ -128,7 +128,7 @@ async def _run_agent(settings: Settings, contract: Contract | None, options: arg
     from newel.runs.event_hub import EventHub
 
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(open_host(settings.cwd, settings.host))
+        host = await stack.enter_async_context(open_agent_host(settings))
         run_to_resume = (
             await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
         )

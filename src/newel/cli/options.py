@@ -14,6 +14,7 @@ from newel.config.jexida import Through
 from newel.config.settings import Flags, load_host_places, newel_home
 from newel.providers.families import Api
 from newel.providers.routing import AgentMode
+from newel.workspace.sandbox.policy import SandboxMode
 
 if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
@@ -25,6 +26,7 @@ MODEL_FLAGS = (
     "model",
     "thinking",
     "approve",
+    "sandbox",
     "host",
     "through",
     "agent_mode",
@@ -59,6 +61,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--approve",
         choices=["auto", "ask", "review", "read-only"],
         help="which tool calls run without asking (default: auto)",
+    )
+    add(
+        "--sandbox",
+        choices=get_args(SandboxMode),
+        help="what commands may change: the folder, nothing, or what you may (off, the default)",
     )
     add(
         "--agent-mode",

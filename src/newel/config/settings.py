@@ -53,6 +53,7 @@ from newel.providers.pricing import Rates
 from newel.providers.retry import DEFAULT_LIMITS, RetryLimits
 from newel.providers.routing import DEFAULT_ROUTING, AgentMode, RoutingLimits
 from newel.storage.files import read_regular
+from newel.workspace.sandbox.policy import SandboxMode
 
 Approve = Literal["auto", "ask", "review", "read-only"]
 RendererName = Literal["rich", "console", "json"]
@@ -194,6 +195,15 @@ class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow: list[str] = []
 
 
+class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach."""
+
+    mode: SandboxMode = "off"
+    writable: list[str] = []
+    readable: list[str] = []
+    domains: list[str] = []
+
+
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[retention]``: how long changes of agents are kept (None: the default of ``newel.review.store.retention``), and sessions
     after their last message (None: for ever).
@@ -224,6 +234,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     remote: RemoteSettings = RemoteSettings()
     permissions: PermissionsFile = PermissionsFile()
     retention: RetentionSettings = RetentionSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     agent_mode: AgentMode | None = None
     local: LocalModel = LocalModel()
     hybrid: HybridSettings = HybridSettings()
@@ -238,6 +249,7 @@ class Flags(msgspec.Struct, frozen=True):
     model: str | None = None
     thinking: ThinkingLevel | None = None
     approve: Approve | None = None
+    sandbox: SandboxMode | None = None
     renderer: RendererName | None = None
     max_turns: int | None = None
     max_cost: float | None = None
@@ -277,6 +289,7 @@ class Settings(msgspec.Struct, frozen=True):
     remote: RemoteSettings = RemoteSettings()
     ignored: IgnoredServer | None = None
     allow: tuple[Rule, ...] = ()
+    sandbox: SandboxSettings = SandboxSettings()
     retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
@@ -340,6 +353,7 @@ def load_settings(
         ignored=ignored,
         allow=_rules(path, file.permissions.allow),
         retention=file.retention,
+        sandbox=msgspec.structs.replace(file.sandbox, mode=flags.sandbox or file.sandbox.mode),
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -26,8 +26,12 @@ from newel.workspace.process.output import OutputLimits, save_spill
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
     from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
+
+    FindLauncher = Callable[[str], ProcessLauncher[StartedProcess]]
+    """Finds what starts the commands of a folder."""
 
 INLINE = files.BLOCK
 """Up to this many bytes, reading directly is cheaper than in a thread."""
@@ -40,17 +44,23 @@ class LocalWorkspace:
     """Files and processes of this machine. Paths outside ``root`` are allowed: it is not a sandbox.
 
     ``environ`` is the environment of commands (see ``child_env``; by default this process's own without secrets).
-    ``limits`` bound the output of commands.
+    ``limits`` bound the output of commands, which ``find_launcher`` starts (by default this process does).
     """
 
     def __init__(
-        self, root: str, *, environ: Mapping[str, str] | None = None, limits: OutputLimits | None = None
+        self,
+        root: str,
+        *,
+        environ: Mapping[str, str] | None = None,
+        limits: OutputLimits | None = None,
+        find_launcher: FindLauncher | None = None,
     ) -> None:
         self._root = os.path.realpath(root)
         if not Path(self._root).is_dir():
             raise WorkspaceError(f"{root} is not a directory. Name one that exists.")
         self._environ = child_env(without_own_python(os.environ, self._root)) if environ is None else environ
         self._limits = limits or OutputLimits()
+        self._find_launcher = find_launcher
         self._shell: list[str] | None = None
 
     @property
@@ -107,6 +117,7 @@ class LocalWorkspace:
         await anyio.to_thread.run_sync(files.remove_folder, path)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
+        from newel.workspace.process.launcher import DIRECT
         from newel.workspace.process.runner import run_process
 
         return await run_process(
@@ -114,6 +125,7 @@ class LocalWorkspace:
             cwd=self._root,
             environ=self._environ,
             limits=self._limits,
+            launcher=self._find_launcher(self._root) if self._find_launcher else DIRECT,
             **options,
         )
 
@@ -130,7 +142,9 @@ class LocalWorkspace:
         return await anyio.to_thread.run_sync(self._git().files)
 
     def at(self, folder: str, /) -> LocalWorkspace:
-        return LocalWorkspace(folder, environ=self._environ, limits=self._limits)
+        return LocalWorkspace(
+            folder, environ=self._environ, limits=self._limits, find_launcher=self._find_launcher
+        )
 
     async def mirror(
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
@@ -168,13 +182,17 @@ class LocalWorkspace:
 
 
 class LocalHost:
-    """This machine as an ``ExecutionHost``; ``folder`` is the project's."""
+    """This machine as an ``ExecutionHost``; ``folder`` is the project's. ``find_launcher`` starts commands, ``sandbox`` describes
+    to a model what they may do.
+    """
 
     connection = None
     monitor = None
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, find_launcher: FindLauncher | None = None, sandbox: str = "") -> None:
         self.name = folder
+        self._find_launcher = find_launcher
+        self._sandbox = sandbox
 
     @property
     def shell(self) -> str:
@@ -189,10 +207,10 @@ class LocalHost:
     @property
     def system(self) -> str:
         system = os.uname()
-        return f"{system.sysname} {system.release}"
+        return f"{system.sysname} {system.release}{self._sandbox and f'. {self._sandbox}'}"
 
     def workspace(self, folder: str, limits: OutputLimits) -> LocalWorkspace:
-        return LocalWorkspace(folder, limits=limits)
+        return LocalWorkspace(folder, limits=limits, find_launcher=self._find_launcher)
 
     def worktrees(self, home: Path) -> str:
         return str(home / "worktrees")

@@ -15,11 +15,14 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Final
+from typing import Final, TypeVar
 
 from newel.workspace.process import process_mark
 from newel.workspace.process.environment import child_env
-from newel.workspace.process.process_mark import LINE_BYTES, MARK, ProcessMark, inherit_number, new_mark
+from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess, Stream
+from newel.workspace.process.process_mark import LINE_BYTES, MARK, ProcessMark, new_mark
+
+P = TypeVar("P", bound=StartedProcess)
 
 
 class ProcessTree:
@@ -39,24 +42,25 @@ class ProcessTree:
         argv: Sequence[str],
         *,
         cwd: str,
-        stdin: int | IO[bytes],
-        stdout: int | IO[bytes],
-        stderr: int | IO[bytes],
+        stdin: Stream,
+        stdout: Stream,
+        stderr: Stream,
     ) -> subprocess.Popen[bytes]:
-        """Start the first of them. Raises what ``Popen`` raises; then there is nothing to forget."""
+        """Start the first of them, as a child of this process. Raises what ``Popen`` raises; then there is nothing to forget."""
+        return self.launch(DIRECT, argv, cwd=cwd, streams=(stdin, stdout, stderr))
+
+    def launch(
+        self,
+        launcher: ProcessLauncher[P],
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        streams: tuple[Stream, Stream, Stream],
+    ) -> P:
+        """Start the first of them by a launcher, with these standard streams. Raises as ``start``."""
         try:
             WATCHDOG.watch(self._mark)  # by its mark, from the first moment
-            with inherit_number(self._mark.mark):
-                process = subprocess.Popen(
-                    argv,
-                    cwd=cwd,
-                    env=self._environ,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    bufsize=0,
-                    start_new_session=True,
-                )
+            process = launcher.start(argv, cwd=cwd, env=self._environ, streams=streams, mark=self._mark.mark)
         except BaseException:
             self.forget()
             raise

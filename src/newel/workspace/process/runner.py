@@ -10,7 +10,6 @@ import errno
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.port import Completed, RunOptions
+from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
 from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
 
@@ -41,6 +41,7 @@ async def run_process(
     cwd: str,
     environ: Mapping[str, str],
     limits: OutputLimits,
+    launcher: ProcessLauncher[StartedProcess] = DIRECT,
     **options: Unpack[RunOptions],
 ) -> Completed:
     """Run a program in a session of its own, without input, until it ends.
@@ -50,7 +51,8 @@ async def run_process(
     cannot be started.
     """
     output = Output(limits, options.get("on_output"))
-    child = ChildProcess(argv, cwd, {**environ, **(options.get("env") or {})}, output)
+    env = {**environ, **(options.get("env") or {})}
+    child = ChildProcess(argv, cwd, env, output, launcher=launcher)
     return to_completed(output, await wait_for_exit(child, options.get("timeout")))
 
 
@@ -115,20 +117,21 @@ class ChildProcess:
         output: OutputSink,
         *,
         stdin: bytes | None = None,
+        launcher: ProcessLauncher[StartedProcess] = DIRECT,
     ) -> None:
         self.output = output
         self.ended = False
         self._processes = ProcessTree(env)
         self._unsent = bytearray()
         self.process, self._input, self._pipes = _spawn(
-            argv, cwd, self._processes, with_input=stdin is not None
+            argv, cwd, self._processes, launcher, with_input=stdin is not None
         )
         try:
             self._selector = selectors.DefaultSelector()
             self._exit = exit_descriptor(self.process)
         except OSError as error:  # out of descriptors: a process that cannot be monitored must not run
-            with self.process:
-                self.process.kill()
+            self.process.kill()
+            self.process.wait()
             for pipe in (*self._pipes.values(), *([] if self._input is None else [self._input])):
                 os.close(pipe)
             self._processes.forget()
@@ -280,8 +283,13 @@ class ChildProcess:
 
 
 def _spawn(
-    argv: Sequence[str], cwd: str, descendants: ProcessTree, *, with_input: bool
-) -> tuple[subprocess.Popen[bytes], int | None, dict[str, int]]:
+    argv: Sequence[str],
+    cwd: str,
+    descendants: ProcessTree,
+    launcher: ProcessLauncher[StartedProcess],
+    *,
+    with_input: bool,
+) -> tuple[StartedProcess, int | None, dict[str, int]]:
     """Start a process; returns it and our ends of its input, if any, and its outputs.
 
     The pipes are created here, not by ``Popen``: CPython 3.11.2 leaks some of them when it runs out of descriptors.
@@ -301,7 +309,7 @@ def _spawn(
         else:
             theirs.append(os.open(os.devnull, os.O_RDONLY))
         stdout, stderr, stdin = theirs
-        process = descendants.start(argv, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr)
+        process = descendants.launch(launcher, argv, cwd=cwd, streams=(stdin, stdout, stderr))
         no_longer_wanted = []
     except (OSError, ValueError) as error:
         raise start_error(cwd, error, argv) from error
@@ -327,7 +335,7 @@ def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
     return f"{error}."
 
 
-def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
+def exit_descriptor(process: StartedProcess) -> int:
     """A descriptor that becomes readable when the process has ended."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # an old kernel, or a container that forbids it
@@ -335,7 +343,7 @@ def exit_descriptor(process: subprocess.Popen[bytes]) -> int:
     return exit_descriptor_by_thread(process)
 
 
-def exit_descriptor_by_thread(process: subprocess.Popen[bytes]) -> int:
+def exit_descriptor_by_thread(process: StartedProcess) -> int:
     """The same without pidfd: a thread waits and closes the end of a pipe."""
     reader, writer = os.pipe()
 

@@ -1,0 +1,204 @@
+"""Composes the sandbox of commands, from the settings."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from newel.agent.errors import ConfigError
+from newel.app.hosts import open_host
+from newel.config.settings import SandboxSettings, Settings
+from newel.storage.files import make_private, read_regular, replace_file
+
+if TYPE_CHECKING:
+    from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.sandbox.policy import SandboxPolicy
+    from newel.workspace.sandbox.sandbox import Sandbox
+
+ON_A_HOST: Final = (
+    "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
+)
+
+DOES_NOT_HOLD: Final = (
+    "The sandbox does not hold on this machine: {failures}. Commands would not be confined, so Newel does not start. "
+    "Use --sandbox off with --approve ask, or ask your administrator."
+)
+
+TESTED: Final = "sandbox_tested.json"
+"""The file with the policies for which the self-test has found nothing."""
+
+MAX_TESTED: Final = 200
+
+ABOUT: Final = (
+    "Commands run in a sandbox: they can change {writable} only, {network}, and see nothing else of the home folder. "
+    "`.git` is read-only: leave commits to the user. Debuggers do not work"
+)
+
+
+@asynccontextmanager
+async def open_agent_host(settings: Settings) -> AsyncGenerator[ExecutionHost]:
+    """The place where agents work, with its commands in a sandbox if the settings want that. Raises ``ConfigError`` if they cannot
+    be, and ``WorkspaceError``.
+    """
+    if settings.sandbox.mode == "off":
+        async with open_host(settings.cwd, settings.host) as host:
+            yield host
+        return
+    if settings.host is not None:
+        raise ConfigError(ON_A_HOST)
+    from newel.workspace.local import LocalHost
+
+    async with AsyncExitStack() as stack:
+        sandboxes = Sandboxes(settings, await _open_proxy(settings.sandbox, stack))
+        stack.callback(sandboxes.close)
+        sandboxes.check()
+        yield LocalHost(str(settings.cwd), find_launcher=sandboxes.of, sandbox=_describe(settings.sandbox))
+
+
+class Sandboxes:
+    """The sandboxes of a process, one for each folder that agents work in."""
+
+    def __init__(self, settings: Settings, proxy: str | None) -> None:
+        self._settings = settings
+        self._proxy = proxy
+        self._opened: dict[str, Sandbox] = {}
+
+    def of(self, folder: str) -> Sandbox:
+        from newel.workspace.sandbox.sandbox import Sandbox
+
+        if folder not in self._opened:
+            self._opened[folder] = Sandbox(lambda: find_policy(self._settings, folder, self._proxy))
+        return self._opened[folder]
+
+    def check(self) -> None:
+        """Try what is forbidden in the sandbox of the project, once for each policy on this system. Raises ``ConfigError``."""
+        folder = os.path.realpath(self._settings.cwd)
+        key = _key_of(find_policy(self._settings, folder, None))
+        path = self._settings.home / TESTED
+        tested = _read_tested(path)
+        if key in tested:
+            return
+        if failures := self.of(folder).test():
+            raise ConfigError(DOES_NOT_HOLD.format(failures="; ".join(failures)))
+        with contextlib.suppress(OSError):  # then it is tested again
+            make_private(path.parent)
+            replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+
+def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
+    """The policy for the commands of a folder."""
+    from newel.workspace.sandbox.policy import DOWNLOADS, SETTINGS_OF_TOOLS, TOOLCHAINS, SandboxPolicy
+
+    home = os.path.realpath(Path.home())
+    project = os.path.realpath(settings.cwd)
+    wanted = settings.sandbox
+    below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
+    own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
+    readable = _existing([*below_home, *own, project, folder, *_paths(wanted.readable)])
+    writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
+    protected = [
+        path
+        for path in _existing([f"{folder}/{name}" for name in SETTINGS_OF_TOOLS])
+        if _is_within(path, [folder])  # a link of the project must not show what it leads to
+    ]
+    return SandboxPolicy(
+        home=home,
+        writable=writable,
+        readable=[path for path in readable if path not in {home, "/", *writable}],
+        protected=[path for path in protected if not _is_within(path, writable[1:])] if writable else [],
+        hidden=[*_secret_places(home, str(settings.home)), *_other_homes([home, *readable, *writable])],
+        proxy=proxy,
+    )
+
+
+def _key_of(policy: SandboxPolicy) -> str:
+    """What a result of the self-test depends on."""
+    from importlib.metadata import version
+
+    from newel.workspace.sandbox.sandbox import find_bubblewrap
+
+    program = Path(find_bubblewrap())
+    state, system = program.stat(), os.uname()
+    facts = [
+        *(version("newel"), system.release, system.version, str(os.geteuid())),
+        *(str(program), str(state.st_size), str(state.st_mtime_ns)),
+        msgspec.json.encode(policy).decode(),
+    ]
+    return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _read_tested(path: Path) -> list[str]:
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(read_regular(path), type=list[str])
+    return []
+
+
+def _secret_places(home: str, newel: str) -> list[str]:
+    """The places of the table of secrets that exist here."""
+    from newel.permissions.secret_values import SECRET
+
+    patterns = [row.pattern.replace("~", home, 1) for row in SECRET if row.pattern.startswith(("/", "~/"))]
+    found = {path for pattern in patterns if not pattern.startswith("/proc/") for path in glob.glob(pattern)}  # noqa: PTH207 — absolute patterns
+    return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
+
+
+def _other_homes(shown: list[str]) -> list[str]:
+    """The home folders of other users, of which root may see all."""
+    homes = [str(path) for path in (Path("/root"), *Path("/home").glob("*")) if path.is_dir()]
+    return [home for home in homes if not any(_is_within(path, [home]) for path in shown)]
+
+
+def _paths(written: list[str]) -> list[str]:
+    """Paths of the settings. Raises ``ConfigError``."""
+    paths = [os.path.expanduser(path) for path in written]  # noqa: PTH111 — texts
+    for path in paths:
+        if not path.startswith("/"):
+            raise ConfigError(f"[sandbox]: {path[:100]!r} is not an absolute path. Begin it with / or ~/.")
+    return paths
+
+
+def _existing(paths: list[str]) -> list[str]:
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
+
+
+def _is_within(path: str, folders: list[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+async def _open_proxy(wanted: SandboxSettings, stack: AsyncExitStack) -> str | None:
+    """Start the network proxy, if any server is allowed; returns the path of its socket. Raises ``ConfigError``."""
+    if not wanted.domains:
+        return None
+    from newel.workspace.sandbox.domains import DomainRules, parse_domain
+    from newel.workspace.sandbox.network_proxy import NetworkProxy
+
+    rules = DomainRules(map(parse_domain, wanted.domains))
+    folder = tempfile.mkdtemp(prefix="newel-proxy-")
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "proxy.sock"
+    await stack.enter_async_context(NetworkProxy(path, rules).serving())
+    return str(path)
+
+
+def _describe(wanted: SandboxSettings) -> str:
+    """For the model."""
+    domains = ", ".join(wanted.domains)
+    return ABOUT.format(
+        writable="nothing" if wanted.mode == "read-only" else "the folder",
+        network=f"reach {domains} only" if domains else "have no network",
+    )

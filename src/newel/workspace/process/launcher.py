@@ -1,0 +1,75 @@
+"""How the processes of commands are started: by this process, or in a sandbox."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO, Protocol, TypeVar
+
+from newel.workspace.process.process_mark import inherit_number
+
+Stream = int | IO[bytes]
+
+
+class StartedProcess(Protocol):
+    """The first process of a command. ``pid`` is its number here, ``returncode`` as of ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and reap it."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+P_co = TypeVar("P_co", bound=StartedProcess, covariant=True)
+
+
+class ProcessLauncher(Protocol[P_co]):
+    """Starts processes in sessions of their own, marked with a command's number (``newel.workspace.process.process_mark``)."""
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        streams: tuple[Stream, Stream, Stream],
+        mark: str,
+    ) -> P_co:
+        """Start a program with these standard streams. Raises what ``Popen`` raises."""
+        ...
+
+
+class DirectLauncher:
+    """Starts children of this process."""
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        streams: tuple[Stream, Stream, Stream],
+        mark: str,
+    ) -> subprocess.Popen[bytes]:
+        stdin, stdout, stderr = streams
+        with inherit_number(mark):
+            return subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+
+
+DIRECT = DirectLauncher()

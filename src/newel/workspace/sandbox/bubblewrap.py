@@ -1,0 +1,53 @@
+"""The command line of bubblewrap for a policy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from newel.workspace.sandbox.policy import SandboxPolicy
+
+PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
+
+PROXY = "/run/newel-proxy.sock"
+"""Where the socket of the network proxy is inside."""
+
+
+def bubblewrap(program: str, policy: SandboxPolicy, seccomp: int) -> list[str]:
+    """The arguments up to the program that runs inside; ``seccomp`` is the descriptor of the filter."""
+    return [
+        program,
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+        *("--new-session", "--die-with-parent", "--hostname", "sandbox", "--seccomp", str(seccomp)),
+        *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+        *_mounts(policy),
+        *("--remount-ro", "/"),
+        "--chdir",
+        policy.writable[0] if policy.writable else "/",
+        "--",
+    ]
+
+
+def _mounts(policy: SandboxPolicy) -> list[str]:
+    """In order: what is empty, what is in it again, and what is hidden; a folder comes before what is below it."""
+    empty = [path for path in PRIVATE if os.path.isdir(path) and not os.path.islink(path)]  # noqa: PTH112, PTH114 — texts
+    if policy.home.strip("/"):
+        empty.append(policy.home)
+    binds = [("--ro-bind", path) for path in policy.readable]
+    binds += [("--bind", path) for path in policy.writable]
+    binds += [("--ro-bind", path) for path in policy.protected]
+    arguments = [word for path in empty for word in ("--tmpfs", path)]
+    for option, path in sorted(binds, key=lambda bind: bind[1].count("/")):
+        arguments += [option, path, path]
+    shown = [path for _, path in binds]
+    for path in policy.hidden:
+        if _is_below_any(path, shown) or not _is_below_any(path, empty):
+            is_folder = os.path.isdir(path)  # noqa: PTH112 — as above
+            arguments += ["--tmpfs", path] if is_folder else ["--ro-bind", os.devnull, path]
+    if policy.proxy is not None:
+        arguments += ["--ro-bind", policy.proxy, PROXY]
+    return arguments
+
+
+def _is_below_any(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -1,0 +1,195 @@
+"""The program inside a sandbox that starts its processes. It needs the standard library only, and has no file of its own there.
+
+Requests and answers go over one socket, which no process inherits: packets of JSON. A request comes with the standard streams of the
+new process, an answer with a descriptor of the process, by which Newel knows it outside:
+
+    {"argv": […], "env": {…}, "cwd": "…", "number": …}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
+    {"test": {…}}                                           ->  {"failures": […]}
+                                                            ->  {"pid": 7, "status": 0}     when a process has ended
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+MAX_PACKET = 4 << 20
+PROXY_PORT = 3128
+
+
+def main(descriptor: int, proxy: str) -> None:
+    server = socket.socket(fileno=descriptor)
+    server.set_inheritable(False)
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, ignore)
+    for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_IGN)
+    if proxy:
+        forward(proxy)
+    while True:
+        readable, _, _ = select.select([server, wake_read], [], [])
+        if wake_read in readable:
+            with contextlib.suppress(BlockingIOError):
+                os.read(wake_read, 4096)
+            reap(server)
+        if server in readable:
+            packet, streams, _, _ = socket.recv_fds(server, MAX_PACKET, 3)
+            if not packet:
+                return
+            handle(server, json.loads(packet), streams)
+
+
+def ignore(number: int, frame: object) -> None:
+    """A signal that only wakes the loop."""
+
+
+def handle(server: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+    try:
+        if "test" in request:
+            answer(server, {"failures": request_test(request["test"])})
+            return
+        pid = start(request, streams)
+        process = os.pidfd_open(pid)
+        try:
+            socket.send_fds(server, [json.dumps({"pid": pid}).encode()], [process])
+        finally:
+            os.close(process)
+    except OSError as error:
+        answer(server, {"errno": error.errno or 0, "file": str(error.filename or "")})
+    finally:
+        for stream in streams:
+            os.close(stream)
+
+
+def answer(server: socket.socket, data: dict[str, Any]) -> None:
+    server.send(json.dumps(data).encode())
+
+
+def reap(server: socket.socket) -> None:
+    """Report the processes that have ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        answer(server, {"pid": pid, "status": os.waitstatus_to_exitcode(status)})
+
+
+def start(request: dict[str, Any], streams: list[int]) -> int:
+    """Start a process; returns its number in here. Raises ``OSError`` if its program cannot run."""
+    failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            with contextlib.suppress(OSError, ValueError):
+                hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
+                resource.setrlimit(resource.RLIMIT_RTTIME, (request["number"], hard))
+            for target, stream in enumerate(streams):
+                os.dup2(stream, target)
+            os.chdir(request["cwd"])
+            os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 — the command's own words
+        except OSError as error:
+            os.write(failed_write, json.dumps([error.errno, str(error.filename or "")]).encode())
+        finally:
+            os._exit(127)
+    os.close(failed_write)
+    with os.fdopen(failed_read, "rb") as pipe:
+        failed = pipe.read()
+    if failed:
+        os.waitpid(pid, 0)
+        number, name = json.loads(failed)
+        raise OSError(number, os.strerror(number), name)
+    return pid
+
+
+def forward(proxy: str) -> None:
+    """Pass on connections to ``PROXY_PORT`` to the socket of the network proxy."""
+    listener = socket.create_server(("127.0.0.1", PROXY_PORT), backlog=128)
+
+    def copy(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def serve(client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as server:
+            try:
+                server.connect(proxy)
+            except OSError:
+                return
+            back = threading.Thread(target=copy, args=(server, client), daemon=True)
+            back.start()
+            copy(client, server)
+            back.join()
+
+    def accept() -> None:
+        while True:
+            client, _ = listener.accept()
+            threading.Thread(target=serve, args=(client,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+# -- the self-test --------------------------------------------------------------------------------------
+
+
+def request_test(test: dict[str, Any]) -> list[str]:
+    """Try what is forbidden; returns what was possible."""
+    if test["only_ready"]:
+        return []
+    failures: list[str] = []
+    for folder in test["unwritable"]:
+        path = os.path.join(folder, f".newel-test-{os.getpid()}")  # noqa: PTH118 — pathlib is slow to import
+        with contextlib.suppress(OSError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            os.unlink(path)  # noqa: PTH108 — as above
+            failures.append(f"files can be created in {folder}")
+    failures += [f"{path} can be seen" for path in test["hidden"] if os.path.lexists(path)]
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", test["port"]), timeout=1):
+        failures.append("servers of this machine can be reached")
+    if len([name for name in os.listdir("/proc") if name.isdigit()]) > 8:  # noqa: PTH208 — as above
+        failures.append("processes of this machine can be seen")
+    failures += kernel_failures()
+    return failures
+
+
+def kernel_failures() -> list[str]:
+    """Forbidden calls of the kernel, in a child: one that succeeds must change nothing here."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    new_user = 0x10000000
+    attempts = {
+        "user namespaces can be created": lambda: libc.unshare(new_user),
+        "file systems can be mounted": lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None),
+        "the debugger's interface is open": lambda: libc.ptrace(0, 0, 0, 0),
+    }
+    failures: list[str] = []
+    for what, attempt in attempts.items():
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if attempt() == 0 else 1)
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0:
+            failures.append(what)
+    return failures
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,73 @@
+"""What the processes in a sandbox may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+SandboxMode = Literal["workspace", "read-only", "off"]
+
+
+class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths are absolute and real. Everything may be read but the user's home folder ``home``, where only ``readable`` and
+    ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it.
+
+    ``proxy`` is the socket of the network proxy, None for no network.
+    """
+
+    home: str
+    writable: Sequence[str]
+    readable: Sequence[str] = ()
+    protected: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+    proxy: str | None = None
+
+
+SETTINGS_OF_TOOLS = (
+    ".git",
+    ".newel",
+    ".vscode",
+    ".idea",
+    ".envrc",
+    ".mcp.json",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".github/workflows",
+    ".husky",
+    ".pre-commit-config.yaml",
+)
+"""Files of a project that make programs outside the sandbox run something: protected where they exist."""
+
+TOOLCHAINS = (
+    ".cargo/bin",
+    ".rustup",
+    ".pyenv",
+    ".nvm",
+    ".asdf",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/mise",
+    ".volta",
+    ".deno/bin",
+    ".bun/bin",
+    ".sdkman",
+    "go/bin",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+)
+"""Below the home folder: programs and their settings, without keys. Readable where they exist."""
+
+DOWNLOADS = (
+    ".cargo/registry",
+    ".cargo/git",
+    ".m2/repository",
+    "go/pkg/mod",
+)
+"""Below the home folder: packages that were downloaded before. Readable where they exist."""

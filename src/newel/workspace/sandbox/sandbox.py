@@ -1,0 +1,327 @@
+"""A sandbox of bubblewrap for the commands of one folder: started with the first command, and there until it is closed, so that
+servers in the background live on between commands.
+
+    LocalWorkspace.run -> ChildProcess -> Sandbox.start ── socket ──> launcher_main, inside ── fork, exec ──> the command
+
+Nothing ever runs outside instead: if bubblewrap is missing or does not hold what it should, starting a command fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.process.launcher import Stream
+from newel.workspace.process.process_mark import number_of_mark
+from newel.workspace.process.process_tree import ProcessTree
+from newel.workspace.sandbox import launcher_main
+from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
+from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
+from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
+
+START_S: Final = 10.0
+"""Seconds for the sandbox to start, and for an answer from inside."""
+
+END_S: Final = 1.0
+"""Seconds for it to end by itself."""
+
+_PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+
+
+class SandboxError(WorkspaceError):
+    """The sandbox cannot be used; no command runs."""
+
+
+class SandboxedProcess:
+    """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there."""
+
+    def __init__(self, sandbox: Sandbox, inside: int, descriptor: int) -> None:
+        self.inside = inside
+        self.pid = _pid_of(descriptor)
+        self.returncode: int | None = None
+        self._sandbox = sandbox
+        self._descriptor = descriptor
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            select.select([self._descriptor], [], [], timeout)
+            self.returncode = self._sandbox.status_of(self.inside)
+            os.close(self._descriptor)
+        return self.returncode
+
+    def kill(self) -> None:
+        import signal
+
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+
+class Sandbox:
+    """Implements ``newel.workspace.process.launcher.ProcessLauncher``. ``find_policy`` is asked when it starts.
+
+    Any thread may use it, one at a time.
+    """
+
+    def __init__(self, find_policy: Callable[[], SandboxPolicy]) -> None:
+        self._find_policy = find_policy
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._processes: ProcessTree | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._statuses: dict[int, int] = {}
+        self._policy: SandboxPolicy | None = None
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        streams: tuple[Stream, Stream, Stream],
+        mark: str,
+    ) -> SandboxedProcess:
+        with self._lock:
+            if self._process is not None and self._process.poll() is not None:
+                self._stop()  # a command may end it, and with it everything inside
+            if self._socket is None:
+                self._start()
+            request = {
+                "argv": list(argv),
+                "cwd": cwd,
+                "env": self._environ(env),
+                "number": number_of_mark(mark),
+            }
+            descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
+            return self._launch(request, descriptors)
+
+    def test(self) -> list[str]:
+        """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
+        return self.test_against(self._find_policy())
+
+    def test_against(self, policy: SandboxPolicy) -> list[str]:
+        """Try what a policy forbids, in this sandbox."""
+        with self._lock, socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            if self._socket is None:
+                self._start()
+            home = Path(policy.home)
+            with contextlib.suppress(OSError):
+                hidden = [str(path) for path in home.iterdir() if not _is_shown(str(path), policy)]
+                return self._ask(
+                    {
+                        "unwritable": ["/", "/usr", "/etc", *policy.protected],
+                        "hidden": hidden[:100],
+                        "port": listener.getsockname()[1],
+                    }
+                )
+            return ["the home folder cannot be read"]
+
+    def close(self) -> None:
+        """End everything inside."""
+        with self._lock:
+            self._stop()
+
+    # -- the process --------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        program, policy = find_bubblewrap(), self._find_policy()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = Path(launcher_main.__file__).read_text(encoding="utf-8")
+        with theirs, _in_memory(seccomp_filter()) as seccomp:
+            arguments = [
+                *bubblewrap(program, policy, seccomp.fileno()),
+                *(own_python(), "-I", "-S", "-c", code, str(theirs.fileno()), PROXY if policy.proxy else ""),
+            ]
+            self._processes = ProcessTree({"PATH": os.defpath})
+            passing = _Passing((theirs.fileno(), seccomp.fileno()))
+            try:
+                self._process = self._processes.launch(
+                    passing,
+                    arguments,
+                    cwd="/",
+                    streams=(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE),
+                )
+            except OSError as error:
+                ours.close()
+                raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
+        ours.settimeout(START_S)
+        self._socket, self._policy = ours, policy
+        self._statuses.clear()
+        try:
+            self._ask({"unwritable": [], "hidden": [], "port": 0}, ready=True)
+        except (OSError, SandboxError) as error:
+            reason = self._last_words()
+            self._stop()
+            raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
+
+    def _stop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            try:
+                self._process.wait(END_S)  # the launcher ends with its socket, and with it everything inside
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
+            self._process = None
+        if self._processes is not None:
+            self._processes.forget()
+            self._processes = None
+
+    def _last_words(self) -> str:
+        process = self._process
+        if process is None or process.stderr is None:
+            return ""
+        process.kill()
+        text = process.stderr.read(4096).decode(errors="replace").strip()
+        return text.splitlines()[-1].removesuffix(".") if text else ""
+
+    # -- the socket ---------------------------------------------------------------------------------
+
+    def _launch(self, request: dict[str, Any], streams: Sequence[int]) -> SandboxedProcess:
+        data = json.dumps(request).encode("utf-8", "surrogateescape")
+        if len(data) > MAX_PACKET:
+            raise OSError(7, os.strerror(7))  # as of a command that is too long
+        try:
+            socket.send_fds(self._connection(), [data], streams)
+            answer, descriptors = self._receive("pid", "errno")
+        except OSError as error:
+            self._stop()
+            raise SandboxError(
+                "The sandbox has ended, and its background processes with it. Run the command again."
+            ) from error
+        if "errno" in answer:
+            raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["file"] or None)
+        return SandboxedProcess(self, answer["pid"], descriptors[0])
+
+    def _ask(self, test: dict[str, Any], *, ready: bool = False) -> list[str]:
+        """Have the self-test run; with ``ready`` only wait until it could."""
+        self._connection().send(json.dumps({"test": test | {"only_ready": ready}}).encode())
+        return list(self._receive("failures")[0]["failures"])
+
+    def status_of(self, inside: int) -> int:
+        """The exit code of a process that has ended; that of a killed one if the sandbox has ended first."""
+        with self._lock:
+            while inside not in self._statuses:
+                try:
+                    self._receive("status")
+                except (OSError, SandboxError):
+                    self._stop()  # a command may end the launcher; the next one gets a new sandbox
+                    return -9
+            return self._statuses.pop(inside)
+
+    def _receive(self, *wanted: str) -> tuple[dict[str, Any], list[int]]:
+        """The next answer with one of these fields; statuses are kept. Raises ``OSError`` and ``SandboxError``."""
+        while True:
+            packet, descriptors, _, _ = socket.recv_fds(self._connection(), MAX_PACKET, 1)
+            if not packet:
+                raise SandboxError("The sandbox has ended.")
+            answer = json.loads(packet)
+            if "status" in answer:
+                self._statuses[answer["pid"]] = answer["status"]
+                if "status" in wanted:
+                    return answer, descriptors
+            elif any(field in answer for field in wanted):
+                return answer, descriptors
+
+    def _connection(self) -> socket.socket:
+        if self._socket is None:
+            raise SandboxError("The sandbox has ended.")
+        return self._socket
+
+    def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
+        policy = self._policy
+        inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
+        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": "1"}  # noqa: S108 — it is private
+        if policy is not None and policy.proxy is not None:
+            address = f"http://127.0.0.1:{PROXY_PORT}"
+            inside |= dict.fromkeys(_PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
+        return inside
+
+
+class _Passing:
+    """Starts a child that gets some of our descriptors."""
+
+    def __init__(self, descriptors: Sequence[int]) -> None:
+        self._descriptors = descriptors
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        streams: tuple[Stream, Stream, Stream],
+        mark: str,
+    ) -> subprocess.Popen[bytes]:
+        del mark  # each process inside has its own
+        stdin, stdout, stderr = streams
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=self._descriptors,
+            start_new_session=True,
+        )
+
+
+def find_bubblewrap() -> str:
+    """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        raise SandboxError(
+            f"The sandbox needs Linux on {' or '.join(MACHINES)}. Use --sandbox off to run without one."
+        )
+    # Not from PATH alone: a project's folder may be on it.
+    for folder in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"):
+        if program := shutil.which("bwrap", path=folder):
+            return program
+    raise SandboxError(
+        "The sandbox needs bubblewrap, which is not installed. Install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: "
+        "dnf install bubblewrap), or use --sandbox off to run without one."
+    )
+
+
+def own_python() -> str:
+    """The interpreter that runs the launcher, without a virtual environment."""
+    return os.path.realpath(sys.executable)
+
+
+def _pid_of(descriptor: int) -> int:
+    """The number, outside, of the process that a pidfd stands for."""
+    for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    return -1
+
+
+def _is_shown(path: str, policy: SandboxPolicy) -> bool:
+    shown = [*policy.readable, *policy.writable]
+    return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)
+
+
+def _in_memory(data: bytes) -> BinaryIO:
+    file = os.fdopen(os.memfd_create("newel-seccomp"), "wb+")
+    file.write(data)
+    file.flush()
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    return file

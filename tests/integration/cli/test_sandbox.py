@@ -1,0 +1,170 @@
+"""If these fail, a user who trusts the sandbox with a repository loses what is outside of it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ordinary_user import run_as_user
+from tests.requirements import require_program
+from tests.served import wait_until
+from tests.support import Newel, bash, scenario
+
+require_program("bwrap", "bubblewrap")
+
+WithModel = Callable[..., Newel]
+
+DONE = {"content": "Done."}
+
+
+def tool(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+
+
+def results(newel: Newel) -> list[str]:
+    return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+
+
+BREAK_OUT = "touch ~/x ../beside /etc/newel-test; cat ~/.ssh/key ~/.newel/config.toml; echo made > made.txt"
+
+
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+def test_commands_change_the_folder_and_see_no_key(with_model: WithModel, user: str) -> None:
+    newel = with_model(scenario("go", bash(BREAK_OUT), bash("cat made.txt; env"), DONE))
+    (newel.home / ".ssh").mkdir()
+    (newel.home / ".ssh/key").write_text("very secret\n")
+    words = ("--sandbox", "workspace", "go")
+    result = newel(*words) if user == "root" else run_as_user(newel, *words)
+    assert result.returncode == 0, result.stderr
+    first, second = results(newel)
+    assert "very secret" not in first
+    assert second.startswith("stdout:\nmade\n"), second
+    assert "sk-test" not in second
+    assert not (newel.home / "x").exists()
+    if user == "root":
+        assert newel("undo", "--yes").returncode == 0  # what it may change is recorded as ever
+        assert not (newel.project / "made.txt").exists()
+
+
+def test_the_file_tools_have_the_same_limits(with_model: WithModel) -> None:
+    newel = with_model(
+        scenario(
+            "go",
+            tool("write", file_path="../beside.txt", content="x"),
+            tool("write", file_path=".git/hooks/pre-commit", content="x"),
+            tool("write", file_path=".vscode/tasks.json", content="x"),
+            tool("write", file_path="inside.txt", content="x"),
+            DONE,
+        )
+    )
+    newel("--sandbox", "workspace", "go")
+    assert [path.name for path in newel.project.iterdir()] == ["inside.txt"]
+    assert not (newel.project.parent / "beside.txt").exists()
+    assert ["sandbox" in result for result in results(newel)] == [True, True, True, False]
+
+
+def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) -> None:
+    """A protected name in a hostile repository may be a link."""
+    newel = with_model(scenario("go", bash("cat ~/papers/a.txt .vscode/a.txt"), DONE))
+    (newel.home / "papers").mkdir()
+    (newel.home / "papers/a.txt").write_text("very secret\n")
+    (newel.project / ".vscode").symlink_to(newel.home / "papers")
+    newel("--sandbox", "workspace", "go")
+    assert "very secret" not in results(newel)[0]
+
+
+def test_read_only_changes_nothing(with_model: WithModel) -> None:
+    newel = with_model(
+        scenario("go", bash("cat a.txt; touch b.txt"), tool("write", file_path="c.txt", content="x"), DONE)
+    )
+    (newel.project / "a.txt").write_text("here\n")
+    newel("--sandbox", "read-only", "go")
+    assert "here" in results(newel)[0]
+    assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
+
+
+def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("pwd; echo made > made.txt; echo x > a.txt; touch ~/x"), DONE))
+    (newel.project / "a.txt").write_text("here\n")
+    result = newel("--sandbox", "workspace", "--approve", "review", "go")
+    assert result.returncode == 0, result.stderr
+    assert (newel.project / "a.txt").read_text() == "here\n"
+    assert newel("keep", "--all", "--yes").returncode == 0
+    assert (newel.project / "made.txt").read_text() == "made\n"
+    assert not (newel.home / "x").exists()
+
+
+def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: WithModel) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        fetch = "import urllib.request as u; print(u.urlopen({!r}, timeout=5).status)"
+        own = f"http://127.0.0.1:{server.server_port}/"
+        commands = [
+            f'python3 -c "{fetch.format(own)}"',
+            'python3 -c "' + fetch.format("http://denied.test/") + '"',
+            f"curl -sS --noproxy '' -x $HTTP_PROXY {own}",
+        ]
+        newel = with_model(scenario("go", *map(bash, commands), DONE))
+        home = newel.home / ".newel"
+        home.mkdir()
+        (home / "config.toml").write_text('[sandbox]\nmode = "workspace"\ndomains = ["*"]\n')
+        newel("go")
+        direct, denied, through = results(newel)
+        server.shutdown()
+    assert "refused" in direct
+    assert "502" in denied or "403" in denied
+    assert "cannot be reached" in through or "own network" in through or "not allowed" in through
+
+
+def test_the_model_knows_its_limits(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", DONE))
+    newel("--sandbox", "workspace", "go")
+    assert "Commands run in a sandbox" in newel.requests[0]["messages"][0]["content"]
+    newel("go")
+    assert "sandbox" not in newel.requests[-1]["messages"][0]["content"]
+
+
+def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("sleep 299 & echo begun > begun; wait"), DONE))
+    with newel.start("--sandbox", "workspace", "go") as process:
+        wait_until((newel.project / "begun").exists, "the command")
+        process.kill()
+    wait_until(lambda: not _processes_with("sleep\0299"), "the end of its processes")
+
+
+def _processes_with(words: str) -> list[Path]:
+    found: list[Path] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += [path] if words in path.read_text() else []
+    return found
+
+
+def test_a_host_is_refused_in_words(with_model: WithModel) -> None:
+    result = with_model()("--sandbox", "workspace", "--host", "nowhere:/x", "go")
+    assert result.returncode == 1
+    assert "--sandbox works on this machine only" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('mode = "strict"', "sandbox.mode"),
+        ('writable = ["relative"]', "is not an absolute path"),
+        ('domains = ["http://x"]', "is not a domain"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_nothing_runs(with_model: WithModel, text: str, problem: str) -> None:
+    newel = with_model(scenario("go", DONE))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text(f"[sandbox]\n{text}\n")
+    result = newel("--sandbox", "workspace", "go")
+    assert result.returncode == 1
+    assert problem in result.stderr
+    assert newel.requests == []
