@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import IO, Protocol, TypeVar
+from typing import IO, Protocol, TypeVar, runtime_checkable
 
 from newel.workspace.process.process_mark import inherit_number
 
@@ -25,6 +25,14 @@ class StartedProcess(Protocol):
         ...
 
     def kill(self) -> None: ...
+
+
+@runtime_checkable
+class WithDescriptor(Protocol):
+    """A started process with a pidfd of its own."""
+
+    @property
+    def descriptor(self) -> int: ...
 
 
 P_co = TypeVar("P_co", bound=StartedProcess, covariant=True)

@@ -19,7 +19,7 @@ import anyio
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.port import Completed, RunOptions
-from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
+from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess, WithDescriptor
 from newel.workspace.process.output import Output, OutputLimits, OutputSink
 from newel.workspace.process.process_tree import ProcessTree
 
@@ -337,6 +337,8 @@ def _reason(error: OSError | ValueError, argv: Sequence[str]) -> str:
 
 def exit_descriptor(process: StartedProcess) -> int:
     """A descriptor that becomes readable when the process has ended."""
+    if isinstance(process, WithDescriptor):
+        return os.dup(process.descriptor)
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # an old kernel, or a container that forbids it
             return os.pidfd_open(process.pid)

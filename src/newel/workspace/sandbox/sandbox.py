@@ -33,7 +33,10 @@ from newel.workspace.sandbox.policy import SandboxPolicy
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 
 START_S: Final = 10.0
-"""Seconds for the sandbox to start, and for an answer from inside."""
+"""Seconds for the sandbox to start."""
+
+ANSWER_S: Final = 3.0
+"""Seconds for an answer from inside: a command may stop the launcher, and must not stop Newel with it."""
 
 END_S: Final = 1.0
 """Seconds for it to end by itself."""
@@ -46,27 +49,30 @@ class SandboxError(WorkspaceError):
 
 
 class SandboxedProcess:
-    """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there."""
+    """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd."""
 
     def __init__(self, sandbox: Sandbox, inside: int, descriptor: int) -> None:
         self.inside = inside
         self.pid = _pid_of(descriptor)
         self.returncode: int | None = None
+        self.descriptor = descriptor
         self._sandbox = sandbox
-        self._descriptor = descriptor
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            select.select([self._descriptor], [], [], timeout)
+            ended = select.poll()  # not `select`, which takes no descriptor above 1,023
+            ended.register(self.descriptor, select.POLLIN)
+            if not ended.poll(None if timeout is None else timeout * 1000):
+                raise subprocess.TimeoutExpired("a command in the sandbox", timeout or 0)
             self.returncode = self._sandbox.status_of(self.inside)
-            os.close(self._descriptor)
+            os.close(self.descriptor)
         return self.returncode
 
     def kill(self) -> None:
         import signal
 
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
 
 class Sandbox:
@@ -167,6 +173,7 @@ class Sandbox:
             reason = self._last_words()
             self._stop()
             raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
+        ours.settimeout(ANSWER_S)
 
     def _stop(self) -> None:
         if self._socket is not None:

@@ -251,6 +251,17 @@ async def test_a_command_that_ends_the_sandbox_does_not_escape_from_it(place: Pl
     assert done.stdout == "confined\n"
 
 
+async def test_a_command_that_stops_the_launcher_stops_nothing_else(place: Place) -> None:
+    began = time.monotonic()
+    with contextlib.suppress(SandboxError):
+        await place.run("kill -STOP $PPID")
+    done = await place.run("echo confined")
+    if done.exit_code:  # the stopped one has just been given up
+        done = await place.run("echo confined")
+    assert done.stdout == "confined\n"
+    assert time.monotonic() - began < 15
+
+
 async def test_variables_and_bytes_arrive_as_they_are(place: Place) -> None:
     done = await place.run("printf %s \"$ODD\" | od -An -tx1 | tr -d ' \\n'", ODD="ä\n\udcff'\"$(x)")
     assert done.stdout == "c3a40aff272224287829"
