@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import os
 import shutil
@@ -102,6 +101,7 @@ class Sandboxes:
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder."""
+    from newel.permissions.secret_paths import existing_secret_places
     from newel.workspace.sandbox.policy import DOWNLOADS, SETTINGS_OF_TOOLS, TOOLCHAINS, SandboxPolicy
 
     home = os.path.realpath(Path.home())
@@ -121,7 +121,10 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
         protected=[path for path in protected if not _is_within(path, writable[1:])] if writable else [],
-        hidden=[*_secret_places(home, str(settings.home)), *_other_homes([home, *readable, *writable])],
+        hidden=[
+            *existing_secret_places(home, str(settings.home)),
+            *_other_homes([home, *readable, *writable]),
+        ],
         proxy=proxy,
     )
 
@@ -146,15 +149,6 @@ def _read_tested(path: Path) -> list[str]:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode(read_regular(path), type=list[str])
     return []
-
-
-def _secret_places(home: str, newel: str) -> list[str]:
-    """The places of the table of secrets that exist here."""
-    from newel.permissions.secret_values import SECRET
-
-    patterns = [row.pattern.replace("~", home, 1) for row in SECRET if row.pattern.startswith(("/", "~/"))]
-    found = {path for pattern in patterns if not pattern.startswith("/proc/") for path in glob.glob(pattern)}  # noqa: PTH207 — absolute patterns
-    return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
 
 
 def _other_homes(shown: list[str]) -> list[str]:

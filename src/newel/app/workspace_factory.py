@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,8 +15,6 @@ from newel.review.tracking.recording_workspace import RecorderRegistry, Recordin
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from newel.agent.ports import Model
     from newel.config.settings import RetentionSettings, Settings
     from newel.permissions.secret_paths import SecretPaths
@@ -82,7 +81,12 @@ async def open_workspaces(
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
 
     isolated = await IsolatedWorkspace.open(
-        spill_folder, recording, settings.home, copied=copy_limits(settings), hunks=hunk_size(settings)
+        spill_folder,
+        recording,
+        settings.home,
+        copied=copy_limits(settings),
+        hunks=hunk_size(settings),
+        left_out=_secrets_below(settings, spill_folder.name),
     )
     return WorkspaceFactory(recording, recording, isolated, attending=[recording, isolated])
 
@@ -107,7 +111,23 @@ def sweep_sessions(settings: Settings) -> None:
 def open_recorders(settings: Settings, *, ephemeral: bool) -> RecorderRegistry:
     """The recorders of a process."""
     home = settings.home
-    return RecorderRegistry(None if ephemeral else home, noted=home, keep=_keep_policy(settings.retention))
+    return RecorderRegistry(
+        None if ephemeral else home,
+        noted=home,
+        keep=_keep_policy(settings.retention),
+        find_left_out=partial(_secrets_below, settings),
+    )
+
+
+def _secrets_below(settings: Settings, project: str) -> list[str]:
+    """The secret places of this machine in a project, which is then a home folder, or above one."""
+    home = os.path.realpath(Path.home())
+    root = project.rstrip("/")
+    if not (home == root or home.startswith(f"{root}/")):
+        return []
+    from newel.permissions.secret_paths import existing_secret_places
+
+    return [path for path in existing_secret_places(home, str(settings.home)) if path.startswith(f"{root}/")]
 
 
 def _keep_policy(wanted: RetentionSettings) -> Keep:

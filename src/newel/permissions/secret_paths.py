@@ -10,6 +10,7 @@ Paths must be real. Only names are judged; the disk is read only to resolve the 
 from __future__ import annotations
 
 import fnmatch
+import glob
 import os
 import posixpath
 import re
@@ -222,6 +223,18 @@ class SecretPaths:
             yield expression(start + rest)
             if self._environ is not None and start.startswith("/"):
                 yield expression(os.path.realpath(start) + rest)
+
+
+def existing_secret_places(home: str, newel: str) -> list[str]:
+    """The secret places of this machine that exist, by their real paths: those of ``home``, of Newel and of the system."""
+    patterns = [row.pattern.replace("~", home, 1) for row in SECRET if row.pattern.startswith(("/", "~/"))]
+    found = {
+        path
+        for pattern in patterns
+        if not pattern.startswith("/proc/")
+        for path in glob.glob(pattern)  # noqa: PTH207 — absolute
+    }
+    return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
 
 
 def _is_within(path: str, folder: str) -> bool:

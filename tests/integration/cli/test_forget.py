@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.integration.cli.stored_data import is_stored
 from tests.support import BIN, Newel, bash, scenario
 
 WithModel = Callable[..., Newel]
@@ -24,25 +24,6 @@ def two_runs() -> dict[str, Any]:
         for name in ("one", "two")
     ]
     return {"scenarios": runs}
-
-
-def stored(newel: Newel) -> Iterator[bytes]:
-    """All that lies in Newel's folder, as it is and decompressed, and all names."""
-    for path in (newel.home / ".newel").rglob("*"):
-        yield path.name.encode()
-        if path.is_file():
-            data = path.read_bytes()
-            yield data
-            for found in re.finditer(rb"\x78[\x01\x5e\x9c\xda]", data):
-                decompressor = zlib.decompressobj()
-                try:
-                    yield decompressor.decompress(data[found.start() :], 1 << 20)
-                except zlib.error:
-                    continue
-
-
-def is_stored(newel: Newel, text: str) -> bool:
-    return any(text.encode() in data for data in stored(newel))
 
 
 def runs(newel: Newel) -> list[str]:

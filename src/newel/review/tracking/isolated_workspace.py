@@ -92,11 +92,13 @@ class IsolatedWorkspace(DelegatingWorkspace[RecordingWorkspace]):
         *,
         copied: MirrorLimits,
         hunks: HunkSize,
+        left_out: Sequence[str] = (),
     ) -> IsolatedWorkspace:
         """``workspace`` is the project's, which ``project`` records. Its copy is filled as soon as a run starts; on this machine it
-        is in Newel's folder ``home``. ``copied`` limits the project, ``hunks`` the proposals. Raises ``WorkspaceError``.
+        is in Newel's folder ``home``. ``copied`` limits the project, ``hunks`` the proposals; ``left_out`` are paths of this machine
+        that are not copied. Raises ``WorkspaceError``.
         """
-        mirror = await workspace.mirror(home / "copies", limits=copied, left_out=[str(home)])
+        mirror = await workspace.mirror(home / "copies", limits=copied, left_out=[str(home), *left_out])
         return cls(project, mirror, workspace.at(mirror.root), hunks)
 
     def attend(self, agent: CodingAgent) -> None:

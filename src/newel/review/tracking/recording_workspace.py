@@ -10,7 +10,7 @@ conversations begin with reading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Unpack
@@ -66,14 +66,26 @@ class RecorderProvider(Protocol):
         ...
 
 
+FindLeftOut = Callable[[str], list[str]]
+"""The absolute paths of this machine that are not recorded, in a project by its name."""
+
+
 class RecorderRegistry:
     """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder; with None, ledgers are
     in memory, and the folder ``noted`` only remembers that there was a run, so that a later undo does not undo an older one.
-    Ledgers delete what ``keep`` does not keep.
+    Ledgers delete what ``keep`` does not keep. ``find_left_out`` finds the paths that are never copied.
     """
 
-    def __init__(self, home: Path | None, *, noted: Path | None = None, keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        home: Path | None,
+        *,
+        noted: Path | None = None,
+        keep: Keep | None = None,
+        find_left_out: FindLeftOut = lambda _: [],
+    ) -> None:
         self._home = home
+        self._find_left_out = find_left_out
         self._keep = keep
         self._noted = home or noted
         self._opened: dict[str, ChangeRecorder] = {}
@@ -90,7 +102,7 @@ class RecorderRegistry:
             if recorder is None:
                 from newel.review.tracking.change_recorder import ChangeRecorder
 
-                left_out = [str(self._home)] if self._home else []
+                left_out = [*([str(self._home)] if self._home else []), *self._find_left_out(workspace.name)]
                 recorder = await ChangeRecorder.open(
                     workspace, self.ledger(workspace.name), left_out=left_out, keep=self._keep
                 )

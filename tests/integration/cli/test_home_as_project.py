@@ -1,0 +1,32 @@
+"""If these fail, an agent started in a home folder copies its keys into Newel's records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.integration.cli.stored_data import is_stored
+from tests.support import Newel, bash, scenario
+
+WithModel = Callable[..., Newel]
+
+SECRET = "private-" + "k3Y" * 30
+PLACES = (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml")
+
+
+def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
+    newel = start_in_home(with_model, "echo more >> notes.txt")
+    assert newel("--cwd", str(newel.home), "go").returncode == 0
+    assert is_stored(newel, "public-notes")
+    assert not is_stored(newel, SECRET)
+    assert newel("undo", "--yes", "--cwd", str(newel.home)).returncode == 0
+    assert (newel.home / "notes.txt").read_text() == "public-notes\n"
+
+
+def start_in_home(with_model: WithModel, command: str) -> Newel:
+    newel = with_model(scenario("go", bash(command), {"content": "Done."}))
+    for name in PLACES:
+        path = newel.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{SECRET}\n")
+    (newel.home / "notes.txt").write_text("public-notes\n")
+    return newel
