@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
     from newel.text.json_schema import AnswerSchema
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
@@ -102,7 +103,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 home=settings.home,
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
-                header=header(agent),
+                header=header(agent, sandbox=settings.sandbox.mode),
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
@@ -241,7 +242,7 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     )
 
 
-def header(agent: CodingAgent) -> str:
+def header(agent: CodingAgent, *, sandbox: SandboxMode) -> str:
     """The version, folder, model and settings on one line; below it, damage to the session's file."""
     from importlib.metadata import version
 
@@ -257,6 +258,7 @@ def header(agent: CodingAgent) -> str:
         folder,
         " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
+        "" if sandbox == "off" else f"sandbox: {sandbox}",
         agent.instructions,
         recorded,
     ]
