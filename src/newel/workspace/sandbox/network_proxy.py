@@ -56,6 +56,12 @@ REFUSED: Final = (
 )
 
 
+PRIVATE: Final = (
+    "{host} cannot be reached from the sandbox: it leads to this machine, to a cloud's metadata service, or into a private network.\n"
+    'For a private network, the user can allow it by its name: [sandbox] domains = ["{rule}"] in config.toml.\n'
+)
+
+
 class _Refused(Exception):
     """The answer to a request that is not passed on."""
 
@@ -154,7 +160,7 @@ class NetworkProxy:
                 allowed = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
                 if not allowed:
                     self._on_refusal(target.rule)
-                    text = f"{target.host} leads into this machine's own network, which no command in the sandbox can reach.\n"
+                    text = PRIVATE.format(host=target.host, rule=target.rule)
                     raise _Refused("403 Forbidden", text)
                 return await _connect_first(allowed, target.port)
         except (OSError, TimeoutError) as error:
