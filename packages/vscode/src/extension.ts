@@ -30,7 +30,7 @@ class Extension {
   readonly #bar = vscode.window.createStatusBarItem("newel.state", vscode.StatusBarAlignment.Left, 0);
   /** The running tool calls, described. */
   readonly #calls = new Map<string, string>();
-  readonly #told = new WeakSet<Error>();
+  readonly #reported = new WeakSet<Error>();
   readonly #watchers = new Set<(event: RpcEvent) => void>();
 
   constructor(context: vscode.ExtensionContext) {
@@ -67,12 +67,12 @@ class Extension {
     opened?.channel.dispose();
   }
 
-  /** Run a command, and say why it failed. */
+  /** Run a command, and show its error. */
   async #guard(run: () => unknown): Promise<void> {
     try {
       await run();
     } catch (error) {
-      if (error instanceof Error && this.#told.has(error)) return; // the end of a process is said once
+      if (error instanceof Error && this.#reported.has(error)) return; // a crash is reported once
       if (error instanceof NotInstalled) {
         const settings = "Open Settings";
         const chosen = await vscode.window.showErrorMessage(`${label(error.message)} ${INSTALL}`, settings);
@@ -108,7 +108,7 @@ class Extension {
       onEvent: (event) => this.#onEvent(opened, event),
       onQuestion: (asked, signal) => this.#onQuestion(asked, signal),
       onCrash: (error) => {
-        this.#told.add(error);
+        this.#reported.add(error);
         const text = error instanceof ProcessEnded && error.exitCode === null ? "Newel was killed." : error.message;
         transcript.note(`! ${text}`);
         void vscode.window.showErrorMessage(`${label(text)} The next command starts it again, with the same session.`);

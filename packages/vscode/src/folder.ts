@@ -116,7 +116,7 @@ export class Folder {
         void client.abort().catch(() => {}); // it has ended
       };
       signal?.addEventListener("abort", stop);
-      this.#tell();
+      this.#notify();
       try {
         return await client.run(text);
       } finally {
@@ -159,16 +159,16 @@ export class Folder {
     await this.client();
   }
 
-  /** Ask for the state, and tell it. Starts nothing. */
+  /** Refresh the state and notify its readers. Starts nothing. */
   async refresh(): Promise<void> {
     try {
       const client = await this.#client;
       this.#state = await client?.state();
     } catch {
-      // the end of the process was told
+      // the crash was reported
     }
     if (this.#state) this.#remember(this.#state.messageCount > 0 ? this.#state.sessionId : undefined);
-    this.#tell();
+    this.#notify();
   }
 
   async close(): Promise<void> {
@@ -216,7 +216,7 @@ export class Folder {
       throw error;
     }
     void this.#watch(client, events);
-    this.#tell();
+    this.#notify();
     return client;
   }
 
@@ -240,7 +240,7 @@ export class Folder {
     this.#withdraw(asked.toolCallId);
     const withdrawn = new AbortController();
     this.#questions.set(asked.toolCallId, withdrawn);
-    this.#tell();
+    this.#notify();
     let answer: Answer = { decision: "no" };
     try {
       answer = await this.#listener.onQuestion(asked, withdrawn.signal);
@@ -248,7 +248,7 @@ export class Folder {
       if (!withdrawn.signal.aborted) {
         this.#questions.delete(asked.toolCallId);
         await client.approve(asked.toolCallId, answer.decision, answer.word).catch(() => {}); // the run has ended meanwhile
-        this.#tell();
+        this.#notify();
       }
     }
   }
@@ -261,7 +261,7 @@ export class Folder {
     }
   }
 
-  #tell(): void {
+  #notify(): void {
     this.#listener.onState(this.#state, this.#questions.size > 0 ? "asking" : this.isRunning ? "working" : "idle");
   }
 }

@@ -119,7 +119,7 @@ test("what is rejected is not to be decided any more", async () => {
   assert.equal(readFileSync(join(project, "a.txt"), "utf8"), "one\n");
 });
 
-test("a crash is told once, and the next command goes on with the session", async () => {
+test("a crash is reported once, and the next command resumes the session", async () => {
   const folder = open();
   await folder.ask("hello there");
   const { pid } = await folder.client();
@@ -146,7 +146,7 @@ test("a session that is gone or open elsewhere is replaced by a new one, and tha
   assert.match(seen.text, /A new session begins/);
 });
 
-test("a Newel that is not there is told as such, and looked for again", async () => {
+test("a missing Newel is reported, and looked for again with the next command", async () => {
   const folder = open({ path: "/no/such/newel" });
   await assert.rejects(folder.ask("hello there"), NotInstalled);
   await assert.rejects(folder.ask("hello there"), NotInstalled);

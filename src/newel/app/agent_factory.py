@@ -278,10 +278,13 @@ async def build_agent(
 def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
 ) -> list[Tool]:
+    from newel.app.sandbox import policy_of
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    workspace = guard_secrets(workspaces.works_in, secret_paths, confined=settings.sandbox.mode)
+    workspace = guard_secrets(
+        workspaces.works_in, secret_paths, policy=policy_of(settings, workspaces.works_in.root)
+    )
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve != "read-only":

@@ -40,8 +40,8 @@ TESTED: Final = "sandbox_tested.json"
 MAX_TESTED: Final = 200
 
 ABOUT: Final = (
-    "Commands run in a sandbox: they can change {writable} only, {network}, and see nothing else of the home folder. "
-    "`.git` is read-only: leave commits to the user. Debuggers do not work"
+    "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder. Settings of tools in the "
+    "project, `.git` among them, are read-only: leave commits to the user. Debuggers do not work"
 )
 
 
@@ -99,10 +99,21 @@ class Sandboxes:
             self._opened.popitem()[1].close()
 
 
+def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
+    """The policy for the tools that work in a folder; None without a sandbox."""
+    return None if settings.sandbox.mode == "off" else find_policy(settings, folder, None)
+
+
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder."""
     from newel.permissions.secret_paths import existing_secret_places
-    from newel.workspace.sandbox.policy import DOWNLOADS, SETTINGS_OF_TOOLS, TOOLCHAINS, SandboxPolicy
+    from newel.workspace.sandbox.policy import (
+        DOWNLOADS,
+        SETTINGS_OF_TOOLS,
+        TOOLCHAINS,
+        SandboxPolicy,
+        is_below,
+    )
 
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
@@ -111,16 +122,12 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
     readable = _existing([*below_home, *own, project, folder, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
-    protected = [
-        path
-        for path in _existing([f"{folder}/{name}" for name in SETTINGS_OF_TOOLS])
-        if _is_within(path, [folder])  # a link of the project must not show what it leads to
-    ]
+    protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
-        protected=[path for path in protected if not _is_within(path, writable[1:])] if writable else [],
+        protected=[path for path in protected if not is_below(path, writable[1:])],
         hidden=[
             *existing_secret_places(home, str(settings.home)),
             *_other_homes([home, *readable, *writable]),
@@ -153,8 +160,10 @@ def _read_tested(path: Path) -> list[str]:
 
 def _other_homes(shown: list[str]) -> list[str]:
     """The home folders of other users, of which root may see all."""
+    from newel.workspace.sandbox.policy import is_below
+
     homes = [str(path) for path in (Path("/root"), *Path("/home").glob("*")) if path.is_dir()]
-    return [home for home in homes if not any(_is_within(path, [home]) for path in shown)]
+    return [home for home in homes if not any(is_below(path, [home]) for path in shown)]
 
 
 def _paths(written: list[str]) -> list[str]:
@@ -170,22 +179,18 @@ def _existing(paths: list[str]) -> list[str]:
     return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
-def _is_within(path: str, folders: list[str]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
-
-
 async def _open_proxy(wanted: SandboxSettings, stack: AsyncExitStack) -> str | None:
     """Start the network proxy, if any server is allowed; returns the path of its socket. Raises ``ConfigError``."""
     if not wanted.domains:
         return None
-    from newel.workspace.sandbox.domains import DomainRules, parse_domain
+    from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    rules = DomainRules(map(parse_domain, wanted.domains))
+    domains = list(map(parse_domain, wanted.domains))
     folder = tempfile.mkdtemp(prefix="newel-proxy-")
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "proxy.sock"
-    await stack.enter_async_context(NetworkProxy(path, rules).serving())
+    await stack.enter_async_context(NetworkProxy(path, domains).serving())
     return str(path)
 
 
@@ -193,6 +198,6 @@ def _describe(wanted: SandboxSettings) -> str:
     """For the model."""
     domains = ", ".join(wanted.domains)
     return ABOUT.format(
-        writable="nothing" if wanted.mode == "read-only" else "the folder",
-        network=f"reach {domains} only" if domains else "have no network",
+        writable="nothing" if wanted.mode == "read-only" else "only the project",
+        network=f"reach only these servers: {domains}" if domains else "have no network",
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from newel.tools.search.files import ListFiles
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxMode
+    from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.tracked import TrackedWorkspace
 
     OpenFolder = Callable[[OutputLimits], TrackedWorkspace]
@@ -172,8 +172,10 @@ def project_secret_paths(
     )
 
 
-def guard_secrets(workspace: Workspace, places: SecretPaths, *, confined: SandboxMode = "off") -> Workspace:
-    """Close secret places to tools; with a sandbox also what its commands cannot change."""
+def guard_secrets(
+    workspace: Workspace, places: SecretPaths, *, policy: SandboxPolicy | None = None
+) -> Workspace:
+    """Close secret places to tools, and what the ``policy`` of the sandbox does not let commands change."""
     from newel.permissions.secret_paths import GuardedWorkspace
 
-    return GuardedWorkspace(workspace, places, confined=confined)
+    return GuardedWorkspace(workspace, places, policy=policy)

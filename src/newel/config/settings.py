@@ -304,7 +304,6 @@ def load_settings(
     home = newel_home(environ)
     path = home / "config.toml"
     file, remote_written = _read_toml(path)
-    dotenv = cwd / ".env"
     origins: dict[str, str] = {}
     stronger = _strongest_places(flags, environ)
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
@@ -327,8 +326,7 @@ def load_settings(
         host_model = choose_model(typed, file.remote, remote_written, has_endpoint=endpoint is not None)
     elif flags.through is not None:
         raise UsageError("--through chooses the connection to a host's model, so it requires --host.")
-    is_strange = endpoint and endpoint.origin.startswith(str(dotenv)) and not is_loopback(endpoint.base_url)
-    if is_strange and host_model is None:
+    if _is_strange(endpoint, cwd) and host_model is None:
         places.insert(1, Place(ONLY_DOTENV, {"approve": "ask"}))
     return Settings(
         home=home,
@@ -359,6 +357,13 @@ def load_settings(
         routing=file.hybrid.limits(),
         tool_calls=flags.tool_calls,
     )
+
+
+def _is_strange(endpoint: EndpointSettings | None, cwd: Path) -> bool:
+    """Whether only the project's ``.env`` names the server, and it is not on this machine."""
+    if endpoint is None or is_loopback(endpoint.base_url):
+        return False
+    return endpoint.origin.startswith(str(cwd / ".env"))
 
 
 def _endpoint(places: list[Place], home: Path) -> EndpointSettings | None:

@@ -24,7 +24,7 @@ from newel.agent.errors import WorkspaceError
 from newel.permissions.rules import Rule, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
-from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxMode
+from newel.workspace.sandbox.policy import SandboxPolicy
 
 Level = Literal["free", "ask", "never"]
 
@@ -101,11 +101,6 @@ class SecretPaths:
         if named == "~" or named.startswith("~/"):
             named = self._home + named[1:]
         return posixpath.normpath(posixpath.join(self._project, named))
-
-    def relative(self, path: str) -> str:
-        """The path relative to the project; empty for one outside."""
-        path = self.original(path)
-        return path[len(self._project) + 1 :] if _is_within(path, self._project) else ""
 
     def is_inside(self, path: str) -> bool:
         """Whether an absolute path is in the project."""
@@ -280,7 +275,7 @@ _OTHER_HOME: Final = r"/root(?=/|\Z)|/(?:home|users|var/home)/[^/]+"
 
 class GuardedWorkspace(DelegatingWorkspace[Workspace]):
     """Closes secret places of another workspace; with ``strict`` also everything that would need approval, and with a sandbox all
-    that commands in it cannot change.
+    that ``policy`` does not let commands change.
 
     It opens exactly the paths that it judged, even if a link replaces one meanwhile. Commands are not judged: what they open
     is unknown.
@@ -292,29 +287,22 @@ class GuardedWorkspace(DelegatingWorkspace[Workspace]):
         places: SecretPaths,
         *,
         strict: bool = False,
-        confined: SandboxMode = "off",
+        policy: SandboxPolicy | None = None,
     ) -> None:
         super().__init__(inner)
         self._places = places
-        self._confined = confined
+        self._policy = policy
         self._closed = {"never", "ask"} if strict else {"never"}
 
     def _open(self, path: str, *, writes: bool = False) -> str:
         judged = self._places.judge(path, writes=writes)
         if judged.level in self._closed:
             raise WorkspaceError(self._places.refusal(path, judged, writes=writes))
-        if writes and self._confined != "off":
-            self._check_confined(path)
+        if writes and self._policy is not None and not self._policy.allows_writing(path):
+            raise WorkspaceError(
+                f"{path} was not written: the sandbox does not allow it. Leave it to the user."
+            )
         return path
-
-    def _check_confined(self, path: str) -> None:
-        if self._confined == "read-only":
-            raise WorkspaceError(f"{path} was not written: the sandbox is read-only. Continue without it.")
-        inside = self._places.relative(path)
-        settings = next((name for name in SETTINGS_OF_TOOLS if _is_within(inside, name)), "")
-        if not inside or settings:
-            why = f"{settings} is protected in the sandbox" if settings else "it is outside the sandbox"
-            raise WorkspaceError(f"{path} was not written: {why}. Leave it to the user.")
 
     async def stat(self, path: str, /) -> FileInfo | None:
         return await self._inner.stat(self._open(path))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import os
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import wait_until
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
 
 require_program("bwrap", "bubblewrap")
 
@@ -144,6 +146,25 @@ def _processes_with(words: str) -> list[Path]:
         with contextlib.suppress(OSError):
             found += [path] if words in path.read_text() else []
     return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program takes root")
+def test_without_bubblewrap_nothing_runs(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash("touch ran"), DONE))
+    hide = "mount --bind /dev/null $(readlink -f $(command -v bwrap))"
+    command = f"{hide} && exec {BIN}/newel --sandbox workspace go"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command],
+        cwd=newel.project,
+        env=newel.environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "apt-get install bubblewrap" in done.stderr
+    assert newel.requests == []
 
 
 def test_a_host_is_refused_in_words(with_model: WithModel) -> None:

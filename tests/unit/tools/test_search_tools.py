@@ -1,4 +1,4 @@
-"""If these fail, an agent that may only look misses files, sees what it should not, or never comes back."""
+"""If these fail, an agent that may only read misses files, sees what it should not, or never comes back."""
 
 from __future__ import annotations
 
@@ -86,6 +86,14 @@ class TestGrep:
     async def test_an_invalid_pattern_is_explained(self, bench: Bench, pattern: str) -> None:
         with pytest.raises(InvalidArguments, match="pattern"):
             await bench.call("grep", pattern=pattern)
+
+    async def test_a_pattern_of_doubtful_syntax_prints_nothing(
+        self, local_bench: Bench, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        """Python warns of it on standard error, which is the screen of a conversation."""
+        local_bench.put("a.txt", "[\n")
+        assert (await local_bench.call("grep", pattern="[[a]")).output == "a.txt:1:["
+        assert not recwarn.list
 
     async def test_a_pattern_that_takes_for_ever_is_stopped(self, local_bench: Bench) -> None:
         local_bench.put("a.txt", "a" * 60 + "b\n")

@@ -49,8 +49,8 @@ def stored_files(ledger: Ledger, path: str) -> list[str]:
 def forget_files(ledger: Ledger, paths: Collection[str]) -> Forgotten:
     """Delete the contents and the history of files; pending changes of them too. Raises ``LedgerError``."""
     runs = 0
-    with ledger.batch():
-        connection = _alone(ledger)
+    with ledger.database.writing() as connection:
+        _check_alone(ledger)
         for checkpoint in ledger.checkpoints():
             rest = tuple(before for before in checkpoint.files if before.path not in paths)
             if not rest and checkpoint.files:
@@ -72,8 +72,8 @@ def forget_run(ledger: Ledger, checkpoint: Checkpoint) -> Forgotten:
         before.path for other in ledger.checkpoints() if other.id != checkpoint.id for before in other.files
     }
     alone = of_run - of_others
-    with ledger.batch():
-        connection = _alone(ledger)
+    with ledger.database.writing() as connection:
+        _check_alone(ledger)
         connection.execute("DELETE FROM checkpoints WHERE id = ?", (checkpoint.id,))
         _remove_histories(connection, alone)
     if ledger.folder is not None and (last := last_run.load(ledger.folder)) and last.run == checkpoint.run:
@@ -82,16 +82,14 @@ def forget_run(ledger: Ledger, checkpoint: Checkpoint) -> Forgotten:
     return Forgotten(files=len(alone), runs=1, kept=tuple(sorted(of_run & of_others)))
 
 
-def _alone(ledger: Ledger) -> sqlite3.Connection:
-    """The connection, within a batch, if no other process has the ledger open."""
+def _check_alone(ledger: Ledger) -> None:
+    """Within a transaction: raises ``LedgerError`` if another process has the ledger open, or a change is not recorded yet."""
     if not ledger.database.is_alone():
         raise in_use(ledger.folder)
     if any(ledger.effects(owner) for owner in ledger.effect_owners()) or ledger.intents():
         raise LedgerError(
             "A change is still being recorded. Run `newel review` to complete it, and try again."
         )
-    with ledger.database.reading() as connection:
-        return connection
 
 
 def _remove_histories(connection: sqlite3.Connection, paths: Iterable[str]) -> None:

@@ -31,9 +31,7 @@ from newel.review.model.file_review import ReviewError
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
 from newel.review.save import LARGEST
-from newel.review.store.garbage_collection import in_background
 from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
-from newel.review.store.retention import Keep
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
@@ -120,16 +118,10 @@ class ChangeRecorder:
 
     @classmethod
     async def open(
-        cls,
-        workspace: TrackedWorkspace,
-        folder: Path | None,
-        *,
-        left_out: Iterable[str] = (),
-        keep: Keep | None = None,
+        cls, workspace: TrackedWorkspace, folder: Path | None, *, left_out: Iterable[str] = ()
     ) -> ChangeRecorder:
         """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). Completes what killed processes
-        left pending. ``left_out`` are absolute paths of folders that are not covered; what ``keep`` does not
-        keep is deleted in the background.
+        left pending. ``left_out`` are absolute paths that are not covered.
         """
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
         log = EffectLog(ledger, folder)
@@ -146,8 +138,6 @@ class ChangeRecorder:
         except BaseException:
             recorder.close()
             raise
-        if keep is not None:
-            in_background(ledger, recorder.notices.append, keep)
         return recorder
 
     def close(self) -> None:

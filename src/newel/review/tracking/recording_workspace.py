@@ -100,12 +100,15 @@ class RecorderRegistry:
         async with self._opening:
             recorder = self._opened.get(workspace.name)
             if recorder is None:
+                from newel.review.store.garbage_collection import in_background
                 from newel.review.tracking.change_recorder import ChangeRecorder
 
                 left_out = [*([str(self._home)] if self._home else []), *self._find_left_out(workspace.name)]
                 recorder = await ChangeRecorder.open(
-                    workspace, self.ledger(workspace.name), left_out=left_out, keep=self._keep
+                    workspace, self.ledger(workspace.name), left_out=left_out
                 )
+                if self._keep is not None:
+                    in_background(recorder.project.ledger, recorder.notices.append, self._keep)
                 self._opened[workspace.name] = recorder
             return recorder
 

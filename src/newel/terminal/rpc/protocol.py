@@ -3,7 +3,7 @@
 Each line is a JSON object. A command has a ``type``, an ``id`` of the caller's choice, and fields; unknown fields are refused.
 Its response has the same ``id`` and, as ``data``, the type that its class names: ``StateCommand`` is an ``RpcCommand[StateData]``.
 
-``scripts/rpc_doc.py`` writes docs/rpc.md, the JSON Schema and the TypeScript types from this module.
+``scripts/rpc_doc.py`` writes docs/rpc.md, the JSON Schema and the TypeScript types from this module, which is why all types are in one.
 """
 
 from __future__ import annotations

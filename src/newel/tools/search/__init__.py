@@ -1,4 +1,4 @@
-"""Tools that only look: ``grep``, ``find`` and ``ls``, on any host. They run no command of the model's."""
+"""Search tools: ``grep``, ``find`` and ``ls``, on any host. They run no command of the model's."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _is_below(name: str, prefix: str) -> bool:
 P = TypeVar("P", bound=Parameters)
 
 
-class LookingTool(ParsedTool[P]):
+class FileSearchTool(ParsedTool[P]):
     """A tool that changes nothing, so that its calls may overlap. ``room`` is the most bytes of output of one call."""
 
     read_only = True

@@ -12,7 +12,7 @@ from newel.agent.errors import ToolError
 from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.tools.base import Parameters
-from newel.tools.search.files import LookingTool, printable
+from newel.tools.search.files import FileSearchTool, printable
 from newel.workspace.glob import Glob
 
 LIMIT: Final = 1_000
@@ -31,7 +31,7 @@ class FindParameters(Parameters, frozen=True):
     ] = LIMIT
 
 
-class FindTool(LookingTool[FindParameters]):
+class FindTool(FileSearchTool[FindParameters]):
     name = "find"
     label = "Find Files"
     description = (

@@ -19,7 +19,7 @@ from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.concurrency import task_group
 from newel.tools.base import Parameters
 from newel.tools.search import regex_worker_main
-from newel.tools.search.files import Listing, LookingTool, ProjectFiles, printable
+from newel.tools.search.files import FileSearchTool, Listing, ProjectFiles, printable
 from newel.tools.search.find import GLOB
 from newel.tools.search.regex_worker_main import compile_pattern
 from newel.workspace.glob import Glob
@@ -90,7 +90,7 @@ class _Found(msgspec.Struct, frozen=True):
     lines: dict[int, str]
 
 
-class GrepTool(LookingTool[GrepParameters]):
+class GrepTool(FileSearchTool[GrepParameters]):
     name = "grep"
     label = "Search Text"
     description = (

@@ -13,7 +13,7 @@ from newel.agent.formatting import pluralize
 from newel.agent.ports import OnOutput, Planned, ToolResult, Touch
 from newel.text.format import format_size
 from newel.tools.base import Parameters
-from newel.tools.search.files import LookingTool, printable
+from newel.tools.search.files import FileSearchTool, printable
 from newel.workspace.port import DirectoryEntry, FileInfo
 
 LIMIT: Final = 500
@@ -26,7 +26,7 @@ class LsParameters(Parameters, frozen=True):
     ] = LIMIT
 
 
-class LsTool(LookingTool[LsParameters]):
+class LsTool(FileSearchTool[LsParameters]):
     name = "ls"
     label = "List Folder"
     description = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from typing import Any, Final
 
 LONGEST_LINE: Final = 500
@@ -17,7 +18,9 @@ LONGEST_LINE: Final = 500
 
 def compile_pattern(pattern: str, *, ignore_case: bool, literal: bool) -> re.Pattern[str]:
     """Raises ``re.error`` and ``OverflowError``."""
-    return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about a syntax that may change: it would be printed over the screen
+        return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
 
 
 def main() -> None:

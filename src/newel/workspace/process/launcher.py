@@ -55,7 +55,10 @@ class ProcessLauncher(Protocol[P_co]):
 
 
 class DirectLauncher:
-    """Starts children of this process."""
+    """Starts children of this process, which get ``descriptors`` of ours besides their standard streams."""
+
+    def __init__(self, descriptors: Sequence[int] = ()) -> None:
+        self._descriptors = descriptors
 
     def start(
         self,
@@ -76,6 +79,7 @@ class DirectLauncher:
                 stdout=stdout,
                 stderr=stderr,
                 bufsize=0,
+                pass_fds=self._descriptors,
                 start_new_session=True,
             )
 

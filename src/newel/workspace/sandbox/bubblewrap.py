@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
-from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
 
@@ -21,7 +20,6 @@ def bubblewrap(program: str, policy: SandboxPolicy, seccomp: int) -> list[str]:
         *("--new-session", "--die-with-parent", "--hostname", "sandbox", "--seccomp", str(seccomp)),
         *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
         *_mounts(policy),
-        *("--remount-ro", "/"),
         "--chdir",
         policy.writable[0] if policy.writable else "/",
         "--",
@@ -35,19 +33,20 @@ def _mounts(policy: SandboxPolicy) -> list[str]:
         empty.append(policy.home)
     binds = [("--ro-bind", path) for path in policy.readable]
     binds += [("--bind", path) for path in policy.writable]
-    binds += [("--ro-bind", path) for path in policy.protected]
+    # Not through a link, which would show what it leads to; and what does not exist would have to be created.
+    binds += [
+        ("--ro-bind", path)
+        for path in policy.protected
+        if os.path.realpath(path) == path and os.path.lexists(path)
+    ]
     arguments = [word for path in empty for word in ("--tmpfs", path)]
     for option, path in sorted(binds, key=lambda bind: bind[1].count("/")):
         arguments += [option, path, path]
     shown = [path for _, path in binds]
     for path in policy.hidden:
-        if _is_below_any(path, shown) or not _is_below_any(path, empty):
+        if is_below(path, shown) or not is_below(path, empty):
             is_folder = os.path.isdir(path)  # noqa: PTH112 — as above
             arguments += ["--tmpfs", path] if is_folder else ["--ro-bind", os.devnull, path]
     if policy.proxy is not None:
         arguments += ["--ro-bind", policy.proxy, PROXY]
     return arguments
-
-
-def _is_below_any(path: str, folders: Sequence[str]) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -67,27 +66,6 @@ def parse_host(text: str) -> str:
     if len(name) > MAX_NAME or "*" in name or _NAME.fullmatch(name) is None:
         raise ValueError(f"{text[:80]!r} is not a host name")
     return name
-
-
-class DomainRules:
-    """``deny`` wins over ``allow``; anything else is asked, or refused where nobody can be asked."""
-
-    def __init__(self, allow: Iterable[Domain] = (), deny: Iterable[Domain] = ()) -> None:
-        self._allow = list(allow)
-        self._deny = list(deny)
-
-    def allow(self, domain: Domain) -> None:
-        self._allow.append(domain)
-
-    def names(self, host: str, port: int) -> bool:
-        """Whether a rule allows this server itself, and not every one."""
-        return any(rule.name != "*" and rule.matches(host, port) for rule in self._allow)
-
-    def judge(self, host: str, port: int) -> bool | None:
-        """Whether a server may be reached; None if no rule says so."""
-        if any(rule.matches(host, port) for rule in self._deny):
-            return False
-        return True if any(rule.matches(host, port) for rule in self._allow) else None
 
 
 METADATA: Final = frozenset(

@@ -1,6 +1,6 @@
 """The way out of a sandbox: an HTTP proxy on a socket that is mounted into it.
 
-    command ── HTTPS_PROXY ──> 127.0.0.1 inside ── forwarded ──> this proxy's socket ──> DomainRules ──> the server
+    command ── HTTPS_PROXY ──> 127.0.0.1 inside ── forwarded ──> this proxy's socket ──> the server
 
 It answers ``CONNECT`` (for TLS), and requests for ``http://`` addresses. Names are looked up here, and the address that was judged is
 the one that is connected to, so that a name cannot lead to this machine, its network or its cloud. What is sent is not read: a
@@ -22,10 +22,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from newel.concurrency import task_group
-from newel.workspace.sandbox.domains import DomainRules, IPAddress, is_reachable, parse_host
-
-AskDomain = Callable[[str, int], Awaitable[bool]]
-"""Asks the user about a server by name and port. An *always* has changed the rules by then."""
+from newel.workspace.sandbox.domains import Domain, IPAddress, is_reachable, parse_host
 
 Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
 """The addresses of a name. Raises ``OSError``."""
@@ -51,7 +48,7 @@ MAX_CONNECTIONS: Final = 256
 BLOCK: Final = 65_536
 
 REFUSED: Final = (
-    "{host} cannot be reached from the sandbox: {why}\n"
+    "{host} cannot be reached from the sandbox: it is not allowed.\n"
     'The user can allow it: [sandbox] domains = ["{rule}"] in config.toml.\n'
 )
 
@@ -88,7 +85,7 @@ async def resolve(host: str, port: int) -> Sequence[IPAddress]:
 
 
 class NetworkProxy:
-    """Serves while it is entered; ``path`` is the socket. ``on_refusal`` gets each server that was refused.
+    """Serves on the socket ``path``, and connects to the servers that ``domains`` match.
 
     ``is_reachable`` judges an address; tests, whose servers are on this machine, have another one.
     """
@@ -96,20 +93,15 @@ class NetworkProxy:
     def __init__(
         self,
         path: Path,
-        rules: DomainRules,
+        domains: Sequence[Domain],
         *,
-        ask: AskDomain | None = None,
-        on_refusal: Callable[[str], object] = lambda _: None,
         resolve: Resolve = resolve,
         is_reachable: IsReachable = is_reachable,
     ) -> None:
         self._path = path
-        self._rules = rules
-        self._ask = ask
-        self._on_refusal = on_refusal
+        self._domains = domains
         self._resolve = resolve
         self._is_reachable = is_reachable
-        self._asking = anyio.Lock()
         self._limit = anyio.CapacityLimiter(MAX_CONNECTIONS)
 
     @asynccontextmanager
@@ -147,33 +139,21 @@ class NetworkProxy:
                     await _relay(client, server)
 
     async def _connect(self, target: _Target) -> ByteStream:
-        """Connect to a server, if the rules or the user allow it. Raises ``_Refused``."""
-        if not await self._is_allowed(target):
-            self._on_refusal(target.rule)
-            raise _Refused(
-                "403 Forbidden", REFUSED.format(host=target.host, rule=target.rule, why="it is not allowed.")
-            )
+        """Connect to a server that is allowed. Raises ``_Refused``."""
+        rules = [domain for domain in self._domains if domain.matches(target.host, target.port)]
+        if not rules:
+            raise _Refused("403 Forbidden", REFUSED.format(host=target.host, rule=target.rule))
+        is_named = any(rule.name != "*" for rule in rules)
         try:
             with anyio.fail_after(CONNECT_S):
                 addresses = await self._resolve(target.host, target.port)
-                is_named = self._rules.names(target.host, target.port)
-                allowed = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
-                if not allowed:
-                    self._on_refusal(target.rule)
-                    text = PRIVATE.format(host=target.host, rule=target.rule)
-                    raise _Refused("403 Forbidden", text)
-                return await _connect_first(allowed, target.port)
+                reachable = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
+                if not reachable:
+                    raise _Refused("403 Forbidden", PRIVATE.format(host=target.host, rule=target.rule))
+                return await _connect_first(reachable, target.port)
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "it did not answer in time"
             raise _Refused("502 Bad Gateway", f"{target.host} cannot be reached: {reason}.\n") from error
-
-    async def _is_allowed(self, target: _Target) -> bool:
-        verdict = self._rules.judge(target.host, target.port)
-        if verdict is not None or self._ask is None:
-            return bool(verdict)
-        async with self._asking:  # one question at a time; the answer to the first may settle the others
-            verdict = self._rules.judge(target.host, target.port)
-            return await self._ask(target.host, target.port) if verdict is None else verdict
 
 
 async def _connect_first(addresses: Sequence[IPAddress], port: int) -> ByteStream:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -12,7 +12,8 @@ SandboxMode = Literal["workspace", "read-only", "off"]
 
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Paths are absolute and real. Everything may be read but the user's home folder ``home``, where only ``readable`` and
-    ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it.
+    ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it. What is
+    protected need not exist.
 
     ``proxy`` is the socket of the network proxy, None for no network.
     """
@@ -23,6 +24,14 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     protected: Sequence[str] = ()
     hidden: Sequence[str] = ()
     proxy: str | None = None
+
+    def allows_writing(self, path: str) -> bool:
+        return is_below(path, self.writable) and not is_below(path, self.protected)
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of these folders, or in one."""
+    return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 SETTINGS_OF_TOOLS = (
@@ -40,7 +49,7 @@ SETTINGS_OF_TOOLS = (
     ".husky",
     ".pre-commit-config.yaml",
 )
-"""Files of a project that make programs outside the sandbox run something: protected where they exist."""
+"""Files of a project that make programs outside the sandbox run something."""
 
 TOOLCHAINS = (
     ".cargo/bin",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.process.launcher import Stream
+from newel.workspace.process.launcher import DirectLauncher, Stream
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.sandbox import launcher_main
@@ -40,6 +40,9 @@ ANSWER_S: Final = 3.0
 
 END_S: Final = 1.0
 """Seconds for it to end by itself."""
+
+PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
+"""Where bubblewrap is looked for: a project's folder may be on PATH."""
 
 _PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
 
@@ -100,8 +103,6 @@ class Sandbox:
         mark: str,
     ) -> SandboxedProcess:
         with self._lock:
-            if self._process is not None and self._process.poll() is not None:
-                self._stop()  # a command may end it, and with it everything inside
             if self._socket is None:
                 self._start()
             request = {
@@ -153,10 +154,10 @@ class Sandbox:
                 *(own_python(), "-I", "-S", "-c", code, str(theirs.fileno()), PROXY if policy.proxy else ""),
             ]
             self._processes = ProcessTree({"PATH": os.defpath})
-            passing = _Passing((theirs.fileno(), seccomp.fileno()))
+            launcher = DirectLauncher((theirs.fileno(), seccomp.fileno()))
             try:
                 self._process = self._processes.launch(
-                    passing,
+                    launcher,
                     arguments,
                     cwd="/",
                     streams=(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE),
@@ -168,7 +169,7 @@ class Sandbox:
         self._socket, self._policy = ours, policy
         self._statuses.clear()
         try:
-            self._ask({"unwritable": [], "hidden": [], "port": 0}, ready=True)
+            self._ask({})  # nothing: only that it answers
         except (OSError, SandboxError) as error:
             reason = self._last_words()
             self._stop()
@@ -203,13 +204,15 @@ class Sandbox:
     # -- the socket ---------------------------------------------------------------------------------
 
     def _launch(self, request: dict[str, Any], streams: Sequence[int]) -> SandboxedProcess:
-        data = json.dumps(request).encode("utf-8", "surrogateescape")
-        if len(data) > MAX_PACKET:
-            raise OSError(7, os.strerror(7))  # as of a command that is too long
         try:
-            socket.send_fds(self._connection(), [data], streams)
+            self._send(request, streams)
+        except OSError:  # a command has ended it from inside, and this one has not begun
+            self._stop()
+            self._start()
+            self._send(request, streams)
+        try:
             answer, descriptors = self._receive("pid", "errno")
-        except OSError as error:
+        except (OSError, SandboxError) as error:
             self._stop()
             raise SandboxError(
                 "The sandbox has ended, and its background processes with it. Run the command again."
@@ -218,10 +221,15 @@ class Sandbox:
             raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["file"] or None)
         return SandboxedProcess(self, answer["pid"], descriptors[0])
 
-    def _ask(self, test: dict[str, Any], *, ready: bool = False) -> list[str]:
-        """Have the self-test run; with ``ready`` only wait until it could."""
-        self._connection().send(json.dumps({"test": test | {"only_ready": ready}}).encode())
+    def _ask(self, test: dict[str, Any]) -> list[str]:
+        """Have the self-test run; returns what was possible."""
+        self._send({"test": test}, ())
         return list(self._receive("failures")[0]["failures"])
+
+    def _send(self, request: dict[str, Any], streams: Sequence[int]) -> None:
+        """Requests are files, because the system limits the size of a packet."""
+        with _in_memory(json.dumps(request).encode()) as file:
+            socket.send_fds(self._connection(), [b"request"], [file.fileno(), *streams])
 
     def status_of(self, inside: int) -> int:
         """The exit code of a process that has ended; that of a killed one if the sandbox has ended first."""
@@ -263,45 +271,14 @@ class Sandbox:
         return inside
 
 
-class _Passing:
-    """Starts a child that gets some of our descriptors."""
-
-    def __init__(self, descriptors: Sequence[int]) -> None:
-        self._descriptors = descriptors
-
-    def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str,
-        env: Mapping[str, str],
-        streams: tuple[Stream, Stream, Stream],
-        mark: str,
-    ) -> subprocess.Popen[bytes]:
-        del mark  # each process inside has its own
-        stdin, stdout, stderr = streams
-        return subprocess.Popen(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=self._descriptors,
-            start_new_session=True,
-        )
-
-
 def find_bubblewrap() -> str:
     """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         raise SandboxError(
             f"The sandbox needs Linux on {' or '.join(MACHINES)}. Use --sandbox off to run without one."
         )
-    # Not from PATH alone: a project's folder may be on it.
-    for folder in ("/usr/bin", "/usr/local/bin", "/bin", "/run/current-system/sw/bin"):
-        if program := shutil.which("bwrap", path=folder):
-            return program
+    if program := shutil.which("bwrap", path=PROGRAMS):
+        return program
     raise SandboxError(
         "The sandbox needs bubblewrap, which is not installed. Install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: "
         "dnf install bubblewrap), or use --sandbox off to run without one."
@@ -327,7 +304,7 @@ def _is_shown(path: str, policy: SandboxPolicy) -> bool:
 
 
 def _in_memory(data: bytes) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("newel-seccomp"), "wb+")
+    file = os.fdopen(os.memfd_create("newel-sandbox"), "wb+")
     file.write(data)
     file.flush()
     os.lseek(file.fileno(), 0, os.SEEK_SET)

@@ -37,7 +37,7 @@ from newel.review.store.garbage_collection import in_background, purge
 from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.retention import Keep
 from newel.review.store.schema import LedgerError
-from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.recording_workspace import RecorderRegistry, ledger_folder
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.snapshots.local_source import LocalSnapshotSource
 from newel.workspace.snapshots.manager import SnapshotManager
@@ -456,13 +456,14 @@ async def test_hunks_pending_before_a_run_are_pending_again_after_its_rollback_d
 @pytest.mark.anyio
 async def test_opening_a_project_purges_old_runs(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    folder = tmp_path / "ledger"
+    folder = ledger_folder(tmp_path, str(tmp_path / "project"))
     with Ledger.open(folder) as ledger:
         a_run(ledger, 1, created=later(-99))
         for number in range(2, 202):
             a_run(ledger, number, created=later(-50))
     os.utime(folder / LOCK, (1, 1))
-    recorder = await ChangeRecorder.open(LocalWorkspace(str(tmp_path / "project")), folder, keep=Keep())
-    ledger = recorder.project.ledger
+    workspace = LocalWorkspace(str(tmp_path / "project"))
+    recorders = RecorderRegistry(tmp_path, keep=Keep())
+    ledger = (await recorders.recorder_of(workspace)).project.ledger
     assert await anyio.to_thread.run_sync(waited, lambda: len(ledger.checkpoints()) == 200)
-    recorder.close()
+    recorders.close()

@@ -7,11 +7,7 @@ import ipaddress
 import pytest
 
 from newel.agent.errors import ConfigError
-from newel.workspace.sandbox.domains import DomainRules, is_reachable, parse_domain, parse_host
-
-
-def rules(*allow: str, deny: tuple[str, ...] = ()) -> DomainRules:
-    return DomainRules(map(parse_domain, allow), map(parse_domain, deny))
+from newel.workspace.sandbox.domains import is_reachable, parse_domain, parse_host
 
 
 @pytest.mark.parametrize(
@@ -19,31 +15,23 @@ def rules(*allow: str, deny: tuple[str, ...] = ()) -> DomainRules:
     [
         ("example.org", "example.org", 443, True),
         ("example.org", "example.org", 80, True),
-        ("example.org", "example.org", 22, None),
-        ("example.org", "a.example.org", 443, None),
-        ("example.org", "example.org.evil.test", 443, None),
-        ("example.org", "evilexample.org", 443, None),
+        ("example.org", "example.org", 22, False),
+        ("example.org", "a.example.org", 443, False),
+        ("example.org", "example.org.evil.test", 443, False),
+        ("example.org", "evilexample.org", 443, False),
         ("*.example.org", "a.example.org", 443, True),
         ("*.example.org", "a.b.example.org", 443, True),
-        ("*.example.org", "example.org", 443, None),
-        ("*.example.org", "evilexample.org", 443, None),
+        ("*.example.org", "example.org", 443, False),
+        ("*.example.org", "evilexample.org", 443, False),
         ("example.org:8443", "example.org", 8443, True),
-        ("example.org:8443", "example.org", 443, None),
+        ("example.org:8443", "example.org", 443, False),
         ("Example.ORG.", "example.org", 443, True),
         ("*", "anything.test", 443, True),
-        ("*", "anything.test", 25, None),
+        ("*", "anything.test", 25, False),
     ],
 )
-def test_a_rule_allows_exactly_what_it_names(
-    rule: str, host: str, port: int, is_allowed: bool | None
-) -> None:
-    assert rules(rule).judge(host, port) is is_allowed
-
-
-def test_a_denial_wins() -> None:
-    judged = rules("*", "a.example.org", deny=("*.example.org",))
-    assert judged.judge("a.example.org", 443) is False
-    assert judged.judge("other.test", 443) is True
+def test_a_rule_allows_exactly_what_it_names(rule: str, host: str, port: int, is_allowed: bool) -> None:
+    assert parse_domain(rule).matches(host, port) is is_allowed
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ FORBIDDEN = {
     "write a file of the system": "touch /etc/newel-test",
     "write a program": "touch /usr/bin/newel-test",
     "write into the root": "touch /newel-test",
-    "write beside the project": "echo x > ../beside.txt && test -e {home}/src/beside.txt && false",
+    "write beside the project": "echo x > ../beside.txt; exit 1",
     "write another folder": "touch {base}/other/new.txt",
     "change another file": "echo x >> {base}/other/file.txt",
     "remove another file": "rm {base}/other/file.txt",
@@ -155,8 +155,18 @@ FORBIDDEN = {
 }
 
 
+def outside_of(place: Place) -> dict[str, bytes]:
+    """All that lies around the project, and what is protected in it."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else b""
+        for path in place.base.rglob("*")
+        if place.project not in path.parents or path.is_relative_to(place.project / ".git")
+    }
+
+
 @pytest.mark.parametrize("act", FORBIDDEN)
 async def test_a_forbidden_act_fails(place: Place, act: str) -> None:
+    before = outside_of(place)
     with socket.create_server(("127.0.0.1", 0)) as server:
         values = {
             "{home}": str(place.home),
@@ -171,9 +181,7 @@ async def test_a_forbidden_act_fails(place: Place, act: str) -> None:
         done = await place.run(command)
     assert done.exit_code != 0, done.stdout
     assert "secret" not in done.stdout
-    assert (place.base / "other/file.txt").read_text() == "other\n"
-    assert (place.base / "secret.txt").read_text() == "secret\n"
-    assert sorted(path.name for path in (place.project / ".git").iterdir()) == ["config", "hooks"]
+    assert outside_of(place) == before
 
 
 @pytest.mark.parametrize(
@@ -238,6 +246,13 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
     assert time.monotonic() - began < 8
 
 
+@pytest.mark.parametrize("text", ["x" * 120_000, "中" * 40_000, "\\n" * 50_000])
+async def test_a_long_command_arrives_whole(place: Place, text: str) -> None:
+    """A packet of the system holds about 200 KB, escapes included."""
+    done = await place.run(f": '{text}'; printf done")
+    assert done.stdout == "done"
+
+
 async def test_a_program_that_is_missing_is_an_error(place: Place) -> None:
     with pytest.raises(OSError, match="nosuch"):
         place.sandbox().start(["/nosuch"], cwd="/", env={}, streams=(0, 1, 2), mark="0" * 32)
@@ -247,8 +262,9 @@ async def test_a_command_that_ends_the_sandbox_does_not_escape_from_it(place: Pl
     """It can end the launcher, which has its user. The next command gets a new sandbox."""
     with contextlib.suppress(SandboxError):  # it may end it before it is known to have begun
         assert (await place.run("kill -9 -1; echo alive")).exit_code != 0
-    done = await place.run("test -e ~/.ssh || echo confined")
-    assert done.stdout == "confined\n"
+    for _ in range(3):
+        done = await place.run("test -e ~/.ssh || echo confined")
+        assert done.stdout == "confined\n"
 
 
 async def test_a_command_that_stops_the_launcher_stops_nothing_else(place: Place) -> None:
@@ -290,17 +306,6 @@ async def test_the_self_test_finds_what_is_left_open(place: Place) -> None:
         sandbox.close()
     assert len(failures) == 3, failures
     assert f"{open_folder} can be seen" in failures
-
-
-async def test_a_machine_without_bubblewrap_runs_nothing(place: Place) -> None:
-    def no_policy() -> SandboxPolicy:
-        raise SandboxError("no")
-
-    sandbox = Sandbox(no_policy)
-    workspace = LocalWorkspace(str(place.project), find_launcher=lambda _: sandbox)
-    with pytest.raises(SandboxError):
-        await workspace.run("touch ran")
-    assert not (place.project / "ran").exists()
 
 
 @pytest.mark.parametrize("machine", MACHINES)
