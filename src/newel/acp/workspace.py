@@ -38,6 +38,7 @@ from newel.workspace.port import (
 from newel.workspace.process import process_mark
 from newel.workspace.process.environment import UNATTENDED, is_withheld
 from newel.workspace.process.output import OutputLimits
+from newel.workspace.process.process_tree import add_background
 from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
@@ -166,11 +167,14 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         try:
             async with shell as terminal:
                 self._on_terminal(terminal.id)
-                return await _run(terminal, mark, options.get("timeout"), began, self._limits.output)
+                done = await _run(terminal, mark, options.get("timeout"), began, self._limits.output)
         except TimeoutError as error:
             raise WorkspaceError("The editor did not open a terminal in time.") from error
         except JsonRpcError as error:
             raise WorkspaceError(f"The editor's terminal failed. {error}") from error
+        if done.left_running:
+            add_background(self.root, mark)
+        return done
 
     # -- tracking ---------------------------------------------------------------------------------
 
@@ -187,6 +191,9 @@ class ClientWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
     ) -> Mirror:
         return await self._inner.mirror(folder, limits=limits, left_out=left_out)
+
+    async def background(self) -> Sequence[str] | None:
+        return await self._inner.background()
 
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         return await self._inner.ignored(folder, names)

@@ -6,7 +6,7 @@ Data goes one way: the transport emits events; ``emit`` records each, folds it i
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
@@ -30,6 +30,11 @@ from newel.agent.loop import MessageAccumulator, run
 from newel.agent.messages import AppMessage, AssistantMessage, Attachment, UserMessage
 from newel.agent.ports import AgentMode, Emit, Model, Provider, RunConfig, ThinkingLevel, Tool
 from newel.concurrency import task_group
+
+Finish = Callable[[], Awaitable[None]]
+"""Awaited whenever the model is done, and at any other end of a run, before its ``AgentEnd``. It may emit events, and must not
+raise.
+"""
 
 Subscriber = Callable[[AgentEvent], None]
 """Called with each event, in order. Must be quick. An exception ends the run and the subscription; other subscribers still get
@@ -173,7 +178,7 @@ class Agent:
     """A conversation. One prompt runs at a time; ``queue_message`` adds to a run, ``abort`` ends it.
 
     ``record`` is awaited with each event before anything else happens: it makes the event durable. ``config`` holds what stays
-    the same from prompt to prompt; its queue is replaced by the agent's own.
+    the same from prompt to prompt; its queue and its ``finish`` are replaced by the agent's own.
     """
 
     def __init__(
@@ -186,9 +191,12 @@ class Agent:
     ) -> None:
         self.transport = transport
         self.queue: MessageQueue = MessageQueue(self._notify)
-        self.state: AgentState = AgentState(msgspec.structs.replace(config, queue=self.queue), messages)
+        self.state: AgentState = AgentState(
+            msgspec.structs.replace(config, queue=self.queue, finish=self._finish), messages
+        )
         self._record = record
         self._subscribers: list[Subscriber] = []
+        self._finishers: list[Finish] = []
         self._scope: anyio.CancelScope | None = None
 
     # -- events ---------------------------------------------------------------------------------
@@ -197,6 +205,14 @@ class Agent:
         """Call ``subscriber`` with every event from now on. Returns a function that ends the subscription."""
         self._subscribers.append(subscriber)
         return lambda: self._unsubscribe(subscriber)
+
+    def on_finish(self, finish: Finish) -> None:
+        """Await ``finish`` at the end of each run from now on."""
+        self._finishers.append(finish)
+
+    async def _finish(self) -> None:
+        for finish in self._finishers:
+            await finish()
 
     def _unsubscribe(self, subscriber: Subscriber) -> None:
         if subscriber in self._subscribers:

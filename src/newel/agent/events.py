@@ -181,7 +181,7 @@ class ErrorEvent(Event, frozen=True, tag="error"):
     @property
     def is_notice(self) -> bool:
         """True if nothing failed."""
-        return self.code in {"connection", "progress"}
+        return self.code in {"connection", "not_covered", "progress"}
 
 
 AgentEvent = (

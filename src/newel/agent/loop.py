@@ -140,6 +140,8 @@ class _Run:
             message = await self.ask_model()
             results = await self.executor.run(message.tool_calls, self.append_message)
             await self.emit(TurnEnd(message_id=message.id, tool_result_ids=results))
+            if not results:
+                await self.finish()  # messages may arrive meanwhile
             queued = queue.steering() or ([] if results else queue.follow_up())
             if not results and not queued:
                 return "done", ""
@@ -240,7 +242,13 @@ class _Run:
         await self.emit(MessageEnd(message=message))
         return message
 
+    async def finish(self) -> None:
+        if self.config.finish is not None:
+            await self.config.finish()
+
     async def end(self, reason: EndReason, text: str) -> AgentEnd:
+        if reason != "done":
+            await self.finish()
         event = AgentEnd(reason=reason, message=text, usage=self.limiter.usage, cost=self.limiter.cost)
         await self.emit(event)
         return event

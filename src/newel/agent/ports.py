@@ -317,6 +317,8 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     compact: Compact | None = None
     shorten: Shorten | None = None
     check_cost: CheckCost | None = None
+    finish: Callable[[], Awaitable[None]] | None = None
+    """Awaited when the model is done, before queued messages are looked for, and at any other end of the run. It must not raise."""
     now: Callable[[], RunConfig] | None = None
     """Returns the configuration as it is now: before each request, the run takes the tools, the model, ``thinking`` and
     ``agent_mode`` from it, and before each call the policy. A tool server may become ready during the run, and the user may choose

@@ -329,9 +329,10 @@ class Checkpoints:
         )
 
 
-def new_checkpoint(run: str, *, session: str = "", title: str = "") -> Checkpoint:
-    """A checkpoint that is not in the ledger yet."""
-    return Checkpoint(id=f"cp_{new_id()[:16]}", created=now(), run=run, session=session, title=title)
+def new_checkpoint(run: str, *, session: str = "", title: str = "", created: str = "") -> Checkpoint:
+    """A checkpoint that is not in the ledger yet; ``created`` is by default now."""
+    created = created or now()
+    return Checkpoint(id=f"cp_{new_id()[:16]}", created=created, run=run, session=session, title=title)
 
 
 def _before_of(checkpoint: Checkpoint, path: str) -> FileVersion:

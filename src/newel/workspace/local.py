@@ -129,6 +129,11 @@ class LocalWorkspace:
             **options,
         )
 
+    async def background(self) -> Sequence[str]:
+        from newel.workspace.process.process_tree import find_background
+
+        return find_background(self._root)
+
     async def lstat(self, path: str, /) -> FileNode | None:
         return files.lstat(path)
 

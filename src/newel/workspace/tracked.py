@@ -50,6 +50,10 @@ class TrackedWorkspace(Workspace, Protocol):
         """The files below the root, relative to it, without those that git ignores; None if there is no git repository."""
         ...
 
+    async def background(self) -> Sequence[str] | None:
+        """Describe the processes that earlier commands have left running here, and that still run; None if that is unknown."""
+        ...
+
     def snapshot_source(self, blobs: BlobStore, /, *, left_out: Iterable[str] = ()) -> SnapshotSource:
         """The files below the root, for a ``SnapshotManager`` that stores contents in ``blobs``. ``left_out`` are absolute paths of
         this machine that are not covered, such as that of the store.

@@ -13,8 +13,13 @@ from newel.review.model.file_lines import content_of, lines_of_state, spans_of, 
 from newel.review.model.file_review import AppliedHunk, FileReview, Hunk, Layer, Lines, new_hunk_id, render
 from newel.review.model.rebase import rebased
 from newel.review.store.ledger import Ledger
+from newel.text.format import join_names
 from newel.workspace.snapshots.port import FileChange
 from newel.workspace.snapshots.tree import FileSnapshot
+from newel.workspace.snapshots.uncovered import UncoveredChanges
+
+SHOWN: Final = 6
+"""Names in a message."""
 
 BATCH: Final = 200
 """Changes of files in one transaction; other processes wait for that long."""
@@ -28,6 +33,21 @@ class AppliedSink:
 
     def not_covered(self, message: str) -> str:
         return message
+
+    def describe_uncovered(self, uncovered: UncoveredChanges) -> list[str]:
+        lines: list[str] = []
+        if uncovered.trusted:
+            names = join_names(uncovered.trusted, shown=SHOWN)
+            lines.append(
+                f"Changed, but not recorded: {names}. Git obeys these files, so look at them before you use it."
+            )
+        if uncovered.files:
+            names = join_names(uncovered.files, shown=SHOWN)
+            lines.append(f"Changed, but not recorded, so undo leaves it as it is: {names}.")
+        if uncovered.unchecked:
+            names = join_names(uncovered.unchecked, shown=SHOWN)
+            lines.append(f"Not recorded, and too large to be looked at for changes: {names}.")
+        return lines
 
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
         return folders

@@ -18,27 +18,35 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
-from newel.agent.errors import NewelError, WorkspaceError
+from newel.agent.errors import NewelError
+from newel.agent.messages import now
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
 from newel.review.model.file_lines import MODE, content_of, text_hash
-from newel.review.model.file_review import ReviewError
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
 from newel.review.save import LARGEST
 from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
-from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, states_before
-from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
+from newel.review.tracking.change_sink import ChangeSink, RunEnd
+from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
+from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
+from newel.review.tracking.file_states import (
+    FileTooLarge,
+    changes_since,
+    read_state,
+    read_state_or_none,
+    too_large,
+)
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
-from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
+from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 
 if TYPE_CHECKING:
@@ -57,32 +65,6 @@ SCAN_TIMED_OUT: Final = (
     "The interrupted command may have changed files; scanning for changes timed out. "
     "They will be recorded with the next command, or when Newel is next used here."
 )
-
-
-class FileTooLarge(ReviewError, code="too_large"):
-    """A file has more than ``LARGEST`` bytes, and is left out."""
-
-
-class ChangeSink(Protocol):
-    """Stores changes of files in the ledger."""
-
-    def not_covered(self, message: str) -> str:
-        """The message for the user about a file that is not covered."""
-        ...
-
-    async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
-        """Those of some folders that the run created, and that go with the last file in them."""
-        ...
-
-    def new(self, changes: Sequence[FileChange], *, since: str) -> list[FileChange]:
-        """The changes that have not been recorded since a time, in ISO 8601. Blocks."""
-        ...
-
-    async def put(self, run: str, changes: Sequence[FileChange], prepare: Callable[[], None]) -> list[str]:
-        """Record changes as a run's; returns messages for the user. ``prepare`` blocks; it is called first, in the same
-        transaction as the first changes.
-        """
-        ...
 
 
 class ChangeRecorder:
@@ -111,6 +93,10 @@ class ChangeRecorder:
         self._running: list[TrackedOperation] = []
         self._ended: list[TrackedOperation] = []
         """Commands whose changes are not recorded yet."""
+        self._looked_at = ""
+        """When all changes until then had been recorded."""
+        self._background: TrackedRun | None = None
+        """The run that changes between commands belong to, while processes that a command left behind may be making them."""
         self._found: list[tuple[TrackedOperation, WorkspaceChanges]] = []
         """Changes that a scan reported, and will not report again, but that could not be recorded yet."""
         self._lock = anyio.Lock(fast_acquire=True)
@@ -182,9 +168,32 @@ class ChangeRecorder:
                 with anyio.CancelScope(shield=True):
                     await self._end(operation, timeout)
 
+    async def finish(self, run: TrackedRun) -> RunEnd:
+        """At the end of a run with commands: record what they changed without its being noticed, under another name of a file
+        for example, and say what they changed that is not covered. Raises ``LedgerError`` and what the workspace raises.
+        """
+        operation = TrackedOperation(run, None)
+        uncovered: list[str] = []
+        background: Sequence[str] = ()
+        with anyio.move_on_after(self.scan_timeout) as scope:
+            async with self._lock:
+                if self._running:
+                    return RunEnd([], [], ())  # a command of another run: at the end of that one
+                await self._scan()  # what the user has changed since the last command is not the run's
+                changes = await self._snapshots.last_changes(run.commands_began_ns)
+                await self._record_changes(operation, changes)
+                uncovered = self._sink.describe_uncovered(changes.uncovered)
+                background = await self._workspace.background() or ()
+                self._background = _between_runs(run, background) if background else None
+                self._looked_at = now()
+        if scope.cancelled_caught:
+            operation.notices.append(SCAN_TIMED_OUT)
+        return RunEnd(operation.notices, uncovered, background)
+
     async def _begin_command(self, operation: TrackedOperation) -> None:
         async with self._lock:
             await self._scan()
+            operation.run.commands_began_ns = operation.run.commands_began_ns or time.time_ns()
             await self._save_known()
             await self._at_once(partial(self._log_effect, operation))
             self._running.append(operation)
@@ -200,7 +209,7 @@ class ChangeRecorder:
             if operation.is_tracked:
                 return
             if operation.expect != ABSENT:
-                operation.before = await self._state(path)
+                operation.before = await read_state(self._workspace, self._ledger, path)
             if operation.before is None:
                 operation.folders = (await missing(self._workspace, [path]))[path]
         except OutsideProject:
@@ -262,6 +271,9 @@ class ChangeRecorder:
                     self._ended.append(operation)
                     async with self._lock:
                         await retry(self._record_ended)
+                        if await self._workspace.background() != []:
+                            self._background = operation.run
+                        self._looked_at = now()
                 else:
                     await retry(partial(self._record_write, operation, operation.path))
             if scope.cancelled_caught:
@@ -276,7 +288,22 @@ class ChangeRecorder:
         await self._record_ended()
         if self._running:
             await self._record_found(self._running[0])
-            return
+        elif self._background is not None:
+            await self._record_background(self._background)
+        else:
+            await self._take()
+        self._looked_at = now()
+
+    async def _record_background(self, run: TrackedRun) -> None:
+        operation = TrackedOperation(run, None)
+        operation.started_at = self._looked_at
+        await self._record_found(operation)
+        self.notices += operation.notices
+        background = await self._workspace.background()
+        if background is not None and not background:
+            self._background = None
+
+    async def _take(self) -> None:
         left_out = await self._snapshots.take()
         if left_out or not self._has_snapshot:
             project = self.project
@@ -299,7 +326,9 @@ class ChangeRecorder:
 
     async def _record_found(self, operation: TrackedOperation) -> None:
         await self._record_pending()
-        changes = await self._snapshots.changes()
+        await self._record_changes(operation, await self._snapshots.changes())
+
+    async def _record_changes(self, operation: TrackedOperation, changes: WorkspaceChanges) -> None:
         operation.notices += map(self._sink.not_covered, changes.notices)
         self._found.append((operation, changes))
         await self._record_pending()
@@ -330,10 +359,10 @@ class ChangeRecorder:
     ) -> tuple[FileSnapshot | None, Sequence[bytes]]:
         """The state of a file after a write, and contents of it that are not in the ledger yet."""
         if operation.write is None or not operation.write[0].is_exact:
-            return await self._state(path), ()
+            return await read_state(self._workspace, self._ledger, path), ()
         result, data = operation.write
         if len(data) > LARGEST:
-            raise _too_large(path)
+            raise too_large(path)
         mode = result.mode
         if mode is None:  # the host does not report it
             node = await self._workspace.lstat(self._absolute(path))
@@ -352,58 +381,23 @@ class ChangeRecorder:
         )
         operation.started_at, operation.effect_id = record.began, effect.id
         if record.path is not None:
-            changes = [FileChange(record.path, record.before, await self._state_or_none(record.path))]
+            changes = [
+                FileChange(
+                    record.path,
+                    record.before,
+                    await read_state_or_none(self._workspace, self._ledger, record.path),
+                )
+            ]
         else:
-            changes = await self._changes_since(effect)
+            changes = await changes_since(self._workspace, self._ledger, self._snapshots, effect)
         created = [change.path for change in changes if change.before is None and is_folder(change.after)]
         await self._record(operation, changes, [*record.folders, *created])
         await anyio.to_thread.run_sync(self._log.end, effect.id)
-
-    async def _changes_since(self, effect: PendingEffect) -> list[FileChange]:
-        touched = await self._snapshots.modified_since(effect.record.began_ns)
-        before = await anyio.to_thread.run_sync(states_before, self._ledger, effect.known)
-        infos = await self._workspace.stats([self._absolute(path) for path in before])
-        # `stats` follows links, and a link whose target is missing exists all the same.
-        gone = [
-            path
-            for path, info in zip(before, infos, strict=True)
-            if info is None and await self._workspace.lstat(self._absolute(path)) is None
-        ]
-        # Without a complete list, a file that is not in it may be the user's: an undo must not delete it.
-        changed = {*gone, *(path for path in touched if effect.known.whole or path in before)}
-        return [
-            FileChange(path, before.get(path), None if path in gone else await self._state_or_none(path))
-            for path in sorted(changed)
-        ]
-
-    async def _state_or_none(self, path: str) -> FileSnapshot | None:
-        try:
-            return await self._state(path)
-        except (FileTooLarge, WorkspaceError):
-            return None
 
     # -- recording ----------------------------------------------------------------------------------
 
     def _absolute(self, path: str) -> str:
         return f"{self._workspace.root.rstrip('/')}/{path}"
-
-    async def _state(self, path: str) -> FileSnapshot | None:
-        """The current state of a file, whose content is stored; None if it does not exist, and for a socket or a device. Raises
-        ``FileTooLarge``.
-        """
-        where = self._absolute(path)
-        node = await self._workspace.lstat(where)
-        if node is None or not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
-            return None
-        if stat.S_ISDIR(node.mode) or stat.S_ISFIFO(node.mode):
-            return FileSnapshot(EMPTY, node.mode)
-        data = node.target
-        if node.is_file:
-            data = await self._workspace.read_bytes(where, size=LARGEST + 1)
-        if len(data) > LARGEST:
-            raise _too_large(path)
-        blob = (await anyio.to_thread.run_sync(self._ledger.put_blobs, [data]))[0]
-        return FileSnapshot(blob, state_mode(node.mode))
 
     async def _record(
         self,
@@ -447,7 +441,7 @@ class ChangeRecorder:
         run = operation.run
         checkpoint = self._ledger.checkpoint_of_run(run.id)
         if checkpoint is None:
-            checkpoint = new_checkpoint(run.id, session=run.session, title=run.title)
+            checkpoint = new_checkpoint(run.id, session=run.session, title=run.title, created=run.created)
         listed = {file.path for file in checkpoint.files}
         files = [
             FileVersion(path=change.path, blob=before.blob, mode=before.mode)
@@ -494,5 +488,10 @@ class ChangeRecorder:
         return list(folders.values())
 
 
-def _too_large(path: str) -> FileTooLarge:
-    return FileTooLarge(f"Changes of {path} are not recorded: it has more than {LARGEST >> 20} MiB.")
+def _between_runs(run: TrackedRun, processes: Sequence[str]) -> TrackedRun:
+    """What changes from the end of a run on, while processes that it left behind still run: it may be theirs or the user's, so it
+    is not undone with that run.
+    """
+    between = TrackedRun(run.session, title=f"While {processes[0]} ran in the background"[:MAX_TITLE])
+    between.created = between.started_at
+    return between

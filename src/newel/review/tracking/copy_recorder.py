@@ -22,6 +22,7 @@ from newel.review.tracking.effect_log import EffectLog
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.uncovered import UncoveredChanges
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
 
@@ -46,6 +47,11 @@ class ProposalSink:
 
     def not_covered(self, message: str) -> str:
         return f"{message} It is not proposed: it stays in the copy, and is discarded with it."
+
+    def describe_uncovered(self, uncovered: UncoveredChanges) -> list[str]:
+        """Nothing: it is discarded with the copy."""
+        del uncovered
+        return []
 
     async def new_folders(self, folders: Sequence[str]) -> Sequence[str]:
         """Without empty folders of the project: the copy lacks them, but they are not new."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from newel.workspace.snapshots.tree import FileSnapshot
 
 
+MAX_TITLE: Final = 80
+"""Characters of the title of a run, which is the start of its prompt."""
+
+
 class TrackedRun:
     """One prompt and all that is done for it. Its ``checkpoint`` is created when its first change is recorded."""
 
@@ -24,6 +28,10 @@ class TrackedRun:
         self.session = session
         self.title = title
         self.started_at = now()
+        self.created = ""
+        """When its checkpoint counts as created; empty for when its first change is recorded."""
+        self.commands_began_ns = 0
+        """When the first command began, in nanoseconds since 1970; 0 without one."""
         self.has_acted = False
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None

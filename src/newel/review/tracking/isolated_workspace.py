@@ -56,6 +56,10 @@ class CopyRecorder:
         self._recorder: ChangeRecorder | None = None
         self._opening = anyio.Lock()
 
+    @property
+    def own_folders(self) -> Sequence[str]:
+        return self._project.own_folders
+
     async def recorder_of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
         """Raises ``LedgerError``."""
         async with self._opening:

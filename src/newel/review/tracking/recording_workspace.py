@@ -10,7 +10,7 @@ conversations begin with reading.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, Unpack
@@ -25,8 +25,9 @@ from newel.agent.messages import UserMessage, has_tool_results
 from newel.concurrency import background_tasks
 from newel.review import last_run
 from newel.review.last_run import LastRun
-from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
+from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
 from newel.storage.files import project_folder
+from newel.text.format import join_names
 from newel.workspace.port import Completed, DelegatingWorkspace, RunOptions, WriteResult
 from newel.workspace.tracked import TrackedWorkspace
 
@@ -34,14 +35,15 @@ if TYPE_CHECKING:
     from newel.agent.agent import Agent
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
+    from newel.review.tracking.outside import OutsideWatch
     from newel.session.manager import SessionManager
 
 PROGRESS_DELAY_S: Final = 1.0
 
-SCANNING: Final = "Scanning the files in {root} before the command runs, so that its changes can be undone."
+SHOWN: Final = 6
+"""Names in a message."""
 
-MAX_TITLE: Final = 80
-"""Characters of the title of a run, which is the start of its prompt."""
+SCANNING: Final = "Scanning the files in {root} before the command runs, so that its changes can be undone."
 
 
 class AgentSession(Protocol):
@@ -58,6 +60,11 @@ class AgentSession(Protocol):
 
 class RecorderProvider(Protocol):
     """Gives the recorder of a workspace."""
+
+    @property
+    def own_folders(self) -> Sequence[str]:
+        """Newel's own folders on this machine."""
+        ...
 
     async def recorder_of(self, workspace: TrackedWorkspace, /) -> ChangeRecorder: ...
 
@@ -94,6 +101,10 @@ class RecorderRegistry:
     def ledger(self, root: str) -> Path | None:
         """The folder of a project's ledger; None for one in memory."""
         return ledger_folder(self._home, root) if self._home else None
+
+    @property
+    def own_folders(self) -> Sequence[str]:
+        return [str(self._home)] if self._home else []
 
     async def recorder_of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
         """The recorder of a workspace's root. Raises ``LedgerError``."""
@@ -137,6 +148,10 @@ class Unrecorded:
     def __init__(self, recorders: RecorderRegistry) -> None:
         self._recorders = recorders
 
+    @property
+    def own_folders(self) -> Sequence[str]:
+        return self._recorders.own_folders
+
     async def recorder_of(self, workspace: TrackedWorkspace) -> ChangeRecorder:
         return await self._recorders.recorder_of(workspace)
 
@@ -165,11 +180,13 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         self._failed: TrackedRun | None = None
         self._reported: set[str] = set()
         self._has_scanned = False
+        self._outside: OutsideWatch | None = None
 
     def attend(self, attended: AgentSession) -> None:
         """Follow an agent's runs, including one in progress, and send messages for the user to its subscribers."""
         self._attended = attended
         attended.agent.subscribe(self._on_event)
+        attended.agent.on_finish(self._finish_run)
         if attended.agent.state.is_streaming:
             self._on_event(AgentStart())
             prompts = [prompt for prompt in attended.agent.state.messages if isinstance(prompt, UserMessage)]
@@ -192,6 +209,33 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
                 self._run = None
             case _:
                 pass
+
+    async def _finish_run(self) -> None:
+        """Record what commands of the run have changed unnoticed, and tell the user what is not recorded."""
+        run = self._run
+        if run is None or run is self._failed or not run.commands_began_ns:
+            return
+        try:
+            end = await (await self.recorder()).finish(run)
+        except (NewelError, OSError) as error:
+            await self.notify(f"The last changes of this run may not be recorded. {describe_error(error)}")
+            return
+        finally:
+            run.commands_began_ns = 0  # the run may go on, with a queued message
+        for message in end.errors:
+            await self.notify(message)
+        for message in (*end.uncovered, *self._describe_outside(), *_describe_background(end.background)):
+            self._reported.discard(message)  # another run changed the same
+            await self.notify(message, code="not_covered")
+
+    def _describe_outside(self) -> list[str]:
+        changed = self._outside.changed() if self._outside else []
+        self._outside = None
+        if not changed:
+            return []
+        return [
+            f"Changed outside {self.root}, where nothing is recorded: {join_names(changed, shown=SHOWN)}."
+        ]
 
     def _may_change(self, tool_name: str) -> bool:
         tools = self._attended.agent.state.tools if self._attended else ()
@@ -218,6 +262,10 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
             return None
 
     @property
+    def own_folders(self) -> Sequence[str]:
+        return self._recorders.own_folders
+
+    @property
     def recorded_paths(self) -> frozenset[str]:
         """The files, relative to the root, that the current run has changed so far."""
         checkpoint = self._run.checkpoint if self._run else None
@@ -240,6 +288,11 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         async with self.recording():
+            if self._run is not None and self.name == self.root:  # on this machine
+                from newel.review.tracking.outside import OutsideWatch
+
+                self._outside = self._outside or OutsideWatch(self.root, self._recorders.own_folders)
+                self._outside.look(command)
             return await self._inner.run(command, **options)
 
     # -- recording ----------------------------------------------------------------------------------
@@ -303,6 +356,15 @@ class RecordingWorkspace(DelegatingWorkspace[TrackedWorkspace]):
         if message not in self._reported and self._attended is not None:
             self._reported.add(message)
             await self._attended.agent.emit(ErrorEvent(code=code, message=message))
+
+
+def _describe_background(processes: Sequence[str]) -> list[str]:
+    if not processes:
+        return []
+    names = join_names(processes, shown=3)
+    return [
+        f"Still running: {names}. What changes here meanwhile is recorded apart from this run, when Newel works here next."
+    ]
 
 
 def title_of(text: str) -> str:

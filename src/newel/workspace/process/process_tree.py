@@ -77,8 +77,40 @@ class ProcessTree:
     def signal(self, number: signal.Signals) -> None:
         process_mark.signal([self._mark], number)
 
+    def leave(self, folder: str) -> None:
+        """They run on after their command, which ran in ``folder``."""
+        add_background(folder, self._mark)
+
     def forget(self) -> None:
         WATCHDOG.forget(self._mark)
+
+
+_BACKGROUND_LOCK: Final = threading.Lock()
+_background: list[tuple[str, ProcessMark]] = []
+"""The commands of this process, with their folders, that have left processes running."""
+
+
+def add_background(folder: str, command: ProcessMark) -> None:
+    """Remember that a command in ``folder`` has left processes running."""
+    with _BACKGROUND_LOCK:
+        _background.append((folder, command))
+
+
+def find_background(root: str) -> list[str]:
+    """Describe the processes that commands in ``root`` or below it have left running, and that still run."""
+    with _BACKGROUND_LOCK:
+        running = [
+            (folder, mark, process_mark.find_remaining(mark, all_of_them=not mark.session))
+            for folder, mark in _background
+        ]
+        _background[:] = [(folder, mark) for folder, mark, processes in running if processes]
+    within = root.rstrip("/") + "/"
+    return [
+        process
+        for folder, _, processes in running
+        if f"{folder}/".startswith(within)
+        for process in processes
+    ]
 
 
 # -- the watchdog -----------------------------------------------------------------------------------------

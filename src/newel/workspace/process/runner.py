@@ -121,6 +121,7 @@ class ChildProcess:
     ) -> None:
         self.output = output
         self.ended = False
+        self._folder = cwd
         self._processes = ProcessTree(env)
         self._unsent = bytearray()
         self.process, self._input, self._pipes = _spawn(
@@ -180,6 +181,8 @@ class ChildProcess:
         until = anyio.current_time() + LEAVING
         while (rest := self._processes.find_remaining(all_of_them=stopped)) and anyio.current_time() < until:  # noqa: ASYNC110 — there is no event
             await anyio.sleep(LEAVING / 5)
+        if rest:
+            self._processes.leave(self._folder)
         return rest
 
     async def stop(self) -> None:

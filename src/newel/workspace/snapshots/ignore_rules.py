@@ -6,7 +6,7 @@ import bisect
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from newel.workspace.disk.dir_fd import is_temporary_file
 from newel.workspace.glob import is_text
@@ -43,6 +43,13 @@ def is_never_covered(name: str) -> bool:
     return name in NEVER or is_temporary_file(name)
 
 
+class IgnoreRule(NamedTuple):
+    """The rule by which git ignores a file: the absolute path of the file with the rule, and its pattern."""
+
+    source: str
+    pattern: str
+
+
 class IgnoreRules:
     """Asks git about many paths at once. ``git_failed`` once git could not answer for a repository; the rules without git then
     apply to it.
@@ -63,40 +70,55 @@ class IgnoreRules:
         inside = os.path.relpath(self._root, top)
         return None if inside != "." and self._check_ignore(top, [inside]) else ""
 
-    def excluded(self, paths: Iterable[tuple[str, str | None]]) -> set[str]:
-        """The excluded ones of existing paths, each with its repository (see ``FolderState``)."""
+    def excluded(self, paths: Iterable[tuple[str, str | None]]) -> dict[str, IgnoreRule | None]:
+        """The excluded ones of existing paths, each given with its repository (see ``FolderState``), with their rules; None for
+        build directories without git.
+        """
         asked: defaultdict[str | None, list[str]] = defaultdict(list)
         for path, repository in paths:
             asked[repository].append(path)
-        out: set[str] = set()
+        out: dict[str, IgnoreRule | None] = {}
         for repository, some in asked.items():
             ignored = None if repository is None else self._ask(repository, some)
             if ignored is None:
                 self.git_failed |= repository is not None
-                ignored = {path for path in some if split(path)[1] in BUILD_DIRS}
-            out |= ignored
+                out |= {path: None for path in some if split(path)[1] in BUILD_DIRS}
+            else:
+                out |= ignored
         return out
 
     def clear_cache(self) -> None:
         """Forget which files git tracks: this may have changed."""
         self._tracked.clear()
 
-    def _ask(self, repository: str, paths: list[str]) -> set[str] | None:
+    def _ask(self, repository: str, paths: list[str]) -> dict[str, IgnoreRule] | None:
         """None if git fails."""
         skip = len(repository) + 1 if repository else 0
         folder = f"{self._root}/{repository}"
         ignored = self._check_ignore(folder, [path[skip:] for path in paths])
-        return None if ignored is None else {path for path in paths if path[skip:] in ignored}
+        return (
+            None
+            if ignored is None
+            else {path: ignored[path[skip:]] for path in paths if path[skip:] in ignored}
+        )
 
-    def _check_ignore(self, folder: str, paths: list[str]) -> set[str] | None:
+    def _check_ignore(self, folder: str, paths: list[str]) -> dict[str, IgnoreRule] | None:
         # Without `./`, a leading colon would be pathspec magic. Without --no-index, git compares each path with each tracked one.
         stdin = b"\0".join(b"./" + os.fsencode(path) for path in paths) + b"\0"
-        arguments = ("check-ignore", "--no-index", "-z", "--stdin")
+        arguments = ("check-ignore", "--no-index", "--verbose", "-z", "--stdin")
         answer = self._run_git(folder, *arguments, stdin=stdin, ok_codes=(0, 1))  # 1: it ignores none of them
         if answer is None:
             return None
-        names = [name.removeprefix(b"./") for name in answer.split(b"\0")[:-1]]
-        return {os.fsdecode(name) for name in names if not self._is_tracked(folder, name)}
+        fields = iter(answer.split(b"\0")[:-1])
+        ignored: dict[str, IgnoreRule] = {}
+        top = (self._find_repository(folder) or folder) if answer else ""
+        for source, _, pattern, path in zip(fields, fields, fields, fields, strict=True):
+            name = path.removeprefix(b"./")
+            if pattern.startswith(b"!") or self._is_tracked(folder, name):
+                continue  # a rule that makes an exception is listed, too
+            where = os.path.join(top, os.fsdecode(source))  # noqa: PTH118 — a root may be any bytes
+            ignored[os.fsdecode(name)] = IgnoreRule(where, os.fsdecode(pattern))
+        return ignored
 
     def _is_tracked(self, folder: str, name: bytes) -> bool:
         """Whether git tracks the file, or one below it; its ignore rules do not apply to tracked files."""

@@ -19,6 +19,7 @@ from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.inotify import InotifyWatches
 from newel.workspace.snapshots.port import Entries, Reading, Touched
 from newel.workspace.snapshots.tree import signature, split
+from newel.workspace.snapshots.uncovered import UncoveredChanges, find_uncovered
 
 T = TypeVar("T")
 
@@ -103,6 +104,16 @@ class LocalSnapshotSource:
 
     def clock_offset_ns(self) -> int:
         return 0
+
+    def changed_at(self, path: str, /) -> int:
+        times = [0]
+        for follow in (False, True):
+            with contextlib.suppress(OSError, ValueError):
+                times.append(os.stat(path, follow_symlinks=follow).st_ctime_ns)  # noqa: PTH116 — any bytes
+        return max(times)
+
+    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
+        return find_uncovered(self.root, paths, since_ns)
 
     def umask(self) -> int:
         with contextlib.suppress(OSError):

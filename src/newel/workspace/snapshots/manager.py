@@ -33,11 +33,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.snapshots.index import load, pack_all, pack_some, save
@@ -49,9 +51,11 @@ from newel.workspace.snapshots.port import (
     Stopped,
     WorkspaceChanges,
 )
+from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.scan import DirectoryVisit, Scan, modified_since
 from newel.workspace.snapshots.state import ScanState, TreeUpdate
-from newel.workspace.snapshots.tree import FileSnapshot, FolderState
+from newel.workspace.snapshots.tree import FileSnapshot, FolderState, join
+from newel.workspace.snapshots.uncovered import UncoveredChanges
 
 _MAX_EXAMPLES: Final = 5
 _GIT_FAILED_MESSAGE: Final = (
@@ -116,17 +120,40 @@ class SnapshotManager:
         self._is_report_due = True
         async with self._caller_lock:
             await self._update(report=True)
-            state = self._state
-            files = [
-                FileChange(path, before, after)
-                for path, before in sorted(state.changed.items())
-                if before != (after := state.tree.state(path))
+            return self._report()
+
+    async def last_changes(self, since_ns: int) -> WorkspaceChanges:
+        """As ``changes`` at the end of a run, which began at a moment on this machine's clock: every file is looked at, whatever
+        the system reports, and what changed among the files that are not covered. Ignore rules are from now on as they are now.
+        """
+        self._is_report_due = True
+        async with self._caller_lock:
+            await self._update(report=True, everywhere=True)
+            uncovered = await self._source.run_in_thread(partial(self._find_uncovered, since_ns))
+            return msgspec.structs.replace(self._report(), uncovered=uncovered)
+
+    def _find_uncovered(self, since_ns: int) -> UncoveredChanges:
+        state, source = self._state, self._source
+        with self._scan_lock:
+            offset = source.clock_offset_ns()
+            state.rule_history.begin(time.time_ns() + offset)
+            excluded = [
+                join(path, name) for path, folder in state.tree.folders.items() for name in folder.excluded
             ]
-            folders = sorted(path for path in state.new_folders if path in state.tree.folders)
-            self._is_report_due = False
-            state.changed.clear()
-            state.new_folders.clear()
-            return WorkspaceChanges(files, folders, self._state.notices.drain())
+            return source.uncovered([*state.uncovered, *excluded], since_ns + offset - CLOCK_LAG_NS)
+
+    def _report(self) -> WorkspaceChanges:
+        state = self._state
+        files = [
+            FileChange(path, before, after)
+            for path, before in sorted(state.changed.items())
+            if before != (after := state.tree.state(path))
+        ]
+        folders = sorted(path for path in state.new_folders if path in state.tree.folders)
+        self._is_report_due = False
+        state.changed.clear()
+        state.new_folders.clear()
+        return WorkspaceChanges(files, folders, self._state.notices.drain())
 
     def acknowledge(self, path: str, state: FileSnapshot | None) -> None:
         """Do not report that a file, relative to the root, is in this state: Newel itself wrote or removed it."""
@@ -171,8 +198,8 @@ class SnapshotManager:
 
     # -- scanning -----------------------------------------------------------------------------------
 
-    async def _update(self, *, report: bool) -> None:
-        if self._is_up_to_date(report=report):
+    async def _update(self, *, report: bool, everywhere: bool = False) -> None:
+        if not everywhere and self._is_up_to_date(report=report):
             return
         stop = threading.Event()
 
@@ -183,7 +210,7 @@ class SnapshotManager:
         def scan() -> None:
             with self._scan_lock, contextlib.suppress(Stopped):
                 check_stopped()
-                self._scan(check_stopped, report=report)
+                self._scan(check_stopped, report=report, everywhere=everywhere)
 
         try:
             await self._source.run_in_thread(scan)
@@ -209,7 +236,7 @@ class SnapshotManager:
         """Only where changes are reported: one that the kernel missed is then credited to the command, not lost."""
         return report and time.monotonic() >= self._recheck_at
 
-    def _scan(self, check_stopped: Callable[[], None], *, report: bool) -> None:
+    def _scan(self, check_stopped: Callable[[], None], *, report: bool, everywhere: bool) -> None:
         state, source, phase = self._state, self._source, self._phase
         recheck = phase is _Phase.NEW or state.needs_recheck or self._is_recheck_due(report=report)
         acknowledged, self._acknowledged = self._acknowledged, {}
@@ -217,7 +244,7 @@ class SnapshotManager:
             # `touched` reports each change once: if this scan fails, only a scan of everything finds them again.
             self._phase = _Phase.STALE
         try:
-            visits = self._plan(phase, recheck=recheck)
+            visits = self._plan(phase, everywhere=everywhere or recheck)
             state.needs_recheck = False
             source.rules.clear_cache()
             Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck).run(visits)
@@ -239,16 +266,17 @@ class SnapshotManager:
             self._save_index()
         state.ignored.clear()
 
-    def _plan(self, phase: _Phase, *, recheck: bool) -> list[DirectoryVisit]:
+    def _plan(self, phase: _Phase, *, everywhere: bool) -> list[DirectoryVisit]:
         """The directories to scan first; a new one that is found in them is scanned, too."""
         state, source = self._state, self._source
         is_new = phase is _Phase.NEW
         if is_new and not state.tree.folders:
             state.umask = source.umask()
+            state.rule_history.begin(time.time_ns() + source.clock_offset_ns())
             state.tree.folders[""] = FolderState(source.rules.repository_of_root())
             state.indexed = load(self._index, source.root) if self._index else {}
         touched = source.touched(state.linked, everywhere=phase is not _Phase.CURRENT)
-        if touched is None or recheck:
+        if touched is None or everywhere:
             return [DirectoryVisit("", None, absorb=is_new)]
         return [DirectoryVisit(folder, names, absorb=False) for folder, names in touched.items()]
 

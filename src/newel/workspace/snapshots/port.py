@@ -10,6 +10,7 @@ import msgspec
 
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.tree import FileSnapshot, FileStat
+from newel.workspace.snapshots.uncovered import UncoveredChanges
 
 T = TypeVar("T")
 
@@ -98,6 +99,16 @@ class SnapshotSource(Protocol):
         """Whether ``touched`` would be empty, if that is known without waiting."""
         ...
 
+    def changed_at(self, path: str, /) -> int:
+        """When a file anywhere was changed last, by its absolute path, in nanoseconds on the clock of the files; 0 if unknown."""
+        ...
+
+    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
+        """What changed since a moment on the clock of the files at paths that are not covered, and below them, as far as that can
+        be found out in a moment.
+        """
+        ...
+
     def umask(self) -> int:
         """Permission bits that new files and folders lack."""
         ...
@@ -122,11 +133,12 @@ class FileChange(msgspec.Struct, frozen=True):
 
 
 class WorkspaceChanges(msgspec.Struct, frozen=True):
-    """``folders`` are new; ``notices`` are messages for the user, each delivered once."""
+    """``folders`` are new; ``notices`` are messages for the user, each delivered once; ``uncovered`` is known at the end of a run."""
 
     files: list[FileChange]
     folders: list[str]
     notices: list[str]
+    uncovered: UncoveredChanges = UncoveredChanges()
 
 
 class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, is_never_covered
+from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, IgnoreRule, is_never_covered
 from newel.workspace.snapshots.port import GONE, Entries, Reading, SnapshotSource
+from newel.workspace.snapshots.rule_history import RULE_FILE
 from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
@@ -116,7 +117,10 @@ class Scan:
         path = join(visit.path, name)
         if name == ".git" and folder.repository != visit.path:
             self._set_repository(visit.path, folder.repository)
-        if is_never_covered(name) or path in self._source.excluded:
+        if is_never_covered(name):
+            self._state.uncovered.add(path)
+            return
+        if path in self._source.excluded:
             return
         is_folder = stat.S_ISDIR(status.st_mode)
         if not is_folder and not is_kept(status.st_mode):
@@ -179,12 +183,19 @@ class Scan:
         new = [(entry, *split(entry.path)) for entry in self._new]
         new = [(entry, folder, name) for entry, folder, name in new if folder in self._tree.folders]
         self._new = []
+        rule_files = [one for one in new if one[2] == RULE_FILE]
+        self._cover_or_exclude(rule_files)
+        self._contents.read_rule_files()  # what they say now matters for the other names
+        self._cover_or_exclude([one for one in new if one[2] != RULE_FILE])
+
+    def _cover_or_exclude(self, new: Sequence[tuple[_NewEntry, str, str]]) -> None:
+        """Each entry with its directory and its name in it."""
         ignored = self._source.rules.excluded(
             (entry.path, self._tree.folders[folder].repository) for entry, folder, _ in new
         )
         for entry, parent, name in new:
             folder = self._tree.folders[parent]
-            if entry.path in ignored:
+            if entry.path in ignored and self._is_excluded(entry, name, ignored[entry.path]):
                 folder.excluded[name] = ExclusionReason.IGNORED
                 self._state.ignored.add(entry.path + "/" if entry.is_folder else entry.path)
             elif (
@@ -199,6 +210,13 @@ class Scan:
             elif not self._restore_indexed(entry, self._state.indexed.get(parent, {}).get(name)):
                 self._new_files += 1
                 self._contents.add(entry.path, entry.found, absorb=entry.absorb)
+
+    def _is_excluded(self, entry: _NewEntry, name: str, rule: IgnoreRule | None) -> bool:
+        """Whether a file that git ignores was so before, or by rules that were there before."""
+        if entry.absorb:
+            return True
+        is_rule_file = name == RULE_FILE  # which may ignore itself
+        return not (is_rule_file or self._state.rule_history.is_hidden_by_new_rule(entry.path, rule))
 
     def _stop_covering_new(self) -> None:
         """From now on a new file looks like one that was not covered."""
@@ -258,17 +276,29 @@ class _ContentReader:
         )
         for path in [*self._state.unsettled, *acknowledged]:
             self._pending.setdefault(path, _PendingRead())
-        for path, result in self._state.source.read(self._requests(), self._state.limits.file):
-            self._add_content(path, result)
+        self._read(self._in_order())
         # A pipe is never opened: that may block, or wake up its writer.
         for path, status in self._pipes.items():
             if split(path)[0] in self._tree.folders:
                 self._add_content(path, Reading(b"", status, fresh=False))
         self._store_batch()
 
-    def _requests(self) -> Iterator[tuple[str, int]]:
+    def read_rule_files(self) -> None:
+        """Read the changed files with ignore rules before all others."""
+        rule_files = [(path, read) for path, read in self._pending.items() if split(path)[1] == RULE_FILE]
+        if rule_files:
+            self._read(rule_files)
+            self._store_batch()
+            for path, _ in rule_files:
+                self._pending.pop(path, None)
+
+    def _read(self, files: Iterable[tuple[str, _PendingRead]]) -> None:
+        for path, result in self._state.source.read(self._requests(files), self._state.limits.file):
+            self._add_content(path, result)
+
+    def _requests(self, files: Iterable[tuple[str, _PendingRead]]) -> Iterator[tuple[str, int]]:
         """The paths to read, with their sizes as far as known."""
-        for path, (size, _) in self._in_order():
+        for path, (size, _) in files:
             self._check_stopped()
             if split(path)[0] not in self._tree.folders or path in self._pipes:
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
+from newel.workspace.snapshots.rule_history import RULE_FILE, RuleHistory
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
     FileSnapshot,
@@ -56,6 +57,8 @@ class ScanState:
     ``unsettled``: files written so shortly before they were read that their times cannot reveal another write.
     ``linked``: files with several names, any of which may be written. ``indexed``: records of an earlier process.
     ``changed``: the earlier states of files that changed and are not reported yet; ``new_folders`` likewise.
+    ``ignored``: excluded names, with a slash for directories, that were not delivered as a notice yet. ``uncovered``: version control
+    stores and names like those of temporary files of Newel that were seen.
     ``copied``: bytes put into the store. ``is_full``: new files can no longer be told from excluded ones.
     ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
@@ -65,6 +68,7 @@ class ScanState:
         self.blobs = blobs
         self.limits = limits
         self.tree = FileTree()
+        self.rule_history = RuleHistory(source.root, self.tree, source.changed_at, blobs.blob)
         self.notices = Notices()
         self.unsettled: set[str] = set()
         self.linked: set[str] = set()
@@ -72,6 +76,7 @@ class ScanState:
         self.changed: dict[str, FileSnapshot | None] = {}
         self.new_folders: set[str] = set()
         self.ignored: set[str] = set()
+        self.uncovered: set[str] = set()
         self.copied = 0
         self.umask = 0o022
         self.is_full = False
@@ -94,11 +99,11 @@ class TreeUpdate:
         self._tree = state.tree
 
     def put(self, path: str, record: bytes, *, absorb: bool = False) -> None:
-        before, after = self._before(path), state_of(record)
+        known, before, after = self._tree.state(path), self._before(path), state_of(record)
         self._tree.put(path, record)
         self._record(path, before, after, absorb=absorb)
-        if split(path)[1] == ".gitignore" and before != after and not absorb:
-            self.state.needs_recheck = True
+        if not absorb:
+            self._note_rules(path, known, after)
 
     def put_folder(self, path: str, mode: int, repository: str | None, *, absorb: bool) -> None:
         """Cover a new folder."""
@@ -109,10 +114,20 @@ class TreeUpdate:
 
     def drop(self, path: str) -> None:
         """Drop a file or an empty folder."""
-        before = self._before(path)
+        known, before = self._tree.state(path), self._before(path)
         self._tree.drop(path)
         self._record(path, before, None)
+        self._note_rules(path, known, None)
         self.mark(path, unsettled=False, linked=False)
+
+    def _note_rules(self, path: str, known: FileSnapshot | None, after: FileSnapshot | None) -> None:
+        if split(path)[1] != RULE_FILE or known == after:
+            return
+        self.state.needs_recheck = True
+        if self.report or path in self.acknowledged:
+            self.state.rule_history.note(path, known)
+        else:
+            self.state.rule_history.accept(path)
 
     def exclude(self, path: str, reason: ExclusionReason) -> None:
         """Stop covering a file whose content cannot be kept. Earlier contents stay in the store, but a change to it is not

@@ -202,6 +202,9 @@ class SshWorkspace:
         # The stored output is on this machine, where a reader on the host would not find it.
         return msgspec.structs.replace(done, whole="")
 
+    async def background(self) -> None:
+        """The host's processes are unknown here."""
+
     async def ignored(self, folder: str, names: Sequence[str], /) -> set[str]:
         bridge, git = self._git()
         return await bridge.run_in_thread(partial(git.ignored, folder, names))

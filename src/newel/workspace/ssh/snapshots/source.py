@@ -19,6 +19,7 @@ from newel.agent.errors import NewelError, WorkspaceError
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
+from newel.workspace.snapshots.uncovered import UncoveredChanges
 from newel.workspace.ssh.port import AnswerTooLong, RemoteHostPort
 from newel.workspace.ssh.snapshots.rooted_shell import (
     PRUNED,
@@ -175,6 +176,14 @@ class SshSnapshotSource:
     def is_quiet(self) -> bool:
         """Nobody can tell without bridge."""
         return False
+
+    def changed_at(self, _path: str, /) -> int:
+        """Unknown: rules of a host outside the project's tree count as old."""
+        return 0
+
+    def uncovered(self, _paths: Iterable[str], _since_ns: int, /) -> UncoveredChanges:
+        """Not looked for: build directories of a host are not listed."""
+        return UncoveredChanges()
 
     def umask(self) -> int:
         return self._shell.scripts.capabilities.umask

@@ -1,0 +1,318 @@
+"""If these fail, a command changes something that nobody hears of: it is neither undone, nor named at the end of the run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+
+from newel.agent.agent import ProviderTransport
+from newel.agent.events import AgentEvent, ErrorEvent
+from newel.agent.messages import AssistantMessage
+from newel.agent.ports import AllowAll, Model, ModelRequest, RunConfig
+from newel.agent.transform import Transformer
+from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
+from newel.session.coding_agent import CodingAgent
+from newel.session.manager import SessionManager
+from newel.tools import coding_tools
+from newel.workspace.local import LocalWorkspace
+from tests.review_bench import calls, says
+from tests.scripted_provider import Answer, ScriptedProvider
+
+pytestmark = pytest.mark.anyio
+
+
+class Trick(NamedTuple):
+    """Commands, one after another. What they leave behind that an undo does not restore must be ``named`` to the user."""
+
+    commands: tuple[str, ...]
+    named: tuple[str, ...] = ()
+
+
+def trick(*commands: str, named: str = "") -> Trick:
+    return Trick(commands, tuple(named.split()))
+
+
+LINKS = {
+    "through a link outside": trick("ln a.txt $OUT/x; echo evil >> $OUT/x; rm $OUT/x"),
+    "through a link outside, later": trick("ln a.txt $OUT/x", "echo evil >> $OUT/x; rm $OUT/x"),
+    "through a link outside that stays": trick("ln a.txt $OUT/x; echo evil >> $OUT/x", named="/x"),
+    "through a link inside": trick("ln a.txt b; echo evil >> b; rm b"),
+    "through a link inside that stays": trick("ln a.txt b; echo evil >> b"),
+    "through a link inside, later": trick("ln a.txt b", "echo evil >> b"),
+    "through a link inside that goes later": trick("ln src/deep/c.txt b", "echo evil >> b", "rm b"),
+    "through a link of a link": trick("ln a.txt b; ln b d; rm b; echo evil >> d; rm d"),
+    "through a link in another folder": trick("ln a.txt src/deep/b; echo evil > src/deep/b; rm src/deep/b"),
+    "through a link, in place": trick("ln a.txt b; sed -i.bak s/one/evil/ b; cat b > a.txt; rm b b.bak"),
+    "the mode through a link": trick("ln a.txt $OUT/x; chmod 600 $OUT/x; rm $OUT/x"),
+    "through a link, with the old times": trick(
+        "cp -p a.txt $OUT/t; ln a.txt $OUT/x; echo evil >> $OUT/x; touch -r $OUT/t $OUT/x; rm $OUT/x $OUT/t"
+    ),
+}
+
+WAIT = "the model thinks"
+
+LATER = {
+    "in the background, before the next command": trick(
+        "(sleep .2; echo evil >> a.txt; sleep 5) >/dev/null 2>&1 &", WAIT, "true"
+    ),
+    "in the background, by a process that has ended": trick(
+        "(sleep .2; echo evil >> a.txt) >/dev/null 2>&1 &", WAIT, "true"
+    ),
+    "in the background, before the end": trick(
+        "(sleep .2; echo evil >> a.txt; sleep 5) >/dev/null 2>&1 &", WAIT
+    ),
+    "a new file in the background": trick(
+        "(sleep .2; echo evil > made.txt; sleep 5) >/dev/null 2>&1 &", WAIT, "true"
+    ),
+    "by a daemon": trick("setsid sh -c 'sleep .2; echo evil >> a.txt; sleep 5' >/dev/null 2>&1 &", WAIT),
+    "by a daemon without environment": trick(
+        "env -i setsid sh -c 'sleep .2; echo evil >> a.txt; sleep 5' >/dev/null 2>&1 &", WAIT
+    ),
+}
+
+IGNORED = {
+    "a new rule": trick("echo hidden.txt >> .gitignore; echo evil > hidden.txt"),
+    "a new rule, later": trick("echo hidden.txt >> .gitignore", "echo evil > hidden.txt"),
+    "a new rule, then the old ones again": trick(
+        "cp .gitignore k; echo hidden.txt >> .gitignore", "echo evil > hidden.txt", "mv k .gitignore"
+    ),
+    "a rule for everything": trick("echo '*' > .gitignore; echo evil > hidden.txt; echo evil >> a.txt"),
+    "a rule file that replaces the old": trick("echo hidden.txt > .gitignore; echo evil > hidden.txt"),
+    "without an exception": trick("sed -i /!kept/d .gitignore; echo evil > kept.log"),
+    "an exception before its rule": trick("printf '!kept.log\\n*.log\\n' > .gitignore; echo evil > kept.log"),
+    "a new rule file": trick("echo '*' > src/.gitignore; echo evil > src/hidden.txt"),
+    "a new folder with rules": trick("mkdir new; echo '*' > new/.gitignore; echo evil > new/hidden.txt"),
+    "info/exclude": trick(
+        "echo hidden.txt >> .git/info/exclude; echo evil > hidden.txt", named=".git/info/exclude"
+    ),
+    "info/exclude, later": trick(
+        "echo hidden.txt >> .git/info/exclude", "echo evil > hidden.txt", named=".git/info/exclude"
+    ),
+    "core.excludesFile": trick(
+        "echo hidden.txt > $OUT/rules; git config core.excludesFile $OUT/rules; echo evil > hidden.txt",
+        named=".git/config /rules",
+    ),
+    "core.excludesFile, an old file": trick(
+        "git config core.excludesFile $OUT/old-rules; echo evil > old-hidden.txt", named=".git/config"
+    ),
+    "a repository inside": trick(
+        "git init -q sub; echo hidden.txt >> sub/.git/info/exclude; echo evil > sub/hidden.txt",
+        named="sub/.git/",
+    ),
+    "a repository inside, around a file": trick(
+        "git init -q src; echo '*' >> src/.git/info/exclude; echo evil > src/hidden.txt; echo evil >> src/deep/c.txt",
+        named="src/.git/",
+    ),
+    "removed from the index": trick("git rm -q --cached a.txt; echo a.txt >> .gitignore; echo evil >> a.txt"),
+    "assumed unchanged": trick("git update-index --assume-unchanged a.txt; echo evil >> a.txt"),
+    "a link as rules": trick("ln -sf $OUT/old-rules .gitignore; echo evil > old-hidden.txt"),
+}
+
+NAMED = {
+    "a hook": trick(
+        "printf '#!/bin/sh\\ntouch x\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        named=".git/hooks/pre-commit",
+    ),
+    "git's settings": trick("git config alias.st '!touch x'", named=".git/config"),
+    "a commit": trick(
+        "echo evil >> a.txt; git add -A; git -c user.name=n -c user.email=e commit -qm x", named=".git/"
+    ),
+    "a build folder": trick("mkdir -p target; echo evil > target/x", named="target/"),
+    "in an old build folder": trick("echo evil > node_modules/deep/x", named="node_modules/"),
+    "an ignored file": trick("echo evil >> debug.log", named="debug.log"),
+    "a new ignored file": trick("echo evil > new.log", named="new.log"),
+    "a name like Newel's": trick(
+        "echo evil > .newel-0123456789abcdef.tmp", named=".newel-0123456789abcdef.tmp"
+    ),
+    "outside": trick("echo evil > $OUT/file", named="/file"),
+    "outside, by a relative path": trick("echo evil > ../outside/file", named="/file"),
+    "outside, after cd": trick("cd ../outside && echo evil > file", named="/file"),
+    "outside, through a link to a folder": trick("ln -s $OUT way; echo evil > way/file", named="/file"),
+    "a start-up file": trick("cat > s.sh <<'X'\necho evil >> ~/.bashrc\nX\nsh s.sh", named=".bashrc"),
+    "an authorized key": trick(
+        "cat > s.sh <<'X'\necho evil >> ~/.ssh/authorized_keys\nX\nsh s.sh", named="authorized_keys"
+    ),
+    "a socket": trick(
+        "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s.sock\")'", named="s.sock"
+    ),
+    "a large file": trick("head -c 40000000 /dev/zero > big", named="big"),
+}
+
+KINDS = {
+    "a file, then a folder": trick("rm a.txt; mkdir a.txt; echo evil > a.txt/x"),
+    "a folder, then a file": trick("rm -r src; echo evil > src"),
+    "a file, then a link": trick("ln -sf /etc/passwd a.txt"),
+    "a folder, then a link": trick("mv src $OUT/src; ln -s $OUT/src src", named="/src"),
+    "a file, then a pipe": trick("rm a.txt; mkfifo a.txt"),
+    "the mode of a folder": trick("chmod 700 src"),
+    "set-user-ID": trick("chmod u+s a.txt"),
+    "an empty folder": trick("mkdir empty"),
+    "an empty folder, removed": trick("rmdir vacant"),
+    "the target of a link": trick("ln -sfn deep/c.txt link"),
+    "with the old times": trick("touch -r a.txt $OUT/t; echo EVIL > a.txt; touch -r $OUT/t a.txt; rm $OUT/t"),
+    "the same size and times": trick(
+        "cp -p a.txt $OUT/t; printf 'ONE\\ntwo\\n' > a.txt; touch -r $OUT/t a.txt; rm $OUT/t"
+    ),
+    "through a mapping": trick(
+        'python3 -c \'import mmap; f=open("a.txt","r+b"); m=mmap.mmap(f.fileno(),0); m[:3]=b"bad"; m.flush()\''
+    ),
+    "through /proc": trick("exec 9<>a.txt; echo evil > /proc/self/fd/9"),
+    "through the real path": trick("echo evil >> $PWD/src/../a.txt"),
+    "swapped": trick("mv a.txt k; mv src/deep/c.txt a.txt; mv k src/deep/c.txt"),
+    "moved away": trick("mv src $OUT/gone", named="/gone"),
+    "an odd name": trick("echo evil > $'a\\nb'; echo evil > -rf; echo evil > ' '"),
+    "a case of .git": trick("mkdir .GIT; echo evil > .GIT/config"),
+}
+
+TRICKS = LINKS | LATER | IGNORED | NAMED | KINDS
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    home = tmp_path / "user"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".bashrc").write_text("# mine\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("OUT", str(tmp_path / "outside"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    yield
+    subprocess.run(["pkill", "-f", str(tmp_path)], check=False)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "old-rules").write_text("old-hidden.txt\n")
+    root = tmp_path / "project"
+    (root / "src/deep").mkdir(parents=True)
+    (root / "vacant").mkdir()
+    (root / "node_modules/deep").mkdir(parents=True)
+    (root / "node_modules/deep/m.js").write_text("m\n")
+    (root / "a.txt").write_text("one\ntwo\n")
+    (root / "src/deep/c.txt").write_text("c\n")
+    (root / "debug.log").write_text("log\n")
+    (root / ".gitignore").write_text("node_modules/\ntarget/\n*.log\n!kept.log\n")
+    (root / "link").symlink_to("a.txt")
+    git = "git init -q . && git add -A && git -c user.name=n -c user.email=e commit -qm one"
+    subprocess.run(["bash", "-ec", git], cwd=root, check=True)
+    time.sleep(0.15)  # so that the times of all files are to be trusted
+    return root
+
+
+@asynccontextmanager
+async def agent_in(project: Path, home: Path, script: list[Answer]) -> AsyncGenerator[CodingAgent]:
+    recorders = RecorderRegistry(home)
+    workspace = RecordingWorkspace(LocalWorkspace(str(project)), recorders)
+
+    def open_session(session: str | None) -> SessionManager:
+        return SessionManager(directory=home / "sessions", cwd=str(project), session=session)
+
+    async def list_models() -> list[str]:
+        return ["m"]
+
+    agent = CodingAgent(
+        transport=ProviderTransport(ScriptedProvider(script)),
+        config=RunConfig(
+            model=Model("m", "script", 128_000),
+            transform=Transformer(),
+            tools=coding_tools(workspace),
+            policy=AllowAll(),
+        ),
+        workspace=workspace,
+        session=open_session(None),
+        open_session=open_session,
+        list_models=list_models,
+        describe_model=lambda name: Model(name, "script"),
+        templates={},
+    )
+    workspace.attend(agent)
+    try:
+        yield agent
+    finally:
+        recorders.close()
+
+
+def tree(root: Path) -> dict[str, Any]:
+    """All that is covered or could be: kinds, modes and contents."""
+    found: dict[str, Any] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in [*folders, *names]:
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            content: object = None
+            if stat.S_ISLNK(mode):
+                content, mode = path.readlink(), 0
+            elif stat.S_ISREG(mode):
+                content = path.read_bytes()
+            found[str(path.relative_to(root))] = (mode, content)
+    return found
+
+
+async def recorder_of(agent: CodingAgent) -> Any:
+    workspace = agent.workspace
+    assert isinstance(workspace, RecordingWorkspace)
+    return await workspace.recorder()
+
+
+def script_of(trick: Trick) -> list[Answer]:
+    """The model's answers: it calls ``bash`` with each command, and thinks before the answer that follows a ``WAIT``."""
+    script: list[Answer] = []
+    pause = 0.0
+    for command in (*trick.commands, ""):
+        if command == WAIT:
+            pause = 0.4
+            continue
+
+        async def answer(_: ModelRequest, command: str = command, pause: float = pause) -> AssistantMessage:
+            await anyio.sleep(pause)
+            return calls("bash", command=command) if command else says("done")
+
+        script.append(answer)
+        pause = 0.0
+    return script
+
+
+@pytest.mark.parametrize("name", TRICKS)
+async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path: Path) -> None:
+    before = tree(project)
+    said: list[str] = []
+
+    def on_event(event: AgentEvent) -> None:
+        if isinstance(event, ErrorEvent):
+            said.append(event.message)
+
+    async with agent_in(project, tmp_path / "home", script_of(TRICKS[name])) as agent:
+        agent.subscribe(on_event)
+        await agent.prompt("go")
+        review = (await recorder_of(agent)).project
+        if review.ledger.checkpoints():
+            await review.apply(await review.undo())
+    words = "\n".join(said)
+    for place in TRICKS[name].named:
+        assert place in words
+    left = {
+        path: (before.get(path), now.get(path))
+        for now in [tree(project)]
+        for path in {*before, *now}
+        if before.get(path) != now.get(path)
+    }
+    unnamed = {
+        path: change
+        for path, change in left.items()
+        if not any(f"{parent}/" in words for parent in Path(path).parents if parent != Path())
+        and path not in words
+    }
+    assert not unnamed, words
+    shutil.rmtree(tmp_path / "outside")
