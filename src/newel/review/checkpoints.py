@@ -325,7 +325,9 @@ class Checkpoints:
 
     def _lines(self, before: FileVersion) -> Lines:
         return (
-            lines_of_state(FileSnapshot(before.blob, before.mode), self._ledger.blob) if before.blob else ()
+            lines_of_state(FileSnapshot(before.blob, before.mode), self._ledger.find_blob)
+            if before.blob
+            else ()
         )
 
 

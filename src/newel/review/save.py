@@ -11,6 +11,7 @@ is done twice: a file that already has the intended content is only marked as sa
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import stat
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -119,6 +120,8 @@ class DiskSync:
     def _compare(self, review: FileReview, disk: PlannedFile) -> tuple[FileReview, bool]:
         review = self._update(review, disk)
         if disk.is_like(file_of(review.base)):
+            if is_blob(review.base) and disk.data and not self._ledger.has_blob(disk.sha256):
+                self._ledger.put_blobs([disk.data])  # an undo of it can then be redone
             return review, False
         lines = lines_of(disk.data, disk.mode) if disk.exists else ()
         if is_blob(lines):
@@ -148,7 +151,7 @@ class DiskSync:
         if node.is_file:
             data = await self.workspace.read_bytes(where, size=LARGEST + 1)
             if len(data) > LARGEST:
-                raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
+                return await self._read_large(path, where, stat.S_IMODE(node.mode))
             return await anyio.to_thread.run_sync(_read, data, stat.S_IMODE(node.mode))
         if not itself and not await anyio.to_thread.run_sync(self.may_be_another_kind, path):
             what = "a directory" if stat.S_ISDIR(node.mode) else "not a regular file"
@@ -156,6 +159,18 @@ class DiskSync:
         if not (is_kept(node.mode) or stat.S_ISDIR(node.mode)):
             raise NotAFile(f"{path} is a socket or a device; these are not reviewed.")
         return _read(node.target, state_mode(node.mode))
+
+    async def _read_large(self, path: str, where: str, mode: int) -> PlannedFile:
+        """The state of a large file that is as the ledger has it, by its hash: such a change can be undone. Raises ``NotText``."""
+        base = file_of((await anyio.to_thread.run_sync(self._ledger.get, path)).base)
+        digest, start = hashlib.sha256(), 0
+        while base.is_plain and (piece := await self.workspace.read_bytes(where, start=start, size=LARGEST)):
+            await anyio.to_thread.run_sync(digest.update, piece)
+            start += len(piece)
+        found = PlannedFile(f"sha256:{digest.hexdigest()}", mode)
+        if not found.is_like(base):
+            raise NotText(f"{path} is larger than {LARGEST >> 20} MiB; such files are not reviewed.")
+        return found
 
     async def name_of(self, path: str, *, itself: bool = False) -> str:
         """The name of a path in the ledger: that of ``checked_path``, but the path itself for a link under review or with ``itself``.
@@ -416,8 +431,6 @@ class DiskSync:
 
 
 def _read(data: bytes, mode: int) -> PlannedFile:
-    import hashlib
-
     return PlannedFile(f"sha256:{hashlib.sha256(data).hexdigest()}", mode, data)
 
 

@@ -145,7 +145,6 @@ NAMED = {
     "a socket": trick(
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s.sock\")'", named="s.sock"
     ),
-    "a large file": trick("head -c 40000000 /dev/zero > big", named="big"),
 }
 
 KINDS = {
@@ -174,7 +173,23 @@ KINDS = {
     "a case of .git": trick("mkdir .GIT; echo evil > .GIT/config"),
 }
 
-TRICKS = LINKS | LATER | IGNORED | NAMED | KINDS
+ROOM = {
+    "a large new file": trick("head -c 40000000 /dev/zero > big"),
+    "a known file that grows large": trick("head -c 40000000 /dev/zero >> a.txt"),
+    "a known file that grows large, twice": trick(
+        "head -c 40000000 /dev/zero >> a.txt", "head -c 40000000 /dev/zero >> a.txt"
+    ),
+    "a known file that grows large and small": trick(
+        "head -c 40000000 /dev/zero >> a.txt", "echo evil > a.txt"
+    ),
+    "a known file when the room is full": trick(
+        "for i in 1 2 3 4 5 6 7 8 9; do head -c 20000000 /dev/urandom > junk$i; done", "echo evil > a.txt"
+    ),
+    "large known files": trick("for i in 1 2 3; do head -c 20000000 /dev/urandom >> data$i.bin; done"),
+    "large files, moved": trick("mkdir away; mv data* away"),
+}
+
+TRICKS = LINKS | LATER | IGNORED | NAMED | KINDS | ROOM
 
 
 @pytest.fixture(autouse=True)
@@ -203,6 +218,8 @@ def project(tmp_path: Path) -> Path:
     (root / "src/deep/c.txt").write_text("c\n")
     (root / "debug.log").write_text("log\n")
     (root / ".gitignore").write_text("node_modules/\ntarget/\n*.log\n!kept.log\n")
+    for number in (1, 2, 3):
+        (root / f"data{number}.bin").write_bytes(bytes([number, 0]) * 1_000_000)
     (root / "link").symlink_to("a.txt")
     git = "git init -q . && git add -A && git -c user.name=n -c user.email=e commit -qm one"
     subprocess.run(["bash", "-ec", git], cwd=root, check=True)
@@ -258,6 +275,52 @@ def tree(root: Path) -> dict[str, Any]:
                 content = path.read_bytes()
             found[str(path.relative_to(root))] = (mode, content)
     return found
+
+
+LEDGER_TRICKS = {
+    "the folder of the records removed": ("rm -rf $RECORDS", "Further changes of this run are not recorded"),
+    "the file of the records removed": (
+        "rm $RECORDS/*/*.db*",
+        "Further changes of this run are not recorded",
+    ),
+    "the file of the records replaced": (
+        "for f in $RECORDS/*/*.db; do cp $f k; mv k $f; done",
+        "Further changes of this run are not recorded",
+    ),
+    "checkpoints deleted": ("q 'DELETE FROM checkpoints'", "has deleted records"),
+    "entries deleted": ("q 'DELETE FROM entries'", "has deleted records"),
+    "files deleted": ("q 'DELETE FROM files'", "has deleted records"),
+}
+QUERY = (
+    "q() { python3 -c 'import glob,os,sqlite3,sys; "
+    'c = sqlite3.connect(glob.glob(os.environ["RECORDS"] + "/*/*.db")[0]); '
+    'c.execute(sys.argv[1]); c.commit()\' "$1"; }; '
+)
+
+
+@pytest.mark.parametrize("name", LEDGER_TRICKS)
+async def test_records_that_a_command_deletes_are_missed_at_once(
+    name: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the next run is recorded again."""
+    monkeypatch.setenv("RECORDS", str(tmp_path / "home/review"))
+    said: list[str] = []
+    command, message = LEDGER_TRICKS[name]
+    commands = [["echo good >> a.txt"], [QUERY + command, "echo evil >> a.txt"], ["echo later >> a.txt"]]
+    script: list[Answer] = []
+    for run in commands:
+        script += [calls("bash", command=each) for each in run] + [says("done")]
+    async with agent_in(project, tmp_path / "home", script) as agent:
+        agent.subscribe(lambda event: said.append(event.message) if isinstance(event, ErrorEvent) else None)
+        await agent.prompt("first")
+        assert not said
+        await agent.prompt("second")
+        assert message in "\n".join(said)
+        before = tree(project)
+        await agent.prompt("third")
+        review = (await recorder_of(agent)).project
+        await review.apply(await review.undo())
+    assert tree(project) == before
 
 
 async def recorder_of(agent: CodingAgent) -> Any:

@@ -103,12 +103,15 @@ def spans_of(old: Lines, new: Lines) -> list[LineSpan]:
     return diff(old, new)
 
 
-def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes]) -> Lines:
-    """The lines of a file that was found on the disk; None is no file. ``blob`` returns the bytes of a hash."""
+def lines_of_state(state: FileSnapshot | None, blob: Callable[[str], bytes | None]) -> Lines:
+    """The lines of a file that was found on the disk; None is no file. ``blob`` returns the bytes of a hash, None if they are not
+    stored: the file is then kept as a whole.
+    """
     if state is None:
         return ()
     has_bytes = stat.S_IFMT(state.mode) in {0, stat.S_IFLNK}
-    return lines_of(blob(state.blob) if has_bytes else b"", state.mode)
+    data = blob(state.blob) if has_bytes else b""
+    return (make_head(state.mode), f"{BLOB}{state.blob}\n") if data is None else lines_of(data, state.mode)
 
 
 def is_blob(lines: Lines) -> bool:

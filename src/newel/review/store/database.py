@@ -54,6 +54,7 @@ class LedgerDatabase:
         self._lock_file = lock_file
         self._lock = threading.RLock()
         self._is_batch = False
+        self._file = _identity(folder)
         self.rollbacks = 0
         """How many transactions failed: what was cached within one of them is not in the file."""
 
@@ -92,6 +93,10 @@ class LedgerDatabase:
             if self._lock_file is not None:
                 os.close(self._lock_file)
                 self._lock_file = None
+
+    def is_removed(self) -> bool:
+        """Whether the file has been removed or replaced since it was opened."""
+        return self._file != _identity(self.folder)
 
     def is_alone(self) -> bool:
         """Whether no other process has the ledger open. Call it within ``writing``: a process that opens the ledger meanwhile
@@ -138,6 +143,10 @@ class LedgerDatabase:
             raise LedgerBusy(f"Another thread is using the review ledger {self._path}.")
         try:
             with self._map_errors():
+                if self.is_removed():
+                    raise LedgerError(
+                        f"{self._path}, the record of changes here, was removed or replaced by something other than Newel."
+                    )
                 if self._is_batch:
                     yield self._connection
                     return
@@ -184,6 +193,15 @@ class LedgerDatabase:
             raise LedgerError(f"The review ledger {self._path} was closed.") from error
         except sqlite3.Error as error:
             raise LEDGER.failure(self._path, error) from error
+
+
+def _identity(folder: Path | None) -> tuple[int, int] | None:
+    """What identifies the file in a folder; None if there is none."""
+    try:
+        status = (folder / FILE).stat() if folder else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status else None
 
 
 class _HasRun(msgspec.Struct):

@@ -158,6 +158,7 @@ class _Purge:
         """Remove the other checkpoints, the histories that only they need and that ended before ``since``, and all blobs that
         nothing names.
         """
+        self.ledger.purges += 1
         self._remove_checkpoints({checkpoint.id for checkpoint in remaining})
         self._remove_histories(remaining, since)
         is_alone = self._sweep()

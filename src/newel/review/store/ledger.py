@@ -35,6 +35,17 @@ class FileVersion(Wire, frozen=True, kw_only=True):
     mode: int
 
 
+class Extent(NamedTuple):
+    """What was recorded at a moment: the latest checkpoints, the number of the last entry, and how many files were known.
+    ``purges`` is how often this process had deleted old records.
+    """
+
+    purges: int
+    checkpoints: list[str]
+    last_entry: int
+    files: int
+
+
 class Checkpoint(Wire, frozen=True, kw_only=True):
     """The files before a run of an agent changed them. While the run goes on, ``files`` grows, and so does ``folders``, the
     folders that did not exist before it. In the checkpoint of a rollback, ``about`` is the title of the original run,
@@ -106,6 +117,11 @@ class _CachedReview(NamedTuple):
     rollbacks: int = 0
 
 
+_LATEST: Final = 50
+"""Checkpoints that ``Extent`` names."""
+
+_COUNTS: Final = "SELECT coalesce(max(n), 0), (SELECT count(*) FROM files) FROM entries"
+
 _NOTHING: Final = _CachedReview(FileReview(path=""), "")
 
 
@@ -127,6 +143,8 @@ class Ledger:
         """For the modules of this package, which write the SQL."""
         self.folder = database.folder
         self._claims: set[str] | None = None
+        self.purges = 0
+        """How often this process has deleted old records."""
         self._last = _NOTHING
         self._listeners: list[Callable[[], None]] = []
 
@@ -234,6 +252,25 @@ class Ledger:
             if last is None:
                 return None
             return [read_entry(row[0]) for row in connection.execute(later, (path, last))]
+
+    def extent(self) -> Extent:
+        with self.database.reading() as connection:
+            latest = connection.execute(
+                "SELECT id FROM checkpoints ORDER BY n DESC LIMIT ?", (_LATEST,)
+            ).fetchall()
+            return Extent(self.purges, [row[0] for row in latest], *connection.execute(_COUNTS).fetchone())
+
+    def has_lost(self, earlier: Extent) -> bool:
+        """Whether something of an earlier extent is gone that Newel would not have deleted: a purge deletes old records only."""
+        with self.database.reading() as connection:
+            names = (msgspec.json.encode(earlier.checkpoints).decode(),)
+            query = "SELECT count(*) FROM checkpoints WHERE id IN (SELECT value FROM json_each(?))"
+            checkpoints = connection.execute(query, names).fetchone()[0]
+            last_entry, files = connection.execute(_COUNTS).fetchone()
+        is_reduced = (
+            checkpoints < len(earlier.checkpoints) or last_entry < earlier.last_entry or files < earlier.files
+        )
+        return is_reduced and self.purges == earlier.purges
 
     def last_entry(self) -> int:
         """The number of the last entry of all histories; 0 if there is none."""
@@ -417,6 +454,10 @@ class Ledger:
         """Raises ``LedgerError`` if there is no blob with that hash."""
         with self.database.reading() as connection:
             return blob(connection, sha256)
+
+    def find_blob(self, sha256: str) -> bytes | None:
+        """None if there is no blob with that hash."""
+        return self.blob(sha256) if self.has_blob(sha256) else None
 
     def has_blob(self, sha256: str) -> bool:
         with self.database.reading() as connection:

@@ -79,8 +79,8 @@ class AppliedSink:
                     self._put_one(run, change)
 
     def _put_one(self, run: str, change: FileChange) -> None:
-        before = lines_of_state(change.before, self._ledger.blob)
-        after = lines_of_state(change.after, self._ledger.blob)
+        before = lines_of_state(change.before, self._ledger.find_blob)
+        after = lines_of_state(change.after, self._ledger.find_blob)
         # Changes of the file by others until then are not part of the run.
         self._ledger.change(change.path, "rebase", partial(rebased, base=before))
         make = partial(recorded, before=before, after=after, run=run)

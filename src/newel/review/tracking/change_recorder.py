@@ -36,7 +36,7 @@ from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
-from newel.review.tracking.effects import MAX_TITLE, TrackedOperation, TrackedRun, retry
+from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
 from newel.review.tracking.file_states import (
     FileTooLarge,
     changes_since,
@@ -60,6 +60,11 @@ IN_MEMORY_BYTES: Final = 64 << 20
 
 SCAN_TIMEOUT_S: Final = 5.0
 """Limit for finding the changes of a stopped command: the user is waiting, and its host may not respond."""
+
+RECORDS_DELETED: Final = (
+    "Something other than Newel has deleted records of changes while a command ran. What was recorded before may not be undone "
+    "any more; look at `newel review` and at your files."
+)
 
 SCAN_TIMED_OUT: Final = (
     "The interrupted command may have changed files; scanning for changes timed out. "
@@ -184,7 +189,7 @@ class ChangeRecorder:
                 await self._record_changes(operation, changes)
                 uncovered = self._sink.describe_uncovered(changes.uncovered)
                 background = await self._workspace.background() or ()
-                self._background = _between_runs(run, background) if background else None
+                self._background = run.continued_by(background[0]) if background else None
                 self._looked_at = now()
         if scope.cancelled_caught:
             operation.notices.append(SCAN_TIMED_OUT)
@@ -197,6 +202,7 @@ class ChangeRecorder:
             await self._save_known()
             await self._at_once(partial(self._log_effect, operation))
             self._running.append(operation)
+            operation.extent = self._ledger.extent()
         operation.is_tracked = True
 
     async def _begin_write(self, path: str, operation: TrackedOperation) -> None:
@@ -270,6 +276,7 @@ class ChangeRecorder:
                     self._running.remove(operation)
                     self._ended.append(operation)
                     async with self._lock:
+                        self._check_extent(operation)
                         await retry(self._record_ended)
                         if await self._workspace.background() != []:
                             self._background = operation.run
@@ -282,6 +289,11 @@ class ChangeRecorder:
             operation.error = error
         while self.notices:
             operation.notices.append(self.notices.pop())
+
+    def _check_extent(self, operation: TrackedOperation) -> None:
+        """Nothing but this process deletes records while it has the ledger open."""
+        if operation.extent is not None and self._ledger.has_lost(operation.extent):
+            operation.notices.append(RECORDS_DELETED)
 
     async def _scan(self) -> None:
         """Record all changes until now, so that what the next scan finds is new."""
@@ -322,7 +334,8 @@ class ChangeRecorder:
     async def _record_ended(self) -> None:
         while self._ended:
             await self._record_found(self._ended[0])
-            await self._at_once(partial(self._log.end, self._ended.pop(0).effect_id))
+            await self._at_once(partial(self._log.end, self._ended[0].effect_id))
+            del self._ended[0]
 
     async def _record_found(self, operation: TrackedOperation) -> None:
         await self._record_pending()
@@ -439,7 +452,7 @@ class ChangeRecorder:
         """The part of a record that is about the run: its checkpoint, and that a write is not pending any more."""
         self._ledger.put_blobs(blobs)
         run = operation.run
-        checkpoint = self._ledger.checkpoint_of_run(run.id)
+        checkpoint = self._ledger.checkpoint_of_run(run.id) or run.checkpoint
         if checkpoint is None:
             checkpoint = new_checkpoint(run.id, session=run.session, title=run.title, created=run.created)
         listed = {file.path for file in checkpoint.files}
@@ -486,12 +499,3 @@ class ChangeRecorder:
                 if node is not None and stat.S_ISDIR(node.mode):
                     folders[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
         return list(folders.values())
-
-
-def _between_runs(run: TrackedRun, processes: Sequence[str]) -> TrackedRun:
-    """What changes from the end of a run on, while processes that it left behind still run: it may be theirs or the user's, so it
-    is not undone with that run.
-    """
-    between = TrackedRun(run.session, title=f"While {processes[0]} ran in the background"[:MAX_TITLE])
-    between.created = between.started_at
-    return between

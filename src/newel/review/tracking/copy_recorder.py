@@ -77,6 +77,9 @@ class ProposalSink:
             if not _is_proposed(change):
                 notices.append(await anyio.to_thread.run_sync(self._describe_unproposable, change))
                 continue
+            if await anyio.to_thread.run_sync(self._lacks_content, change):
+                notices.append(self.not_covered(f"{change.path} is too large to be reviewed."))
+                continue
             try:
                 await self._project.saver.refresh(
                     change.path, itself=any(state.mode > 0o7777 for state in states)
@@ -87,6 +90,15 @@ class ProposalSink:
             except (ReviewError, WorkspaceError) as error:
                 notices.append(f"The changes of {change.path} are not proposed. {error}")
         return notices
+
+    def _lacks_content(self, change: FileChange) -> bool:
+        """Whether the file's content was too large to be stored."""
+        after = change.after
+        return (
+            after is not None
+            and not stat.S_IFMT(after.mode)
+            and not self._project.ledger.has_blob(after.blob)
+        )
 
     def _describe_unproposable(self, change: FileChange) -> str:
         """The notice for a change that cannot be proposed: of a folder, or a named pipe."""

@@ -11,7 +11,7 @@ from newel.agent.errors import HostUnavailable, NewelError
 from newel.agent.messages import new_id, now
 
 if TYPE_CHECKING:
-    from newel.review.store.ledger import Checkpoint
+    from newel.review.store.ledger import Checkpoint, Extent
     from newel.workspace.port import WriteResult
     from newel.workspace.snapshots.tree import FileSnapshot
 
@@ -36,6 +36,14 @@ class TrackedRun:
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None
 
+    def continued_by(self, process: str) -> TrackedRun:
+        """What changes from the end of this run on, while a process that it left behind still runs. It may be the user's doing, so
+        it is not undone with this run, and counts as older than the next one.
+        """
+        between = TrackedRun(self.session, title=f"While {process} ran in the background"[:MAX_TITLE])
+        between.created = between.started_at
+        return between
+
 
 class TrackedOperation:
     """A change of one file, or a command that may change any file (``path`` None). ``expect`` is the digest that a write
@@ -49,6 +57,8 @@ class TrackedOperation:
         self.expect = expect
         self.started_at = now()
         self.is_tracked = False
+        self.extent: Extent | None = None
+        """Of the ledger when a command began."""
         self.effect_id = ""
         self.before: FileSnapshot | None = None
         self.folders: list[str] = []

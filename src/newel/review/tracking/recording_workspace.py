@@ -110,6 +110,9 @@ class RecorderRegistry:
         """The recorder of a workspace's root. Raises ``LedgerError``."""
         async with self._opening:
             recorder = self._opened.get(workspace.name)
+            if recorder is not None and recorder.project.ledger.database.is_removed():
+                self._opened.pop(workspace.name).close()
+                recorder = None
             if recorder is None:
                 from newel.review.store.garbage_collection import in_background
                 from newel.review.tracking.change_recorder import ChangeRecorder

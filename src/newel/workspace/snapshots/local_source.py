@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -17,7 +18,7 @@ import anyio.to_thread
 from newel.workspace.git import find_repository, run_git
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.inotify import InotifyWatches
-from newel.workspace.snapshots.port import Entries, Reading, Touched
+from newel.workspace.snapshots.port import DIGESTED, Digest, Entries, Reading, Touched
 from newel.workspace.snapshots.tree import signature, split
 from newel.workspace.snapshots.uncovered import UncoveredChanges, find_uncovered
 
@@ -192,6 +193,22 @@ class LocalSnapshotSource:
             return _read(descriptor, limit, settled_ns)
         finally:
             os.close(descriptor)
+
+    def digest(self, path: str, /) -> Digest | None:
+        folder, name = split(path)
+        above = open_folder(self._root, folder)
+        try:
+            descriptor = os.open(name, _FILE, dir_fd=above)
+        finally:
+            os.close(above)
+        with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 — a descriptor
+            settled_ns = time.time_ns() - CLOCK_SLACK_NS
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > DIGESTED:
+                return None
+            sha256 = hashlib.file_digest(file, "sha256").digest()
+            is_steady = signature(os.fstat(descriptor)) == signature(status)
+            return Digest(sha256, status, fresh=not is_steady or status.st_ctime_ns > settled_ns)
 
     def _leave(self) -> None:
         if self._folder >= 0:

@@ -54,7 +54,7 @@ from newel.workspace.snapshots.port import (
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.scan import DirectoryVisit, Scan, modified_since
 from newel.workspace.snapshots.state import ScanState, TreeUpdate
-from newel.workspace.snapshots.tree import FileSnapshot, FolderState, join
+from newel.workspace.snapshots.tree import ExclusionReason, FileSnapshot, FolderState, join
 from newel.workspace.snapshots.uncovered import UncoveredChanges
 
 _MAX_EXAMPLES: Final = 5
@@ -130,7 +130,17 @@ class SnapshotManager:
         async with self._caller_lock:
             await self._update(report=True, everywhere=True)
             uncovered = await self._source.run_in_thread(partial(self._find_uncovered, since_ns))
-            return msgspec.structs.replace(self._report(), uncovered=uncovered)
+            report = self._report()
+            self._exclude_unstored()
+            notices = [*report.notices, *self._state.notices.drain()]
+            return msgspec.structs.replace(report, notices=notices, uncovered=uncovered)
+
+    def _exclude_unstored(self) -> None:
+        """The run is over: a later change of a file whose content is not stored could not be undone."""
+        with self._scan_lock:
+            update = TreeUpdate(self._state, {}, report=False)
+            for path in sorted(self._state.unstored):
+                update.exclude(path, ExclusionReason.ROOM)
 
     def _find_uncovered(self, since_ns: int) -> UncoveredChanges:
         state, source = self._state, self._source
@@ -173,7 +183,7 @@ class SnapshotManager:
         with self._scan_lock:
             changed, tree.changed_paths = tree.changed_paths, set()
             if whole or changed is None:
-                return pack_all(root, tree, self._state.unsettled)
+                return pack_all(root, tree, self._state.unreliable)
             return pack_some(root, tree, changed)
 
     async def modified_since(self, since_ns: int) -> list[str]:
@@ -285,7 +295,7 @@ class SnapshotManager:
         if self._index and self._phase is not _Phase.NEW and self._indexed_bytes != state.copied:
             self._indexed_bytes = state.copied
             with contextlib.suppress(WorkspaceError):  # then the next process reads the files again
-                save(self._index, self._source.root, state.tree, state.unsettled)
+                save(self._index, self._source.root, state.tree, state.unreliable)
 
 
 def _describe_excluded(names: Sequence[str]) -> str:

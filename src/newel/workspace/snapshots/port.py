@@ -32,6 +32,14 @@ class Reading(NamedTuple):
     fresh: bool
 
 
+class Digest(NamedTuple):
+    """The SHA-256 of a file's content; ``fresh`` as in ``Reading``."""
+
+    sha256: bytes
+    found: FileStat
+    fresh: bool
+
+
 Entries = Iterable[tuple[str, FileStat]]
 """Names in a directory with their stat; of a directory only the mode need be valid."""
 
@@ -89,6 +97,10 @@ class SnapshotSource(Protocol):
         """
         ...
 
+    def digest(self, path: str, /) -> Digest | None:
+        """The hash of a regular file that is too large to be read; None if it is not to be had. Raises ``OSError``."""
+        ...
+
     def unwatch(self, path: str) -> None:
         """A directory was deleted."""
         ...
@@ -141,13 +153,21 @@ class WorkspaceChanges(msgspec.Struct, frozen=True):
     uncovered: UncoveredChanges = UncoveredChanges()
 
 
+DATA_FILE: Final = 1 << 20
+"""In bytes: larger files are rarely sources."""
+
+DIGESTED: Final = 4 << 30
+"""In bytes: of larger files not even the hash is known."""
+
+
 class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """``file`` bounds the bytes of a covered file, ``total`` those of all copies, ``files`` the number of files. Every
-    ``recheck_s`` seconds all files are scanned, whatever the system reports.
+    """``file`` bounds the bytes of a file that is copied, ``total`` those of all copies, ``data`` those of the copies of files larger than
+    ``DATA_FILE``, ``files`` the number of files. Every ``recheck_s`` seconds all files are scanned, whatever the system reports.
     """
 
     file: int = 32 << 20
     total: int = 512 << 20
+    data: int = 128 << 20
     files: int = 200_000
     recheck_s: float = 60.0
 

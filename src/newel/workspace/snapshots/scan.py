@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, IgnoreRule, is_never_covered
-from newel.workspace.snapshots.port import GONE, Entries, Reading, SnapshotSource
+from newel.workspace.snapshots.port import DATA_FILE, GONE, Entries, Reading, SnapshotSource
 from newel.workspace.snapshots.rule_history import RULE_FILE
 from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import (
@@ -258,6 +258,8 @@ class _ContentReader:
         self._pipes: dict[str, FileStat] = {}
         self._batch: list[tuple[str, FileStat, bytes]] = []
         self._batch_size = 0
+        self._batch_data = 0
+        """Of ``_batch_size``, the bytes of files larger than ``DATA_FILE``."""
 
     def add(self, path: str, status: FileStat, *, absorb: bool) -> None:
         self._pending[path] = _PendingRead(status.st_size, absorb)
@@ -302,12 +304,16 @@ class _ContentReader:
             self._check_stopped()
             if split(path)[0] not in self._tree.folders or path in self._pipes:
                 continue
-            if self._tree.state(path) is None and size > self._room():
+            if self._must_be_stored(path) and self._tree.state(path) is None and not self._has_room(size):
                 self._store_batch()  # contents that are in the store already take no room
-                if size > self._room():
+                if not self._has_room(size):
                     self._update.exclude(path, ExclusionReason.ROOM)
                     continue
             yield path, size
+
+    def _must_be_stored(self, path: str) -> bool:
+        """Whether a later change could not be undone without this content. What a command makes can be undone without."""
+        return self._pending[path].absorb or not self._update.report
 
     def _in_order(self) -> list[tuple[str, _PendingRead]]:
         """By directory; smallest first where there may not be room for all, as sources matter more than data."""
@@ -318,6 +324,11 @@ class _ContentReader:
     def _room(self) -> int:
         return self._state.limits.total - self._state.copied - self._batch_size
 
+    def _has_room(self, size: int) -> bool:
+        state = self._state
+        data_room = state.limits.data - state.copied_data - self._batch_data if size > DATA_FILE else size
+        return size <= min(self._room(), data_room)
+
     def _add_content(self, path: str, result: Reading | OSError) -> None:
         if isinstance(result, OSError):
             if result.errno in GONE:
@@ -327,27 +338,45 @@ class _ContentReader:
             return
         data, status, fresh = result
         if data is None:
-            self._update.exclude(path, ExclusionReason.LARGE)
+            self._add_large(path)
             return
         self._update.mark(path, unsettled=fresh, linked=status.st_nlink > 1)
         self._batch.append((path, status, data))
         self._batch_size += len(data)
+        self._batch_data += len(data) if len(data) > DATA_FILE else 0
         if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
             self._store_batch()
 
+    def _add_large(self, path: str) -> None:
+        known = self._tree.state(path) if path in self._state.unstored else None
+        must_be_stored = self._must_be_stored(path)
+        digest = None
+        if known is not None or not must_be_stored:
+            with contextlib.suppress(OSError):
+                digest = self._state.source.digest(path)
+        if digest is None or (must_be_stored and known and digest.sha256.hex() != known.blob):
+            self._update.exclude(path, ExclusionReason.LARGE)
+            return
+        self._update.mark(path, unsettled=digest.fresh, linked=digest.found.st_nlink > 1)
+        self._update.put(path, file_record(digest.found, digest.sha256))
+        self._state.unstored.add(path)
+
     def _store_batch(self) -> None:
-        batch, self._batch, self._batch_size = self._batch, [], 0
+        batch, self._batch, self._batch_size, self._batch_data = self._batch, [], 0, 0
         blobs: list[bytes] = []
         records: list[tuple[str, bytes]] = []
         for path, status, data in batch:
             new_record = file_record(status, hashlib.sha256(data).digest())
             before = self._tree.state(path)
             if before is None or before.blob != state_of(new_record).blob:
-                if self._state.copied + len(data) > self._state.limits.total:
+                if self._has_room(len(data)):
+                    self._state.count_copy(path, len(data))
+                    blobs.append(data)
+                elif self._must_be_stored(path):
                     self._update.exclude(path, ExclusionReason.ROOM)
                     continue
-                self._state.copied += len(data)
-                blobs.append(data)
+                else:
+                    self._state.unstored.add(path)
             records.append((path, new_record))
         if blobs:
             self._state.blobs.put_blobs(blobs)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
+from newel.text.format import join_names
+from newel.workspace.snapshots.port import DATA_FILE, BlobStore, SnapshotLimits, SnapshotSource
 from newel.workspace.snapshots.rule_history import RULE_FILE, RuleHistory
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
@@ -20,6 +21,9 @@ from newel.workspace.snapshots.tree import (
     split,
     state_of,
 )
+
+_EXAMPLES: Final = 5
+"""Names in a message about many files."""
 
 _MAX_PENDING: Final = 20
 """Notices between two deliveries; more are only counted."""
@@ -32,6 +36,7 @@ class Notices:
         self._pending: dict[str, None] = {}
         self._delivered: set[str] = set()
         self._omitted = 0
+        self._excluded: dict[tuple[ExclusionReason, bool], list[str]] = {}
 
     def add(self, text: str) -> None:
         if len(self._pending) < _MAX_PENDING:
@@ -39,7 +44,19 @@ class Notices:
         elif text not in self._pending:
             self._omitted += 1
 
+    def add_excluded(self, path: str, reason: ExclusionReason, *, was_covered: bool) -> None:
+        """A file is not covered; with others of the same reason it is one message."""
+        self._excluded.setdefault((reason, was_covered), []).append(path)
+
     def drain(self) -> list[str]:
+        for (reason, was_covered), paths in self._excluded.items():
+            what, them = (
+                (f"{paths[0]} is", "it") if len(paths) == 1 else (f"{len(paths):,} files are", "them")
+            )
+            which = "" if len(paths) == 1 else f": {join_names(paths, shown=_EXAMPLES)}"
+            since = " from now on" if was_covered else ""
+            self.add(f"{what} {reason.value}{which}. Changes to {them} cannot be undone{since}.")
+        self._excluded.clear()
         notices = [text for text in self._pending if text not in self._delivered]
         self._delivered.update(notices)
         if self._omitted:
@@ -59,7 +76,8 @@ class ScanState:
     ``changed``: the earlier states of files that changed and are not reported yet; ``new_folders`` likewise.
     ``ignored``: excluded names, with a slash for directories, that were not delivered as a notice yet. ``uncovered``: version control
     stores and names like those of temporary files of Newel that were seen.
-    ``copied``: bytes put into the store. ``is_full``: new files can no longer be told from excluded ones.
+    ``unstored``: files made or changed by the run whose new content is not in the store, only its hash.
+    ``copied``: bytes put into the store, ``copied_data`` those of files larger than ``DATA_FILE``. ``is_full``: new files can no longer be told from excluded ones.
     ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
 
@@ -77,10 +95,24 @@ class ScanState:
         self.new_folders: set[str] = set()
         self.ignored: set[str] = set()
         self.uncovered: set[str] = set()
+        self.unstored: set[str] = set()
         self.copied = 0
+        self.copied_data = 0
         self.umask = 0o022
         self.is_full = False
         self.needs_recheck = False
+
+    @property
+    def unreliable(self) -> set[str]:
+        """The files that the next process has to read again."""
+        return self.unsettled | self.unstored
+
+    def count_copy(self, path: str, size: int) -> None:
+        """A content of this size is put into the store."""
+        self.unstored.discard(path)
+        self.copied += size
+        if size > DATA_FILE:
+            self.copied_data += size
 
 
 class TreeUpdate:
@@ -118,6 +150,7 @@ class TreeUpdate:
         self._tree.drop(path)
         self._record(path, before, None)
         self._note_rules(path, known, None)
+        self.state.unstored.discard(path)
         self.mark(path, unsettled=False, linked=False)
 
     def _note_rules(self, path: str, known: FileSnapshot | None, after: FileSnapshot | None) -> None:
@@ -135,13 +168,13 @@ class TreeUpdate:
         """
         folder, name = split(path)
         was_covered = self._tree.state(path) is not None
+        self.state.unstored.discard(path)
         self._tree.drop(path)
         self.state.changed.pop(path, None)
         self.mark(path, unsettled=False, linked=False)
         excluded = self._tree.folders[folder].excluded
         if excluded.get(name) is not reason:
-            since = " from now on" if was_covered else ""
-            self.state.notices.add(f"{path} is {reason.value}. Changes to it cannot be undone{since}.")
+            self.state.notices.add_excluded(path, reason, was_covered=was_covered)
         excluded[name] = reason
 
     def mark(self, path: str, *, linked: bool, unsettled: bool | None = None) -> None:

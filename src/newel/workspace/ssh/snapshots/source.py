@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from newel.agent.errors import NewelError, WorkspaceError
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
-from newel.workspace.snapshots.port import BlobStore, Entries, Reading, Touched
+from newel.workspace.snapshots.port import BlobStore, Digest, Entries, Reading, Touched
 from newel.workspace.snapshots.uncovered import UncoveredChanges
 from newel.workspace.ssh.port import AnswerTooLong, RemoteHostPort
 from newel.workspace.ssh.snapshots.rooted_shell import (
@@ -173,6 +173,9 @@ class SshSnapshotSource:
     def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         return self._contents.read(paths, limit)
 
+    def digest(self, path: str, /) -> Digest | None:
+        return self._contents.digest(os.fsencode(path))
+
     def is_quiet(self) -> bool:
         """Nobody can tell without bridge."""
         return False
@@ -238,6 +241,14 @@ class Contents:
         ):
             for path, result in self._read([path for path, _ in batch], limit):
                 yield os.fsdecode(path), result
+
+    def digest(self, path: bytes) -> Digest | None:
+        """See ``SnapshotSource``: the host has it computed."""
+        found = self._query([path])
+        seen, sum_ = found.seen.get(path), found.sums.get(path)
+        if seen is None or sum_ is None or not stat.S_ISREG(seen.st_mode):
+            return None
+        return Digest(bytes.fromhex(sum_), seen, fresh=seen.st_ctime_ns > found.aged)
 
     def _read(self, batch: list[bytes], limit: int) -> Iterator[tuple[bytes, Reading | OSError]]:
         waiting: list[bytes] = batch
