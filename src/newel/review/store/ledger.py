@@ -442,9 +442,9 @@ class Ledger:
 
     # -- blobs ------------------------------------------------------------------------------------
 
-    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]:
-        """Store pieces of data in one transaction; returns their SHA-256 in hexadecimal."""
-        with self.database.writing() as connection:
+    def put_blobs(self, blobs: Sequence[bytes], *, flush: bool = True) -> list[str]:
+        """Store pieces of data in one transaction; returns their SHA-256 in hexadecimal. See ``LedgerDatabase.writing``."""
+        with self.database.writing(flush=flush) as connection:
             names = put(connection, blobs)
             if self._claims is not None:
                 self._claims.update(names)

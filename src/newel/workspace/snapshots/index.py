@@ -73,10 +73,13 @@ def load(index: Path, root: str) -> Records:
                 return {}
             for folder, files in folders.items():
                 packed.setdefault(folder, {}).update(files)
-    return {
-        os.fsdecode(folder): {os.fsdecode(name): record for name, record in files.items() if record != _GONE}
-        for folder, files in packed.items()
-    }
+    records: Records = {}
+    while packed:  # piece by piece, so that both never are in memory as a whole
+        folder, files = packed.popitem()
+        records[os.fsdecode(folder)] = {
+            os.fsdecode(name): record for name, record in files.items() if record != _GONE
+        }
+    return records
 
 
 def referenced_blobs(index: Path) -> set[str]:

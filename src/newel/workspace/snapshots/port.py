@@ -175,6 +175,10 @@ class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
 class BlobStore(Protocol):
     """Stores contents. Thread-safe."""
 
-    def put_blobs(self, blobs: Sequence[bytes]) -> list[str]: ...
+    def put_blobs(self, blobs: Sequence[bytes], *, flush: bool = True) -> list[str]:
+        """Store contents; returns their SHA-256 in hexadecimal. Without ``flush`` they survive a power cut only after a later call
+        with it.
+        """
+        ...
 
     def blob(self, sha256: str) -> bytes: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, IgnoreRule, is_never_covered
@@ -20,14 +20,14 @@ from newel.workspace.snapshots.tree import (
     folder_record,
     is_kept,
     join,
+    sha256_of,
     signature,
     signature_of,
     split,
-    state_of,
 )
 
 _BATCH_BYTES: Final = 8 << 20
-_BATCH_FILES: Final = 512
+_BATCH_FILES: Final = 4096
 """Put into the store at a time."""
 
 
@@ -90,7 +90,10 @@ class Scan:
             return  # excluded, or deleted meanwhile
         try:
             missing = folder.names() if visit.names is None else folder.names() & visit.names
-            for name, status in self._entries(visit):
+            entries = self._entries(visit)
+            if indexed := self._state.indexed.pop(visit.path, None):
+                entries = [each for each in entries if not self._restore(visit.path, folder, indexed, *each)]
+            for name, status in entries:
                 missing.discard(name)
                 self._compare(visit, folder, name, status)
             for name in missing:
@@ -103,6 +106,22 @@ class Scan:
             else:
                 reason = error.strerror or error
                 self._state.notices.add(f"Cannot read {visit.path}/ ({reason}): changes in it are unknown.")
+
+    def _restore(
+        self, path: str, folder: FolderState, indexed: Mapping[str, bytes], name: str, status: FileStat
+    ) -> bool:
+        """Whether a file is unchanged since an earlier process put its content into the store. Git need not be asked about it."""
+        record = indexed.get(name)
+        if record is None or signature_of(record) != signature(status):
+            return False
+        if stat.S_ISDIR(status.st_mode) or name in folder.records:
+            return False
+        if self._update.acknowledged and join(path, name) in self._update.acknowledged:
+            return False
+        self._tree.restore(folder, name, record)
+        if status.st_nlink > 1:
+            self._state.linked.add(join(path, name))
+        return True
 
     def _entries(self, visit: DirectoryVisit) -> Entries:
         """A failing disk gets a second try: a change in a directory that was not read cannot be undone."""
@@ -207,7 +226,7 @@ class Scan:
                 mode = entry.found.st_mode
                 self._update.put_folder(entry.path, mode, folder.repository, absorb=entry.absorb)
                 self._next_level.append(DirectoryVisit(entry.path, None, entry.absorb))
-            elif not self._restore_indexed(entry, self._state.indexed.get(parent, {}).get(name)):
+            else:
                 self._new_files += 1
                 self._contents.add(entry.path, entry.found, absorb=entry.absorb)
 
@@ -225,18 +244,6 @@ class Scan:
             f"The project has more than {self._state.limits.files:,} files. Changes to the rest, and to new files, "
             "cannot be undone."
         )
-
-    def _restore_indexed(self, entry: _NewEntry, record: bytes | None) -> bool:
-        """Whether the file is unchanged since an earlier process put its content into the store."""
-        if (
-            record is None
-            or signature_of(record) != signature(entry.found)
-            or entry.path in self._update.acknowledged
-        ):
-            return False
-        self._tree.put(entry.path, record)
-        self._update.mark(entry.path, linked=entry.found.st_nlink > 1)
-        return True
 
 
 class _PendingRead(NamedTuple):
@@ -304,7 +311,7 @@ class _ContentReader:
             self._check_stopped()
             if split(path)[0] not in self._tree.folders or path in self._pipes:
                 continue
-            if self._must_be_stored(path) and self._tree.state(path) is None and not self._has_room(size):
+            if not self._has_room(size) and self._must_be_stored(path) and self._tree.record(path) is None:
                 self._store_batch()  # contents that are in the store already take no room
                 if not self._has_room(size):
                     self._update.exclude(path, ExclusionReason.ROOM)
@@ -341,11 +348,11 @@ class _ContentReader:
             self._add_large(path)
             return
         self._update.mark(path, unsettled=fresh, linked=status.st_nlink > 1)
+        if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
+            self._store_batch(flush=False)  # with the last one, which is never empty
         self._batch.append((path, status, data))
         self._batch_size += len(data)
         self._batch_data += len(data) if len(data) > DATA_FILE else 0
-        if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
-            self._store_batch()
 
     def _add_large(self, path: str) -> None:
         known = self._tree.state(path) if path in self._state.unstored else None
@@ -361,14 +368,14 @@ class _ContentReader:
         self._update.put(path, file_record(digest.found, digest.sha256))
         self._state.unstored.add(path)
 
-    def _store_batch(self) -> None:
+    def _store_batch(self, *, flush: bool = True) -> None:
         batch, self._batch, self._batch_size, self._batch_data = self._batch, [], 0, 0
         blobs: list[bytes] = []
         records: list[tuple[str, bytes]] = []
         for path, status, data in batch:
-            new_record = file_record(status, hashlib.sha256(data).digest())
-            before = self._tree.state(path)
-            if before is None or before.blob != state_of(new_record).blob:
+            sha256 = hashlib.sha256(data).digest()
+            before = self._tree.record(path)
+            if before is None or sha256_of(before) != sha256:
                 if self._has_room(len(data)):
                     self._state.count_copy(path, len(data))
                     blobs.append(data)
@@ -377,11 +384,11 @@ class _ContentReader:
                     continue
                 else:
                     self._state.unstored.add(path)
-            records.append((path, new_record))
+            records.append((path, file_record(status, sha256)))
         if blobs:
-            self._state.blobs.put_blobs(blobs)
-        for path, new_record in records:
-            self._update.put(path, new_record, absorb=self._pending[path].absorb)
+            self._state.blobs.put_blobs(blobs, flush=flush)
+        for path, record in records:
+            self._update.put(path, record, absorb=self._pending[path].absorb)
 
 
 def modified_since(source: SnapshotSource, since_ns: int) -> list[str]:

@@ -131,11 +131,13 @@ class TreeUpdate:
         self._tree = state.tree
 
     def put(self, path: str, record: bytes, *, absorb: bool = False) -> None:
-        known, before, after = self._tree.state(path), self._before(path), state_of(record)
+        if absorb:
+            self._tree.put(path, record)
+            return
+        known, after = self._tree.state(path), state_of(record)
         self._tree.put(path, record)
-        self._record(path, before, after, absorb=absorb)
-        if not absorb:
-            self._note_rules(path, known, after)
+        self._record(path, self._before(path, known), after)
+        self._note_rules(path, known, after)
 
     def put_folder(self, path: str, mode: int, repository: str | None, *, absorb: bool) -> None:
         """Cover a new folder."""
@@ -146,9 +148,9 @@ class TreeUpdate:
 
     def drop(self, path: str) -> None:
         """Drop a file or an empty folder."""
-        known, before = self._tree.state(path), self._before(path)
+        known = self._tree.state(path)
         self._tree.drop(path)
-        self._record(path, before, None)
+        self._record(path, self._before(path, known), None)
         self._note_rules(path, known, None)
         self.state.unstored.discard(path)
         self.mark(path, unsettled=False, linked=False)
@@ -185,11 +187,9 @@ class TreeUpdate:
             elif is_member is False:
                 paths.discard(path)
 
-    def _before(self, path: str) -> FileSnapshot | None:
-        return self.acknowledged[path] if path in self.acknowledged else self._tree.state(path)
+    def _before(self, path: str, known: FileSnapshot | None) -> FileSnapshot | None:
+        return self.acknowledged.get(path, known)
 
-    def _record(
-        self, path: str, before: FileSnapshot | None, after: FileSnapshot | None, *, absorb: bool = False
-    ) -> None:
-        if self.report and not absorb and before != after:
+    def _record(self, path: str, before: FileSnapshot | None, after: FileSnapshot | None) -> None:
+        if self.report and before != after:
             self.state.changed.setdefault(path, before)

@@ -108,6 +108,11 @@ class FileTree:
         if self.changed_paths is not None:
             self.changed_paths.add(path)
 
+    def restore(self, folder: FolderState, name: str, record: bytes) -> None:
+        """Put a record that an earlier process exported."""
+        folder.records[name] = record
+        self._record_count += 1
+
     def drop(self, path: str) -> None:
         """Drop a file or an empty folder."""
         folder, name = split(path)
@@ -159,6 +164,10 @@ def file_record(status: FileStat, sha256: bytes) -> bytes:
 
 def signature_of(record: bytes) -> bytes:
     return record[:_SIGNED]
+
+
+def sha256_of(record: bytes) -> bytes:
+    return record[_SIGNED:]
 
 
 def with_stale_times(record: bytes) -> bytes:
