@@ -26,6 +26,9 @@ from newel.workspace.snapshots.tree import (
     split,
 )
 
+_CLASSIFIED: Final = 20_000
+"""New names to ask git about at a time: their stats take more memory than all else."""
+
 _BATCH_BYTES: Final = 8 << 20
 _BATCH_FILES: Final = 4096
 """Put into the store at a time."""
@@ -76,6 +79,8 @@ class Scan:
                 for visit in level:
                     self._check_stopped()
                     self._visit(visit)
+                    if len(self._new) >= _CLASSIFIED:
+                        self._classify_new()
                 self._classify_new()
                 level, self._next_level = self._next_level, []
             self._contents.run()
