@@ -41,7 +41,7 @@ MAX_TESTED: Final = 200
 
 ABOUT: Final = (
     "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder. Settings of tools in the "
-    "project, `.git` among them, are read-only: leave commits to the user. Debuggers do not work"
+    "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
 )
 
 
@@ -114,13 +114,16 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         SandboxPolicy,
         is_below,
     )
+    from newel.workspace.sandbox.repository import find_sandbox_repository
 
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
     below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
     own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
-    readable = _existing([*below_home, *own, project, folder, *_paths(wanted.readable)])
+    repository = find_sandbox_repository(folder, home)
+    of_git = [repository.top, repository.common] if repository is not None else []
+    readable = _existing([*below_home, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
     protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
     return SandboxPolicy(
@@ -133,6 +136,7 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
             *_other_homes([home, *readable, *writable]),
         ],
         proxy=proxy,
+        repository=repository if writable else None,
     )
 
 

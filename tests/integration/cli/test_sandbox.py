@@ -91,6 +91,30 @@ def test_read_only_changes_nothing(with_model: WithModel) -> None:
     assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
 
 
+@pytest.mark.parametrize("approve", ["auto", "review"])
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: str) -> None:
+    command = "echo two > b.txt && git add b.txt && git commit -q -m Second && git log --format=%s; git config x.y z"
+    newel = with_model(scenario("go", bash(command), DONE))
+    for words in (
+        "init -q",
+        "config user.name A",
+        "config user.email a@b",
+        "commit -q --allow-empty -m First",
+    ):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    words = ("--sandbox", "workspace", "--approve", approve, "go")
+    result = newel(*words) if user == "root" else run_as_user(newel, *words)
+    assert result.returncode == 0, result.stderr
+    (output,) = results(newel)
+    assert "stdout:\nSecond\nFirst\n" in output
+    assert "could not lock config file" in output
+    if user == "root":
+        log = ["git", "log", "--format=%s"]
+        done = subprocess.run(log, cwd=newel.project, capture_output=True, text=True, check=True)
+        assert done.stdout == ("First\n" if approve == "review" else "Second\nFirst\n")  # a copy has its own commits
+
+
 def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:
     newel = with_model(scenario("go", bash("pwd; echo made > made.txt; echo x > a.txt; touch ~/x"), DONE))
     (newel.project / "a.txt").write_text("here\n")

@@ -23,9 +23,10 @@ from typing import Any
 
 MAX_PACKET = 64 << 10
 PROXY_PORT = 3128
+GIT_SOCKET = "/run/newel/git.sock"
 
 
-def main(descriptor: int, proxy: str) -> None:
+def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> None:
     server = socket.socket(fileno=descriptor)
     server.set_inheritable(False)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -35,8 +36,11 @@ def main(descriptor: int, proxy: str) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     if proxy:
         forward(proxy)
+    write_files(files)
+    calls = listen_for_git(broker) if broker >= 0 else None
+    watched = [server, wake_read] if calls is None else [server, wake_read, calls]
     while True:
-        readable, _, _ = select.select([server, wake_read], [], [])
+        readable, _, _ = select.select(watched, [], [])
         if wake_read in readable:
             with contextlib.suppress(BlockingIOError):
                 os.read(wake_read, 4096)
@@ -48,6 +52,8 @@ def main(descriptor: int, proxy: str) -> None:
             with os.fdopen(descriptors[0], "rb") as file:
                 request = json.load(file)
             handle(server, request, descriptors[1:])
+        if calls is not None and calls in readable:
+            pass_on(calls, broker)
 
 
 def ignore(number: int, frame: object) -> None:
@@ -149,6 +155,37 @@ def forward(proxy: str) -> None:
     threading.Thread(target=accept, daemon=True).start()
 
 
+# -- git ------------------------------------------------------------------------------------------------
+
+
+def write_files(files: dict[str, str]) -> None:
+    """Write programs, by their paths."""
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 — pathlib is slow to import
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 — as above
+            file.write(text)
+        os.chmod(path, 0o755)  # noqa: PTH101, S103 — as above; a program
+
+
+def listen_for_git(broker: int) -> socket.socket:
+    os.set_inheritable(broker, False)
+    calls = socket.socket(socket.AF_UNIX)
+    calls.bind(GIT_SOCKET)
+    calls.listen(16)
+    calls.setblocking(False)
+    return calls
+
+
+def pass_on(calls: socket.socket, broker: int) -> None:
+    """Give the broker, outside, the connection of a git inside."""
+    with (
+        contextlib.suppress(OSError),
+        calls.accept()[0] as client,
+        socket.socket(fileno=os.dup(broker)) as sink,
+    ):
+        socket.send_fds(sink, [b"git"], [client.fileno()], socket.MSG_DONTWAIT)
+
+
 # -- the self-test --------------------------------------------------------------------------------------
 
 
@@ -194,4 +231,4 @@ def kernel_failures() -> list[str]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))

@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from newel.workspace.sandbox.repository import SandboxRepository
+
 SandboxMode = Literal["workspace", "read-only", "off"]
 
 
@@ -15,7 +17,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it. What is
     protected need not exist.
 
-    ``proxy`` is the socket of the network proxy, None for no network.
+    ``proxy`` is the socket of the network proxy, None for no network. git may change ``repository`` for the commands (``git_broker``).
     """
 
     home: str
@@ -24,6 +26,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     protected: Sequence[str] = ()
     hidden: Sequence[str] = ()
     proxy: str | None = None
+    repository: SandboxRepository | None = None
 
     def allows_writing(self, path: str) -> bool:
         return is_below(path, self.writable) and not is_below(path, self.protected)

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
@@ -30,7 +30,10 @@ from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
 from newel.workspace.sandbox.policy import SandboxPolicy
-from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
+from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
+
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.git_broker import GitBroker
 
 START_S: Final = 10.0
 """Seconds for the sandbox to start."""
@@ -40,6 +43,9 @@ ANSWER_S: Final = 3.0
 
 END_S: Final = 1.0
 """Seconds for it to end by itself."""
+
+PROGRAMS_INSIDE: Final = "/run/newel/bin"
+"""First on the ``PATH`` of commands: the ``git`` that passes on what changes the repository."""
 
 PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 """Where bubblewrap is looked for: a project's folder may be on PATH."""
@@ -92,6 +98,7 @@ class Sandbox:
         self._process: subprocess.Popen[bytes] | None = None
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
+        self._broker: GitBroker | None = None
 
     def start(
         self,
@@ -148,13 +155,16 @@ class Sandbox:
         program, policy = find_bubblewrap(), self._find_policy()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = Path(launcher_main.__file__).read_text(encoding="utf-8")
-        with theirs, _in_memory(seccomp_filter()) as seccomp:
+        broker, files = self._open_broker(program, policy)
+        passed = [theirs] if broker is None else [theirs, broker.theirs]
+        with theirs, in_memory(seccomp_filter()) as seccomp:
             arguments = [
                 *bubblewrap(program, policy, seccomp.fileno()),
                 *(own_python(), "-I", "-S", "-c", code, str(theirs.fileno()), PROXY if policy.proxy else ""),
+                *(str(passed[1].fileno()) if broker else "-1", json.dumps(files)),
             ]
             self._processes = ProcessTree({"PATH": os.defpath})
-            launcher = DirectLauncher((theirs.fileno(), seccomp.fileno()))
+            launcher = DirectLauncher((seccomp.fileno(), *(each.fileno() for each in passed)))
             try:
                 self._process = self._processes.launch(
                     launcher,
@@ -176,7 +186,21 @@ class Sandbox:
             raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
         ours.settimeout(ANSWER_S)
 
+    def _open_broker(self, program: str, policy: SandboxPolicy) -> tuple[GitBroker | None, Mapping[str, str]]:
+        """What runs git for the commands, and its files inside; none if there is no repository that they could change."""
+        from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
+        from newel.workspace.sandbox.git_shim import shim_files
+
+        git = shutil.which("git", path=GIT_PROGRAMS)
+        if policy.repository is None or not policy.writable or git is None:
+            return None, {}
+        self._broker = GitBroker(self._find_policy, program, own_python())
+        return self._broker, shim_files(git, own_python())
+
     def _stop(self) -> None:
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -228,7 +252,7 @@ class Sandbox:
 
     def _send(self, request: dict[str, Any], streams: Sequence[int]) -> None:
         """Requests are files, because the system limits the size of a packet."""
-        with _in_memory(json.dumps(request).encode()) as file:
+        with in_memory(json.dumps(request).encode()) as file:
             socket.send_fds(self._connection(), [b"request"], [file.fileno(), *streams])
 
     def status_of(self, inside: int) -> int:
@@ -265,6 +289,8 @@ class Sandbox:
         policy = self._policy
         inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
         inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": "1"}  # noqa: S108 — it is private
+        if self._broker is not None:
+            inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
         if policy is not None and policy.proxy is not None:
             address = f"http://127.0.0.1:{PROXY_PORT}"
             inside |= dict.fromkeys(_PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
@@ -301,11 +327,3 @@ def _pid_of(descriptor: int) -> int:
 def _is_shown(path: str, policy: SandboxPolicy) -> bool:
     shown = [*policy.readable, *policy.writable]
     return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)
-
-
-def _in_memory(data: bytes) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("newel-sandbox"), "wb+")
-    file.write(data)
-    file.flush()
-    os.lseek(file.fileno(), 0, os.SEEK_SET)
-    return file
