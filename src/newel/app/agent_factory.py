@@ -16,6 +16,7 @@ from newel.config.settings import Flags, Settings
 if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
+    from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
@@ -222,6 +223,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
+    from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import guard_secrets, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
     from newel.context.shortening import Shortener
@@ -231,7 +233,8 @@ async def build_agent(
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    own_tools = _own_tools(settings, context, workspaces, secret_paths)
+    found = SandboxNotices()
+    own_tools = _own_tools(settings, context, workspaces, secret_paths, found)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -271,20 +274,25 @@ async def build_agent(
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
+    found.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
     return agent
 
 
 def _own_tools(
-    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+    settings: Settings,
+    context: AgentContext,
+    workspaces: WorkspaceFactory,
+    secret_paths: SecretPaths,
+    found: SandboxNotices,
 ) -> list[Tool]:
-    from newel.app.sandbox import policy_of
+    from newel.app.sandbox import policy_of, watch_settings
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    workspace = guard_secrets(
-        workspaces.works_in, secret_paths, policy=policy_of(settings, workspaces.works_in.root)
-    )
+    policy = policy_of(settings, workspaces.works_in.root)
+    works_in = watch_settings(workspaces.works_in, policy, found.notify)
+    workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve != "read-only":

@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 
 if TYPE_CHECKING:
+    from newel.agent.ports import Emit
     from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.sandbox.sandbox import Sandbox
+    from newel.workspace.sandbox.settings_watch import Notify
 
 ON_A_HOST: Final = (
     "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
@@ -97,6 +101,25 @@ class Sandboxes:
     def close(self) -> None:
         while self._opened:
             self._opened.popitem()[1].close()
+
+
+class SandboxNotices:
+    """Sends notices of the sandbox to an agent's subscribers, once there is an agent, which ``emit`` belongs to."""
+
+    emit: Emit | None = None
+
+    async def notify(self, message: str) -> None:
+        if self.emit is not None:
+            await self.emit(ErrorEvent(code="settings_created", message=message))
+
+
+def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: Notify) -> Workspace:
+    """The workspace, with a notice when a command creates settings of tools that the sandbox would protect if they existed."""
+    if policy is None or not policy.writable:
+        return workspace
+    from newel.workspace.sandbox.settings_watch import SettingsWatch
+
+    return SettingsWatch(workspace, policy.protected, notify)
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:

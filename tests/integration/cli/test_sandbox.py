@@ -112,7 +112,21 @@ def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: s
     if user == "root":
         log = ["git", "log", "--format=%s"]
         done = subprocess.run(log, cwd=newel.project, capture_output=True, text=True, check=True)
-        assert done.stdout == ("First\n" if approve == "review" else "Second\nFirst\n")  # a copy has its own commits
+        assert done.stdout == (
+            "First\n" if approve == "review" else "Second\nFirst\n"
+        )  # a copy has its own commits
+
+
+def test_new_settings_of_other_programs_are_named(with_model: WithModel) -> None:
+    """The user would open the project in an editor, which runs them."""
+    newel = with_model(
+        scenario("go", bash("mkdir .vscode; echo '{}' > .vscode/tasks.json; git init -q"), bash("true"), DONE)
+    )
+    result = newel("--sandbox", "workspace", "go")
+    first, second = results(newel)
+    assert "New in the project: .git, .vscode/tasks.json." in first
+    assert "New in the project" not in second
+    assert "New in the project: .git, .vscode/tasks.json." in result.stderr + result.stdout
 
 
 def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,6 +99,7 @@ class Sandbox:
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
         self._broker: GitBroker | None = None
+        self._protected: Mapping[str, tuple[int, int]] = {}
 
     def start(
         self,
@@ -110,6 +111,8 @@ class Sandbox:
         mark: str,
     ) -> SandboxedProcess:
         with self._lock:
+            if self._socket is not None and self._protected != _identities(self._protected):
+                self._stop()  # a protected file was replaced outside, and with it what was mounted on it
             if self._socket is None:
                 self._start()
             request = {
@@ -153,6 +156,7 @@ class Sandbox:
 
     def _start(self) -> None:
         program, policy = find_bubblewrap(), self._find_policy()
+        protected = _identities(policy.protected)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = Path(launcher_main.__file__).read_text(encoding="utf-8")
         broker, files = self._open_broker(program, policy)
@@ -176,7 +180,7 @@ class Sandbox:
                 ours.close()
                 raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
         ours.settimeout(START_S)
-        self._socket, self._policy = ours, policy
+        self._socket, self._policy, self._protected = ours, policy, protected
         self._statuses.clear()
         try:
             self._ask({})  # nothing: only that it answers
@@ -314,6 +318,16 @@ def find_bubblewrap() -> str:
 def own_python() -> str:
     """The interpreter that runs the launcher, without a virtual environment."""
     return os.path.realpath(sys.executable)
+
+
+def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Device and inode of the paths that exist."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.lstat(path)
+            found[path] = (state.st_dev, state.st_ino)
+    return found
 
 
 def _pid_of(descriptor: int) -> int:
