@@ -112,6 +112,7 @@ async def open_agent(
     """
     from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
+    from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
@@ -121,7 +122,8 @@ async def open_agent(
     enter(settings.approve, attended=ask is not None)
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(open_agent_host(settings))
+        ask = in_turn(ask) if ask is not None else None
+        host = await stack.enter_async_context(open_agent_host(settings, ask))
         host = parts.host(host) if parts.host else host
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))

@@ -23,6 +23,8 @@ from newel.storage.files import make_private, read_regular, replace_file
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit
+    from newel.app.network_questions import NetworkQuestions
+    from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxPolicy
@@ -41,6 +43,9 @@ DOES_NOT_HOLD: Final = (
 TESTED: Final = "sandbox_tested.json"
 """The file with the policies for which the self-test has found nothing."""
 
+SOCKET_PREFIX: Final = "newel-proxy-"
+"""Of the folders with the sockets of network proxies."""
+
 MAX_TESTED: Final = 200
 
 ABOUT: Final = (
@@ -50,9 +55,9 @@ ABOUT: Final = (
 
 
 @asynccontextmanager
-async def open_agent_host(settings: Settings) -> AsyncGenerator[ExecutionHost]:
-    """The place where agents work, with its commands in a sandbox if the settings want that. Raises ``ConfigError`` if they cannot
-    be, and ``WorkspaceError``.
+async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGenerator[ExecutionHost]:
+    """The place where agents work, with its commands in a sandbox if the settings want that; ``ask`` is asked about servers that they want to
+    reach. Raises ``ConfigError`` if they cannot be, and ``WorkspaceError``.
     """
     if settings.sandbox.mode == "off":
         async with open_host(settings.cwd, settings.host) as host:
@@ -63,10 +68,14 @@ async def open_agent_host(settings: Settings) -> AsyncGenerator[ExecutionHost]:
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
-        sandboxes = Sandboxes(settings, await _open_proxy(settings.sandbox, stack))
+        sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
         stack.callback(sandboxes.close)
         sandboxes.check()
-        yield LocalHost(str(settings.cwd), find_launcher=sandboxes.of, sandbox=_describe(settings.sandbox))
+        yield LocalHost(
+            str(settings.cwd),
+            find_launcher=sandboxes.of,
+            sandbox=_describe(settings.sandbox, asks=ask is not None),
+        )
 
 
 class Sandboxes:
@@ -206,25 +215,47 @@ def _existing(paths: list[str]) -> list[str]:
     return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
-async def _open_proxy(wanted: SandboxSettings, stack: AsyncExitStack) -> str | None:
-    """Start the network proxy, if any server is allowed; returns the path of its socket. Raises ``ConfigError``."""
-    if not wanted.domains:
-        return None
+def _questions(settings: Settings, ask: Ask | None) -> NetworkQuestions:
+    from newel.app.network_questions import NetworkQuestions
+
+    return NetworkQuestions(settings.home, os.path.realpath(settings.cwd), ask)
+
+
+async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: AsyncExitStack) -> str:
+    """Start the network proxy, which explains a refusal even where no server is allowed; returns the path of its socket. Raises
+    ``ConfigError``.
+    """
     from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    domains = list(map(parse_domain, wanted.domains))
-    folder = tempfile.mkdtemp(prefix="newel-proxy-")
+    domains = [*map(parse_domain, settings.sandbox.domains), *questions.kept()]
+    _sweep_sockets()
+    folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "proxy.sock"
-    await stack.enter_async_context(NetworkProxy(path, domains).serving())
+    await stack.enter_async_context(NetworkProxy(path, domains, allows=questions.allows).serving())
     return str(path)
 
 
-def _describe(wanted: SandboxSettings) -> str:
+def _sweep_sockets() -> None:
+    """Remove the sockets of killed processes."""
+    import socket
+
+    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKET_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid() and folder.is_dir() and not folder.is_symlink():
+                with socket.socket(socket.AF_UNIX) as client:
+                    try:
+                        client.connect(str(folder / "proxy.sock"))
+                    except ConnectionRefusedError:
+                        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     """For the model."""
     domains = ", ".join(wanted.domains)
+    reached = f"reach only these servers: {domains}" if domains else "reach no server"
     return ABOUT.format(
         writable="nothing" if wanted.mode == "read-only" else "only the project",
-        network=f"reach only these servers: {domains}" if domains else "have no network",
+        network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.driver import Driver
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import wait_until
@@ -160,6 +161,22 @@ def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: Wit
     assert "refused" in direct
     assert "502" in denied or "403" in denied
     assert "cannot be reached" in through or "own network" in through or "not allowed" in through
+
+
+@pytest.mark.parametrize(("decision", "answer"), [("no", "Not allowed by the sandbox"), ("once", "502")])
+def test_the_user_is_asked_about_a_server(
+    with_model: WithModel, drive: Callable[..., Driver], decision: str, answer: str
+) -> None:
+    """Also in `auto`: it is about the limits of the sandbox, not about the call."""
+    fetch = "python3 -c 'import urllib.request as u; u.urlopen(\"http://nowhere.invalid/\", timeout=9)'"
+    newel = with_model(scenario("go", bash(f"{fetch}; {fetch}"), DONE))
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    asked = driver.until("approval_request")
+    assert asked["preview"].startswith("nowhere.invalid\n")
+    driver.answer(asked, decision)
+    driver.until("agent_end")
+    assert results(newel)[0].count(answer) == 2
 
 
 def test_the_model_knows_its_limits(with_model: WithModel) -> None:
