@@ -123,8 +123,8 @@ async def open_agent(
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
-        host = await stack.enter_async_context(open_agent_host(settings, ask))
-        host = parts.host(host) if parts.host else host
+        place = await stack.enter_async_context(open_agent_host(settings, ask))
+        host = parts.host(place) if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -149,7 +149,14 @@ async def open_agent(
             await stack.enter_async_context(host.monitor.notices(notify))
         more = parts.mcp_servers
         served = _server_tools(
-            settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered, more=more
+            settings,
+            agent,
+            model.provider,
+            elicit,
+            wait=wait_for_tools,
+            offered=offered,
+            more=more,
+            host=place,
         )
         await stack.enter_async_context(served)
         yield agent
@@ -179,6 +186,7 @@ def _server_tools(
     wait: bool,
     offered: ToolSelection | None,
     more: Sequence[ServerConfig],
+    host: ExecutionHost,
 ) -> AbstractAsyncContextManager[None]:
     """The tools of MCP servers, if there are any; see ``add_server_tools``."""
     from newel.mcp import config_files
@@ -186,7 +194,9 @@ def _server_tools(
     if more or any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
         from newel.app.mcp_servers import add_server_tools
 
-        return add_server_tools(settings, agent, provider, elicit, wait=wait, offered=offered, more=more)
+        return add_server_tools(
+            settings, agent, provider, elicit, wait=wait, offered=offered, more=more, host=host
+        )
     if offered is not None:
         offered.check(())
     return nullcontext()

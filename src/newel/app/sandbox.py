@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -74,6 +75,7 @@ async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGe
         yield LocalHost(
             str(settings.cwd),
             find_launcher=sandboxes.of,
+            find_server_launcher=sandboxes.of_server,
             sandbox=_describe(settings.sandbox, asks=ask is not None),
         )
 
@@ -84,14 +86,22 @@ class Sandboxes:
     def __init__(self, settings: Settings, proxy: str | None) -> None:
         self._settings = settings
         self._proxy = proxy
-        self._opened: dict[str, Sandbox] = {}
+        self._opened: dict[tuple[str, str], Sandbox] = {}
 
     def of(self, folder: str) -> Sandbox:
+        return self._open(folder, "")
+
+    def of_server(self, name: str) -> Sandbox:
+        """That of a tool server: commands must not see its variables, which may be keys."""
+        return self._open(os.path.realpath(self._settings.cwd), name)
+
+    def _open(self, folder: str, server: str) -> Sandbox:
         from newel.workspace.sandbox.sandbox import Sandbox
 
-        if folder not in self._opened:
-            self._opened[folder] = Sandbox(lambda: find_policy(self._settings, folder, self._proxy))
-        return self._opened[folder]
+        if (folder, server) not in self._opened:
+            find = partial(find_policy, self._settings, folder, self._proxy)
+            self._opened[folder, server] = Sandbox(find)
+        return self._opened[folder, server]
 
     def check(self) -> None:
         """Try what is forbidden in the sandbox of the project, once for each policy on this system. Raises ``ConfigError``."""

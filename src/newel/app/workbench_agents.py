@@ -70,6 +70,7 @@ async def open_agent_factory(
             settings,
             on_change=lambda: factory.servers_changed(),  # noqa: PLW0108 — it is replaced later
             sample=sampler(settings, models.provider, lambda: factory.in_use),
+            host=host,
         )
         for problem in problems:
             print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — for the user
