@@ -179,7 +179,21 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         ],
         proxy=proxy,
         repository=repository if writable else None,
+        limits=_limits(wanted),
     )
+
+
+def _limits(wanted: SandboxSettings) -> dict[str, int]:
+    given = {
+        "RLIMIT_NPROC": wanted.max_processes,
+        "RLIMIT_AS": _bytes(wanted.max_memory),
+        "RLIMIT_FSIZE": _bytes(wanted.max_file),
+    }
+    return {"RLIMIT_CORE": 0} | {name: most for name, most in given.items() if most is not None}
+
+
+def _bytes(gibibytes: float | None) -> int | None:
+    return None if gibibytes is None else round(gibibytes * (1 << 30))
 
 
 def _key_of(policy: SandboxPolicy) -> str:

@@ -82,6 +82,29 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     assert "very secret" not in results(newel)[0]
 
 
+def test_limits_of_the_settings_hold(with_model: WithModel) -> None:
+    """A command that forks without end, or fills the disk, would take the machine with it."""
+    commands = [
+        "for i in $(seq 60); do sleep 1 & done; wait",
+        "head -c 3000000 /dev/zero > big; stat -c %s big",
+        'python3 -c "bytearray(3 << 30)"',
+        "ulimit -c; ulimit -u unlimited; ulimit -f unlimited",
+    ]
+    newel = with_model(scenario("go", *map(bash, commands), DONE))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text(
+        "[sandbox]\nmax_processes = 40\nmax_memory = 2\nmax_file = 0.001\n"
+    )
+    result = run_as_user(newel, "--ephemeral", "--sandbox", "workspace", "go")
+    assert result.returncode == 0, result.stderr
+    processes, file, memory, raised = results(newel)
+    assert "fork: retry: Resource temporarily unavailable" in processes
+    assert "\n1073741\n" in file or "\n1073742\n" in file
+    assert "MemoryError" in memory
+    assert raised.startswith("stdout:\n0\n")
+    assert raised.count("cannot modify limit") == 2
+
+
 def test_read_only_changes_nothing(with_model: WithModel) -> None:
     newel = with_model(
         scenario("go", bash("cat a.txt; touch b.txt"), tool("write", file_path="c.txt", content="x"), DONE)

@@ -21,9 +21,9 @@ SOCKET = "/run/newel/git.sock"
 PASSED = (
     *("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"),
     *("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE"),
-    *("LANG", "LC_ALL", "TZ", "GIT_MERGE_AUTOEDIT"),
+    "GIT_MERGE_AUTOEDIT",
 )
-"""Variables that git outside gets from here."""
+"""Variables that git outside gets from here. No language and no time zone: they may be paths of files that the C library reads."""
 
 ELSEWHERE = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
 """Variables that lead git to another place than the project's repository."""

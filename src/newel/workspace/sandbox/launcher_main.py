@@ -3,7 +3,7 @@
 Requests and answers go over one socket, which no process inherits. A request is a file with JSON, which comes with the standard streams of
 the new process; an answer is a packet of JSON, with a descriptor of the process, by which Newel knows it outside:
 
-    {"argv": […], "env": {…}, "cwd": "…", "number": …}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
+    {"argv": […], "env": {…}, "cwd": "…", "number": …, "limits": {…}}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
     {"test": {…}}                                           ->  {"failures": […]}
                                                             ->  {"pid": 7, "status": 0}     when a process has ended
 """
@@ -107,6 +107,11 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
             with contextlib.suppress(OSError, ValueError):
                 hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
                 resource.setrlimit(resource.RLIMIT_RTTIME, (request["number"], hard))
+            for name, wanted in request["limits"].items():
+                kind = getattr(resource, name)
+                hard = resource.getrlimit(kind)[1]
+                most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+                resource.setrlimit(kind, (most, most))
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
             os.chdir(request["cwd"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -18,6 +18,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     protected need not exist.
 
     ``proxy`` is the socket of the network proxy, None for no network. git may change ``repository`` for the commands (``git_broker``).
+    ``limits`` are those of each process, by the names of the module ``resource``.
     """
 
     home: str
@@ -27,6 +28,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     hidden: Sequence[str] = ()
     proxy: str | None = None
     repository: SandboxRepository | None = None
+    limits: Mapping[str, int] = {}
 
     def allows_writing(self, path: str) -> bool:
         return is_below(path, self.writable) and not is_below(path, self.protected)

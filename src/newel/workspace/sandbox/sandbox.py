@@ -120,6 +120,7 @@ class Sandbox:
                 "cwd": cwd,
                 "env": self._environ(env),
                 "number": number_of_mark(mark),
+                "limits": {} if self._policy is None else dict(self._policy.limits),
             }
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)

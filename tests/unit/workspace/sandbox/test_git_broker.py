@@ -303,6 +303,15 @@ async def test_garbage_is_no_request(repository: Repository, request_bytes: byte
     assert done.stdout.endswith("works\n"), done
 
 
+async def test_variables_that_may_be_paths_of_files_do_not_arrive(repository: Repository) -> None:
+    """The C library reads time zones and catalogues of messages, with formats in them, from where they say."""
+    done = await repository.run("TZ=UTC-9 GIT_AUTHOR_NAME=Other git commit -q --allow-empty -m x")
+    assert done.exit_code == 0, done.stderr
+    name, zone = repository.git("log", "-1", "--format=%an %ad", "--date=format:%z").split()
+    assert name == "Other"
+    assert zone != "+0900"
+
+
 async def test_wrong_types_are_refused(repository: Repository) -> None:
     requests: list[dict[str, object]] = [
         {"argv": ["commit", 1], "cwd": "/", "env": {}},
