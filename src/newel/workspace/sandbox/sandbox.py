@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import os
 import platform
 import select
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.abc import InspectLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,17 +161,17 @@ class Sandbox:
         program, policy = find_bubblewrap(), self._find_policy()
         protected = _identities(policy.protected)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = Path(launcher_main.__file__).read_text(encoding="utf-8")
         broker, files = self._open_broker(program, policy)
         passed = [theirs] if broker is None else [theirs, broker.theirs]
-        with theirs, in_memory(seccomp_filter()) as seccomp:
+        with theirs, in_memory(seccomp_filter()) as seccomp, in_memory(_launcher_code(files)) as code:
             arguments = [
                 *bubblewrap(program, policy, seccomp.fileno()),
-                *(own_python(), "-I", "-S", "-c", code, str(theirs.fileno()), PROXY if policy.proxy else ""),
-                *(str(passed[1].fileno()) if broker else "-1", json.dumps(files)),
+                *(own_python(), "-I", "-S", "-c", _START, str(code.fileno())),
+                *(str(theirs.fileno()), PROXY if policy.proxy else ""),
+                str(-1 if broker is None else broker.theirs.fileno()),
             ]
             self._processes = ProcessTree({"PATH": os.defpath})
-            launcher = DirectLauncher((seccomp.fileno(), *(each.fileno() for each in passed)))
+            launcher = DirectLauncher((seccomp.fileno(), code.fileno(), *(each.fileno() for each in passed)))
             try:
                 self._process = self._processes.launch(
                     launcher,
@@ -257,7 +259,7 @@ class Sandbox:
 
     def _send(self, request: dict[str, Any], streams: Sequence[int]) -> None:
         """Requests are files, because the system limits the size of a packet."""
-        with in_memory(json.dumps(request).encode()) as file:
+        with in_memory(marshal.dumps(request)) as file:
             socket.send_fds(self._connection(), [b"request"], [file.fileno(), *streams])
 
     def status_of(self, inside: int) -> int:
@@ -300,6 +302,23 @@ class Sandbox:
             address = f"http://127.0.0.1:{PROXY_PORT}"
             inside |= dict.fromkeys(_PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
         return inside
+
+
+_START: Final = """
+import marshal, os, sys
+with os.fdopen(int(sys.argv[1]), "rb") as given:
+    code, files = marshal.load(given)
+scope = {"__name__": "launcher"}
+exec(code, scope)
+scope["main"](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), files)
+"""
+
+
+def _launcher_code(files: Mapping[str, str]) -> bytes:
+    """The launcher, compiled as it is in this process, and the files that it writes: compiling it takes 3 ms."""
+    loader = launcher_main.__loader__
+    assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
+    return marshal.dumps((loader.get_code(launcher_main.__name__), dict(files)))
 
 
 def find_bubblewrap() -> str:
