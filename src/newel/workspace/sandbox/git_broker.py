@@ -77,6 +77,8 @@ _HOOKS: Final = {
     "switch": ("post-checkout",),
 }
 
+PROTECTED: Final = "note: files that are read-only in the sandbox were kept as they were, so they differ from the commit. Do not commit them; leave them to the user."
+
 NO_LANDLOCK: Final = (
     "this kernel cannot confine git (it has no Landlock). `.git` stays read-only. Leave commits to the user."
 )
@@ -344,6 +346,8 @@ def _notes(
     call: GitCall, repository: SandboxRepository, settings: list[tuple[str, str]], code: int, err: bytes
 ) -> list[str]:
     """What git did not do here, and would do outside."""
+    if b"unable to unlink old '" in err:
+        return [PROTECTED]
     if code:
         return ["git in the sandbox: filters do not run here. Leave this file to the user."] * (
             b" filter '" in err

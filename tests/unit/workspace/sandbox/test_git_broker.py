@@ -268,6 +268,19 @@ while True:  # exchange the folder and the link
 """
 
 
+async def test_a_branch_with_other_settings_keeps_them_and_says_so(repository: Repository) -> None:
+    """The next commit would take the change back."""
+    (repository.top / ".envrc").write_text("one\n")
+    repository.git("add", ".envrc")
+    repository.git("commit", "-q", "-m", "Settings")
+    repository.git("switch", "-q", "-c", "side")
+    (repository.top / ".envrc").write_text("two\n")
+    repository.git("commit", "-q", "-a", "-m", "Other settings")
+    done = await repository.run("git switch -q main")
+    assert (repository.top / ".envrc").read_text() == "two\n"
+    assert "were kept as they were" in done.stderr
+
+
 async def test_a_changing_link_does_not_lead_git_into_its_folder(repository: Repository) -> None:
     """A command swaps a folder for a link to `.git`, again and again, while git writes into the folder."""
     (repository.top / "swap.py").write_text(SWAP)
