@@ -141,6 +141,23 @@ def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: s
         )  # a copy has its own commits
 
 
+def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) -> None:
+    """The user's next git command would refuse to work."""
+    newel = with_model(scenario("go", bash("mkfifo p; exec 3<>p; git commit -a -F - <&3"), DONE))
+    for words in ("init -q", "config user.name A", "config user.email a@b"):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    (newel.project / "a.txt").write_text("one\n")
+    for words in ("add .", "commit -qm First"):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    (newel.project / "a.txt").write_text("two\n")
+    lock = newel.project / ".git/index.lock"
+    with newel.start("--sandbox", "workspace", "go") as process:
+        wait_until(lock.exists, "the lock")
+        process.kill()
+    wait_until(lambda: not lock.exists(), "the end of the lock")
+    wait_until(lambda: not _processes_with("commit\0-a\0-F"), "the end of git")
+
+
 def test_new_settings_of_other_programs_are_named(with_model: WithModel) -> None:
     """The user would open the project in an editor, which runs them."""
     newel = with_model(

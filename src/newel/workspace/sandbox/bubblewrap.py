@@ -14,15 +14,22 @@ PROXY = "/run/newel-proxy.sock"
 
 
 def bubblewrap(
-    program: str, policy: SandboxPolicy, seccomp: int, *, more: Sequence[str] = (), chdir: str | None = None
+    program: str,
+    policy: SandboxPolicy,
+    seccomp: int,
+    *,
+    more: Sequence[str] = (),
+    chdir: str | None = None,
+    ends_itself: bool = False,
 ) -> list[str]:
     """The arguments up to the program that runs inside; ``seccomp`` is the descriptor of the filter, ``more`` are mounts after those of the
-    policy, ``chdir`` the folder that it starts in.
+    policy, ``chdir`` the folder that it starts in. Unless the program ``ends_itself``, it ends with this process.
     """
     return [
         program,
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
-        *("--new-session", "--die-with-parent", "--hostname", "sandbox", "--seccomp", str(seccomp)),
+        *([] if ends_itself else ["--die-with-parent"]),
+        *("--new-session", "--hostname", "sandbox", "--seccomp", str(seccomp)),
         *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
         *_mounts(policy),
         *more,

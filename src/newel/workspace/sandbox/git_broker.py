@@ -168,7 +168,14 @@ class GitBroker:
             mounts = _mounts(repository, place)
             process = subprocess.Popen(
                 [
-                    *bubblewrap(self._bubblewrap, policy, seccomp.fileno(), more=mounts, chdir=request.cwd),
+                    *bubblewrap(
+                        self._bubblewrap,
+                        policy,
+                        seccomp.fileno(),
+                        more=mounts,
+                        chdir=request.cwd,
+                        ends_itself=True,
+                    ),
                     *(
                         self._python,
                         "-I",

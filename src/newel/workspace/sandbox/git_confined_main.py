@@ -19,6 +19,8 @@ BELOW_PATH = 1
 NO_NEW_PRIVILEGES = 38
 CANNOT = 125
 """The exit code if the kernel cannot do it."""
+GRACE_S = 3.0
+"""Seconds for git to end when it is asked to."""
 
 
 def main(alive: int, allowed: list[str], argv: list[str]) -> int:
@@ -30,7 +32,11 @@ def main(alive: int, allowed: list[str], argv: list[str]) -> int:
         os.execv(argv[0], ["git", *argv[1:]])  # noqa: S606 — git
     ended = os.pidfd_open(pid)
     if ended not in select.select([alive, ended], [], [])[0]:
-        os.kill(pid, signal.SIGTERM)  # nobody waits for it any more: it removes its locks, and ends
+        os.kill(
+            pid, signal.SIGTERM
+        )  # nobody waits for it any more, or Newel was killed: it removes its locks, and ends
+        if not select.select([ended], [], [], GRACE_S)[0]:
+            os.kill(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status if status >= 0 else 128 - status
 

@@ -346,7 +346,7 @@ async def test_wrong_types_are_refused(repository: Repository) -> None:
 async def test_git_ends_with_the_command_that_asked(repository: Repository) -> None:
     """`git commit -F -` waits for input that never comes."""
     done = await repository.run(
-        "mkfifo p; exec 3<>p; timeout 0.5 git commit --allow-empty -F - <&3; sleep 0.2; git commit -q --allow-empty -m x && echo works"
+        "mkfifo p; exec 3<>p; echo 2 > a.txt; timeout 0.5 git commit -a -F - <&3; sleep 0.3; git commit -q --allow-empty -m x && echo works"
     )
     assert done.stdout.endswith("works\n"), done
 
