@@ -106,11 +106,8 @@ async def open_agent(
     parts: AgentParts | None = None,
 ) -> AsyncGenerator[CodingAgent]:
     """A coding agent from settings; its connections and files are closed afterwards. It waits for its MCP servers, or adds
-    their tools as they connect; their questions go to ``elicit``.
-
-    Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
+    their tools as they connect; their questions go to ``elicit``. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
-    from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
     from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
@@ -141,12 +138,8 @@ async def open_agent(
         )
         agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
-
-        async def notify(message: str) -> None:
-            await agent.emit(ErrorEvent(code="connection", message=message))
-
         if host.monitor is not None:
-            await stack.enter_async_context(host.monitor.notices(notify))
+            await stack.enter_async_context(host.monitor.notices(partial(_report_connection, agent)))
         more = parts.mcp_servers
         served = _server_tools(
             settings,
@@ -160,6 +153,12 @@ async def open_agent(
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+async def _report_connection(agent: CodingAgent, message: str) -> None:
+    from newel.agent.events import ErrorEvent
+
+    await agent.emit(ErrorEvent(code="connection", message=message))
 
 
 def _first_session(
@@ -235,7 +234,6 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import guard_secrets, open_workspaces, secret_paths_of
     from newel.context.attachments import Attachable
     from newel.context.shortening import Shortener
@@ -245,8 +243,7 @@ async def build_agent(
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    found = SandboxNotices()
-    own_tools = _own_tools(settings, context, workspaces, secret_paths, found)
+    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -286,35 +283,33 @@ async def build_agent(
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
-    found.emit = agent.emit
+    notices.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
     return agent
 
 
 def _own_tools(
-    settings: Settings,
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    found: SandboxNotices,
-) -> list[Tool]:
-    from newel.app.sandbox import policy_of, watch_settings
+    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+) -> tuple[list[Tool], SandboxNotices]:
+    """The agent's tools, and what they have to say about the sandbox."""
+    from newel.app.sandbox import SandboxNotices, policy_of, watch_settings
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
+    notices = SandboxNotices()
     policy = policy_of(settings, workspaces.works_in.root)
-    works_in = watch_settings(workspaces.works_in, policy, found.notify)
+    works_in = watch_settings(workspaces.works_in, policy, notices.notify)
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve != "read-only":
-        return tools
+        return tools, notices
     from newel.tools.search import search_tools
 
     tools += search_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
-    return tools if context.offered is None else context.offered.of(tools)
+    return tools if context.offered is None else context.offered.of(tools), notices
 
 
 def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
