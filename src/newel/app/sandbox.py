@@ -20,7 +20,7 @@ from newel.agent.errors import ConfigError
 from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
-from newel.storage.files import make_private, read_regular, replace_file
+from newel.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit
@@ -113,8 +113,7 @@ class Sandboxes:
             return
         if failures := self.of(folder).test():
             raise ConfigError(DOES_NOT_HOLD.format(failures="; ".join(failures)))
-        with contextlib.suppress(OSError):  # then it is tested again
-            make_private(path.parent)
+        with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
 
     def close(self) -> None:

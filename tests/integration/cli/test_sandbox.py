@@ -158,6 +158,22 @@ def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) 
     wait_until(lambda: not _processes_with("commit\0-a\0-F"), "the end of git")
 
 
+def test_an_agent_with_a_worktree_commits_there(with_model: WithModel) -> None:
+    newel = with_model(scenario("Make", bash("echo x > x.txt && git add x.txt && git commit -qm Made"), DONE))
+    for words in (
+        "init -q",
+        "config user.name A",
+        "config user.email a@b",
+        "commit -q --allow-empty -m First",
+    ):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    done = newel("agent", "Make it", "--worktree", "--name", "maker", "--sandbox", "workspace")
+    log = ["git", "log", "--format=%s", "newel/maker"]
+    found = subprocess.run(log, cwd=newel.project, capture_output=True, text=True, check=True).stdout
+    assert found == "Made\nFirst\n", done.stderr
+    assert not (newel.project / "x.txt").exists()
+
+
 def test_new_settings_of_other_programs_are_named(with_model: WithModel) -> None:
     """The user would open the project in an editor, which runs them."""
     newel = with_model(
