@@ -38,6 +38,8 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
         for folder in (newel.home, newel.project):
             shutil.copytree(folder, base / folder.name, symlinks=True)
             os.chown(base / folder.name, USER, USER)
+        for path in (base / newel.project.name).rglob("*"):
+            os.chown(path, USER, USER, follow_symlinks=False)
         given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
         user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
         return _run(python, base / newel.home.name, base / newel.project.name, given, words, **user)

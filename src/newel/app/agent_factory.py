@@ -16,6 +16,7 @@ from newel.config.settings import Flags, Settings
 if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
+    from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
@@ -105,12 +106,10 @@ async def open_agent(
     parts: AgentParts | None = None,
 ) -> AsyncGenerator[CodingAgent]:
     """A coding agent from settings; its connections and files are closed afterwards. It waits for its MCP servers, or adds
-    their tools as they connect; their questions go to ``elicit``.
-
-    Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
+    their tools as they connect; their questions go to ``elicit``. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
-    from newel.agent.events import ErrorEvent
     from newel.app.agent_models import open_models
+    from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
@@ -120,8 +119,9 @@ async def open_agent(
     enter(settings.approve, attended=ask is not None)
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(open_agent_host(settings))
-        host = parts.host(host) if parts.host else host
+        ask = in_turn(ask) if ask is not None else None
+        place = await stack.enter_async_context(open_agent_host(settings, ask))
+        host = parts.host(place) if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -138,18 +138,27 @@ async def open_agent(
         )
         agent = await build_agent(settings, model, context, manner=options.system_prompt)
         stack.callback(agent.session.close)
-
-        async def notify(message: str) -> None:
-            await agent.emit(ErrorEvent(code="connection", message=message))
-
         if host.monitor is not None:
-            await stack.enter_async_context(host.monitor.notices(notify))
+            await stack.enter_async_context(host.monitor.notices(partial(_report_connection, agent)))
         more = parts.mcp_servers
         served = _server_tools(
-            settings, agent, model.provider, elicit, wait=wait_for_tools, offered=offered, more=more
+            settings,
+            agent,
+            model.provider,
+            elicit,
+            wait=wait_for_tools,
+            offered=offered,
+            more=more,
+            host=place,
         )
         await stack.enter_async_context(served)
         yield agent
+
+
+async def _report_connection(agent: CodingAgent, message: str) -> None:
+    from newel.agent.events import ErrorEvent
+
+    await agent.emit(ErrorEvent(code="connection", message=message))
 
 
 def _first_session(
@@ -176,6 +185,7 @@ def _server_tools(
     wait: bool,
     offered: ToolSelection | None,
     more: Sequence[ServerConfig],
+    host: ExecutionHost,
 ) -> AbstractAsyncContextManager[None]:
     """The tools of MCP servers, if there are any; see ``add_server_tools``."""
     from newel.mcp import config_files
@@ -183,7 +193,9 @@ def _server_tools(
     if more or any(file.exists() for file in config_files(home=settings.home, cwd=settings.cwd)):
         from newel.app.mcp_servers import add_server_tools
 
-        return add_server_tools(settings, agent, provider, elicit, wait=wait, offered=offered, more=more)
+        return add_server_tools(
+            settings, agent, provider, elicit, wait=wait, offered=offered, more=more, host=host
+        )
     if offered is not None:
         offered.check(())
     return nullcontext()
@@ -231,7 +243,7 @@ async def build_agent(
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     secret_paths = secret_paths_of(settings, context.host, workspaces)
-    own_tools = _own_tools(settings, context, workspaces, secret_paths)
+    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -271,30 +283,33 @@ async def build_agent(
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
+    notices.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
     return agent
 
 
 def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
-) -> list[Tool]:
-    from newel.app.sandbox import policy_of
+) -> tuple[list[Tool], SandboxNotices]:
+    """The agent's tools, and what they have to say about the sandbox."""
+    from newel.app.sandbox import SandboxNotices, policy_of, watch_settings
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    workspace = guard_secrets(
-        workspaces.works_in, secret_paths, policy=policy_of(settings, workspaces.works_in.root)
-    )
+    notices = SandboxNotices()
+    policy = policy_of(settings, workspaces.works_in.root)
+    works_in = watch_settings(workspaces.works_in, policy, notices.notify)
+    workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve != "read-only":
-        return tools
+        return tools, notices
     from newel.tools.search import search_tools
 
     tools += search_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
-    return tools if context.offered is None else context.offered.of(tools)
+    return tools if context.offered is None else context.offered.of(tools), notices
 
 
 def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from newel.mcp.types import Elicit, Sample, SampleRequest
     from newel.session.coding_agent import CodingAgent
     from newel.tools.selection import ToolSelection
+    from newel.workspace.execution_host import ExecutionHost
 
 START_TIMEOUT_S = 5.0
 """For the servers of a run from the command line; the tools of a slower one are added later."""
@@ -34,13 +35,15 @@ def tool_servers(
     on_change: Callable[[], None],
     sample: Sample | None,
     more: Sequence[ServerConfig] = (),
+    host: ExecutionHost | None = None,
 ) -> tuple[McpManager, list[str]]:
     """The servers, not started yet, and messages on problems with their configuration. ``more`` servers come first: their names
-    count before those of files.
+    count before those of files. ``host`` may have a sandbox for them.
     """
     from newel.mcp.manager import McpManager
     from newel.mcp.server_connection import ServerContext
     from newel.mcp.trust import Trust
+    from newel.workspace.local import LocalHost
 
     configs, problems = load_servers(home=settings.home, cwd=settings.cwd)
     named = {config.name for config in more}
@@ -61,7 +64,13 @@ def tool_servers(
     started = [config.name for config in enabled if config.name not in untrusted]
     if started and settings.host is not None:
         problems.append(f"MCP servers run on this machine, not on the host: {', '.join(started)}.")
-    context = ServerContext(trust=trust, root=settings.cwd, environ=os.environ, sample=sample)
+    context = ServerContext(
+        trust=trust,
+        root=settings.cwd,
+        environ=os.environ,
+        sample=sample,
+        find_launcher=host.find_server_launcher if isinstance(host, LocalHost) else None,
+    )
     return McpManager(configs, context, on_change), problems
 
 
@@ -109,6 +118,7 @@ async def add_server_tools(
     wait: bool,
     offered: ToolSelection | None = None,
     more: Sequence[ServerConfig] = (),
+    host: ExecutionHost | None = None,
 ) -> AsyncGenerator[None]:
     """Add the servers' tools to the agent's own as the servers start; ``wait`` for them first. Questions that servers ask during a
     call go to ``elicit``. ``offered`` selects the tools. ``more`` servers are used besides those of the configuration files. Raises
@@ -138,7 +148,11 @@ async def add_server_tools(
             await agent.emit(ErrorEvent(code="mcp_tools_changed", message=notice))
 
     manager, problems = tool_servers(
-        settings, on_change=join, sample=sampler(settings, provider, lambda: agent.state), more=more
+        settings,
+        on_change=join,
+        sample=sampler(settings, provider, lambda: agent.state),
+        more=more,
+        host=host,
     )
     agent.tool_servers = lambda: [(status.name, status.state) for status in manager.statuses()]
     for problem in problems:

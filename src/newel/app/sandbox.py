@@ -10,20 +10,27 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
-from newel.storage.files import make_private, read_regular, replace_file
+from newel.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
+    from newel.agent.ports import Emit
+    from newel.app.network_questions import NetworkQuestions
+    from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.sandbox.sandbox import Sandbox
+    from newel.workspace.sandbox.settings_watch import Notify
 
 ON_A_HOST: Final = (
     "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
@@ -37,18 +44,21 @@ DOES_NOT_HOLD: Final = (
 TESTED: Final = "sandbox_tested.json"
 """The file with the policies for which the self-test has found nothing."""
 
+SOCKET_PREFIX: Final = "newel-proxy-"
+"""Of the folders with the sockets of network proxies."""
+
 MAX_TESTED: Final = 200
 
 ABOUT: Final = (
     "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder. Settings of tools in the "
-    "project, `.git` among them, are read-only: leave commits to the user. Debuggers do not work"
+    "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
 )
 
 
 @asynccontextmanager
-async def open_agent_host(settings: Settings) -> AsyncGenerator[ExecutionHost]:
-    """The place where agents work, with its commands in a sandbox if the settings want that. Raises ``ConfigError`` if they cannot
-    be, and ``WorkspaceError``.
+async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGenerator[ExecutionHost]:
+    """The place where agents work, with its commands in a sandbox if the settings want that; ``ask`` is asked about servers that they want to
+    reach. Raises ``ConfigError`` if they cannot be, and ``WorkspaceError``.
     """
     if settings.sandbox.mode == "off":
         async with open_host(settings.cwd, settings.host) as host:
@@ -59,10 +69,15 @@ async def open_agent_host(settings: Settings) -> AsyncGenerator[ExecutionHost]:
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
-        sandboxes = Sandboxes(settings, await _open_proxy(settings.sandbox, stack))
+        sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
         stack.callback(sandboxes.close)
         sandboxes.check()
-        yield LocalHost(str(settings.cwd), find_launcher=sandboxes.of, sandbox=_describe(settings.sandbox))
+        yield LocalHost(
+            str(settings.cwd),
+            find_launcher=sandboxes.of,
+            find_server_launcher=sandboxes.of_server,
+            sandbox=_describe(settings.sandbox, asks=ask is not None),
+        )
 
 
 class Sandboxes:
@@ -71,14 +86,22 @@ class Sandboxes:
     def __init__(self, settings: Settings, proxy: str | None) -> None:
         self._settings = settings
         self._proxy = proxy
-        self._opened: dict[str, Sandbox] = {}
+        self._opened: dict[tuple[str, str], Sandbox] = {}
 
     def of(self, folder: str) -> Sandbox:
+        return self._open(folder, "")
+
+    def of_server(self, name: str) -> Sandbox:
+        """That of a tool server: commands must not see its variables, which may be keys."""
+        return self._open(os.path.realpath(self._settings.cwd), name)
+
+    def _open(self, folder: str, server: str) -> Sandbox:
         from newel.workspace.sandbox.sandbox import Sandbox
 
-        if folder not in self._opened:
-            self._opened[folder] = Sandbox(lambda: find_policy(self._settings, folder, self._proxy))
-        return self._opened[folder]
+        if (folder, server) not in self._opened:
+            find = partial(find_policy, self._settings, folder, self._proxy)
+            self._opened[folder, server] = Sandbox(find)
+        return self._opened[folder, server]
 
     def check(self) -> None:
         """Try what is forbidden in the sandbox of the project, once for each policy on this system. Raises ``ConfigError``."""
@@ -90,13 +113,31 @@ class Sandboxes:
             return
         if failures := self.of(folder).test():
             raise ConfigError(DOES_NOT_HOLD.format(failures="; ".join(failures)))
-        with contextlib.suppress(OSError):  # then it is tested again
-            make_private(path.parent)
+        with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
 
     def close(self) -> None:
         while self._opened:
             self._opened.popitem()[1].close()
+
+
+class SandboxNotices:
+    """Sends notices of the sandbox to an agent's subscribers, once there is an agent, which ``emit`` belongs to."""
+
+    emit: Emit | None = None
+
+    async def notify(self, message: str) -> None:
+        if self.emit is not None:
+            await self.emit(ErrorEvent(code="settings_created", message=message))
+
+
+def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: Notify) -> Workspace:
+    """The workspace, with a notice when a command creates settings of tools that the sandbox would protect if they existed."""
+    if policy is None or not policy.writable:
+        return workspace
+    from newel.workspace.sandbox.settings_watch import SettingsWatch
+
+    return SettingsWatch(workspace, policy.protected, notify)
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
@@ -114,13 +155,16 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         SandboxPolicy,
         is_below,
     )
+    from newel.workspace.sandbox.repository import find_sandbox_repository
 
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
     below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
     own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
-    readable = _existing([*below_home, *own, project, folder, *_paths(wanted.readable)])
+    repository = find_sandbox_repository(folder, home)
+    of_git = [repository.top, repository.common] if repository is not None else []
+    readable = _existing([*below_home, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
     protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
     return SandboxPolicy(
@@ -133,7 +177,22 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
             *_other_homes([home, *readable, *writable]),
         ],
         proxy=proxy,
+        repository=repository if writable else None,
+        limits=_limits(wanted),
     )
+
+
+def _limits(wanted: SandboxSettings) -> dict[str, int]:
+    given = {
+        "RLIMIT_NPROC": wanted.max_processes,
+        "RLIMIT_AS": _bytes(wanted.max_memory),
+        "RLIMIT_FSIZE": _bytes(wanted.max_file),
+    }
+    return {"RLIMIT_CORE": 0} | {name: most for name, most in given.items() if most is not None}
+
+
+def _bytes(gibibytes: float | None) -> int | None:
+    return None if gibibytes is None else round(gibibytes * (1 << 30))
 
 
 def _key_of(policy: SandboxPolicy) -> str:
@@ -179,25 +238,47 @@ def _existing(paths: list[str]) -> list[str]:
     return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
-async def _open_proxy(wanted: SandboxSettings, stack: AsyncExitStack) -> str | None:
-    """Start the network proxy, if any server is allowed; returns the path of its socket. Raises ``ConfigError``."""
-    if not wanted.domains:
-        return None
+def _questions(settings: Settings, ask: Ask | None) -> NetworkQuestions:
+    from newel.app.network_questions import NetworkQuestions
+
+    return NetworkQuestions(settings.home, os.path.realpath(settings.cwd), ask)
+
+
+async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: AsyncExitStack) -> str:
+    """Start the network proxy, which explains a refusal even where no server is allowed; returns the path of its socket. Raises
+    ``ConfigError``.
+    """
     from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    domains = list(map(parse_domain, wanted.domains))
-    folder = tempfile.mkdtemp(prefix="newel-proxy-")
+    domains = [*map(parse_domain, settings.sandbox.domains), *questions.kept()]
+    _sweep_sockets()
+    folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "proxy.sock"
-    await stack.enter_async_context(NetworkProxy(path, domains).serving())
+    await stack.enter_async_context(NetworkProxy(path, domains, allows=questions.allows).serving())
     return str(path)
 
 
-def _describe(wanted: SandboxSettings) -> str:
+def _sweep_sockets() -> None:
+    """Remove the sockets of killed processes."""
+    import socket
+
+    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKET_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.geteuid() and folder.is_dir() and not folder.is_symlink():
+                with socket.socket(socket.AF_UNIX) as client:
+                    try:
+                        client.connect(str(folder / "proxy.sock"))
+                    except ConnectionRefusedError:
+                        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     """For the model."""
     domains = ", ".join(wanted.domains)
+    reached = f"reach only these servers: {domains}" if domains else "reach no server"
     return ABOUT.format(
         writable="nothing" if wanted.mode == "read-only" else "only the project",
-        network=f"reach only these servers: {domains}" if domains else "have no network",
+        network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -38,6 +38,7 @@ from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
+from newel.workspace.local import LocalHost, LocalWorkspace
 from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ async def open_agent_factory(
             settings,
             on_change=lambda: factory.servers_changed(),  # noqa: PLW0108 — it is replaced later
             sample=sampler(settings, models.provider, lambda: factory.in_use),
+            host=host,
         )
         for problem in problems:
             print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — for the user
@@ -271,7 +273,11 @@ class WorkbenchAgentFactory:
         )
 
     async def create_worktree(self, agent: str) -> Worktree:
-        project, monitor = self.host.workspace(self.host.name, OutputLimits()), self.host.monitor
+        monitor = self.host.monitor
+        if isinstance(self.host, LocalHost):  # git runs outside the sandbox: no command of the agent
+            project = LocalWorkspace(self.host.name)
+        else:
+            project = self.host.workspace(self.host.name, OutputLimits())
         with monitor.request_deadline() if monitor else nullcontext():
             return await make_worktree(project, self.host.worktrees(self._settings.home), agent)
 

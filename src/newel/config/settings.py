@@ -196,12 +196,17 @@ class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach."""
+    """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
+    ``max_processes`` is a number for the user's processes in it, ``max_memory`` and ``max_file`` are GiB of each process and each file.
+    """
 
     mode: SandboxMode = "off"
     writable: list[str] = []
     readable: list[str] = []
     domains: list[str] = []
+    max_processes: Positive | None = None
+    max_memory: Amount | None = None
+    max_file: Amount | None = None
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -50,11 +50,13 @@ class _ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False
     timeout: float = 120.0
     trust_read_only: bool = False
+    sandbox: bool | None = None
 
 
 class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
     """A valid entry, with a ``command`` or a ``url``. ``timeout`` is in seconds, for a call that reports no progress.
     ``trust_read_only``: tools that the server declares read-only run without approval; only the user's own file can set it.
+    ``sandbox``: whether its process runs in the sandbox of commands, if they have one; by default a project's does.
     ``target`` is for display.
     """
 
@@ -73,6 +75,11 @@ class ServerConfig(_ServerEntry, frozen=True, kw_only=True):
             return shlex.join([self.command, *args])
         url = self.url or ""
         return url if self.level == "project" else redact_url(url)
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether it belongs into the sandbox. A project's does: its scripts are files that an agent may change."""
+        return self.level == "project" if self.sandbox is None else self.sandbox
 
     @property
     def key(self) -> str:
@@ -205,7 +212,8 @@ def parse_entry(name: str, raw: bytes, origin: Path, level: Level) -> ServerConf
     }
     trust_read_only = entry.trust_read_only and level == "user"  # no project can grant this to its own server
     fields: dict[str, Any] = msgspec.structs.asdict(entry)
-    fields |= {"type": None, "env": env, "trust_read_only": trust_read_only}
+    sandbox = entry.sandbox if level == "user" else None  # nor let it out
+    fields |= {"type": None, "env": env, "trust_read_only": trust_read_only, "sandbox": sandbox}
     return ServerConfig(name=name, origin=origin, level=level, **fields)
 
 

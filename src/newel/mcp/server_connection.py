@@ -29,6 +29,7 @@ from newel.mcp.transport_http import HttpTransport
 from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
 from newel.mcp.trust import Trust
 from newel.mcp.types import Elicit, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
+from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -47,7 +48,8 @@ TOOLS_CHANGED_DELAY: Final = 0.3
 class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The shared context of all servers: ``root`` is their working folder; ``environ`` provides the variables in
     configurations, and a few of them are passed on. With ``sample``, servers may ask the model. ``shutdown`` has the timeouts
-    of stopping them, ``pauses`` the seconds before each restart of a lost server.
+    of stopping them, ``pauses`` the seconds before each restart of a lost server. ``find_launcher`` gives what starts a server in a
+    sandbox of its own, by its name; None if commands have none.
     """
 
     trust: Trust
@@ -56,6 +58,7 @@ class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
     sample: Sample | None = None
     shutdown: ShutdownTimeouts = ShutdownTimeouts()
     pauses: Sequence[float] = RESTART_DELAYS
+    find_launcher: Callable[[str], ProcessLauncher[StartedProcess]] | None = None
 
 
 class Transport(Protocol):
@@ -227,7 +230,11 @@ class Server:
         if config.url is not None:
             return HttpTransport(config)
         timeouts = self._context.shutdown
-        return StdioTransport(config, folder=str(folder), environ=environ, timeouts=timeouts)
+        find_launcher = self._context.find_launcher if config.is_confined else None
+        launcher = DIRECT if find_launcher is None else find_launcher(config.name)
+        return StdioTransport(
+            config, folder=str(folder), environ=environ, timeouts=timeouts, launcher=launcher
+        )
 
     async def _wait_until_lost(self, client: Client, transport: Transport) -> None:
         async with background_tasks() as tasks:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,11 +19,12 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, WorkspaceError
 from newel.concurrency import task_group
 from newel.mcp.framing import JsonLineFramer, LimitExceeded, StderrTail, parse
 from newel.mcp.server_config import ServerConfig
 from newel.workspace.process.environment import child_env, without_own_python
+from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
 from newel.workspace.process.process_mark import MARK
 from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.process.runner import exit_descriptor
@@ -43,13 +43,13 @@ BLOCK: Final = 65_536
 class ProcessPipes:
     """A process with its three pipes; ``ended`` is set once it was waited for."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None  # noqa: S101 — who starts it asks for all three
-        assert process.stdout is not None  # noqa: S101 — likewise
-        assert process.stderr is not None  # noqa: S101 — likewise
+    def __init__(self, process: StartedProcess, pipes: tuple[int, int, int]) -> None:
+        """``pipes`` are our ends of its standard streams."""
         self.ended = anyio.Event()
         self.process = process
-        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+        self.stdin: IO[bytes] = os.fdopen(pipes[0], "wb", buffering=0)
+        self.stdout: IO[bytes] = os.fdopen(pipes[1], "rb", buffering=0)
+        self.stderr: IO[bytes] = os.fdopen(pipes[2], "rb", buffering=0)
         self._exit = exit_descriptor(process)
         for pipe in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -142,7 +142,13 @@ class StdioTransport:
     """
 
     def __init__(
-        self, server: ServerConfig, *, folder: str, environ: Mapping[str, str], timeouts: ShutdownTimeouts
+        self,
+        server: ServerConfig,
+        *,
+        folder: str,
+        environ: Mapping[str, str],
+        timeouts: ShutdownTimeouts,
+        launcher: ProcessLauncher[StartedProcess] = DIRECT,
     ) -> None:
         self.ended = anyio.Event()
         self.exited = False
@@ -151,6 +157,7 @@ class StdioTransport:
         self._server = server
         self._folder = folder
         self._timeouts = timeouts
+        self._launcher = launcher
         self._all = ProcessTree(environment(server, environ, folder))
         self._stopping = False
 
@@ -198,24 +205,26 @@ class StdioTransport:
     def _start(self) -> ProcessPipes:
         command = self._server.command or ""
         folder = os.path.join(self._folder, self._server.cwd or "")  # noqa: PTH118 — a text for the system
+        ours, theirs = _open_pipes()
         try:
-            process = self._all.start(
-                [command, *self._server.args],
-                cwd=folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+            process = self._all.launch(
+                self._launcher, [command, *self._server.args], cwd=folder, streams=theirs
             )
-        except (OSError, ValueError) as error:
-            why = str(error)
+        except (OSError, ValueError, WorkspaceError) as error:
+            for descriptor in ours:
+                os.close(descriptor)
+            why = str(error).removesuffix(".")
             if isinstance(error, OSError):
                 why = f"{error.filename or command}: {error.strerror}"
             raise ConfigError(f"It could not be started: {why}.") from None
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
         try:
-            return ProcessPipes(process)
+            return ProcessPipes(process, ours)
         except OSError as error:  # no descriptor is left: a process that cannot be watched must not run
-            with process:
-                process.kill()
+            process.kill()
+            process.wait()
             self._all.forget()
             raise ConfigError(f"It could not be watched and was stopped: {error.strerror}.") from None
 
@@ -303,6 +312,20 @@ class StdioTransport:
         finally:
             from_us.close()
             written.set()
+
+
+def _open_pipes() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Our ends and the process's ends of three pipes. Raises ``ConfigError`` if no descriptor is left."""
+    opened: list[int] = []
+    try:
+        for _ in range(3):
+            opened += os.pipe()
+    except OSError as error:
+        for descriptor in opened:
+            os.close(descriptor)
+        raise ConfigError(f"It could not be started: {error.strerror}.") from None
+    stdin, ours_in, ours_out, stdout, ours_err, stderr = opened
+    return (ours_in, ours_out, ours_err), (stdin, stdout, stderr)
 
 
 async def _run_in(scope: anyio.CancelScope, pump: Callable[[], Awaitable[None]]) -> None:

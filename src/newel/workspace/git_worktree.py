@@ -53,7 +53,9 @@ async def make_worktree(project: TrackedWorkspace, root: str, agent: str) -> Wor
         "HEAD^{commit}",
         message=f"{top} has no commits yet, so no worktree can be created. Commit something, or start without a worktree.",
     )
-    changed = len((await _ask(project.at(top), "status", "--porcelain")).splitlines())
+    # Without repositories inside: git would start programs that their settings name.
+    status = await _ask(project.at(top), "status", "--porcelain", "--ignore-submodules=all")
+    changed = len(status.splitlines())
     await _make(project, root)
     path, branch = await _add(project, posixpath.join(root, posixpath.basename(top)), agent, commit)
     notice = f"Works in its own git worktree, {path}, on branch {branch} from commit {commit[:10]}."

@@ -194,8 +194,17 @@ class LocalHost:
     connection = None
     monitor = None
 
-    def __init__(self, folder: str, *, find_launcher: FindLauncher | None = None, sandbox: str = "") -> None:
+    def __init__(
+        self,
+        folder: str,
+        *,
+        find_launcher: FindLauncher | None = None,
+        find_server_launcher: FindLauncher | None = None,
+        sandbox: str = "",
+    ) -> None:
         self.name = folder
+        self.find_server_launcher = find_server_launcher
+        """Finds what starts a tool server, by its name, in a sandbox; None without one."""
         self._find_launcher = find_launcher
         self._sandbox = sandbox
 

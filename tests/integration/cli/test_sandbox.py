@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.driver import Driver
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import wait_until
@@ -81,6 +82,29 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     assert "very secret" not in results(newel)[0]
 
 
+def test_limits_of_the_settings_hold(with_model: WithModel) -> None:
+    """A command that forks without end, or fills the disk, would take the machine with it."""
+    commands = [
+        "for i in $(seq 60); do sleep 1 & done; wait",
+        "head -c 3000000 /dev/zero > big; stat -c %s big",
+        'python3 -c "bytearray(3 << 30)"',
+        "ulimit -c; ulimit -u unlimited; ulimit -f unlimited",
+    ]
+    newel = with_model(scenario("go", *map(bash, commands), DONE))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text(
+        "[sandbox]\nmax_processes = 40\nmax_memory = 2\nmax_file = 0.001\n"
+    )
+    result = run_as_user(newel, "--ephemeral", "--sandbox", "workspace", "go")
+    assert result.returncode == 0, result.stderr
+    processes, file, memory, raised = results(newel)
+    assert "fork: retry: Resource temporarily unavailable" in processes
+    assert "\n1073741\n" in file or "\n1073742\n" in file
+    assert "MemoryError" in memory
+    assert raised.startswith("stdout:\n0\n")
+    assert raised.count("cannot modify limit") == 2
+
+
 def test_read_only_changes_nothing(with_model: WithModel) -> None:
     newel = with_model(
         scenario("go", bash("cat a.txt; touch b.txt"), tool("write", file_path="c.txt", content="x"), DONE)
@@ -89,6 +113,77 @@ def test_read_only_changes_nothing(with_model: WithModel) -> None:
     newel("--sandbox", "read-only", "go")
     assert "here" in results(newel)[0]
     assert [path.name for path in newel.project.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize("approve", ["auto", "review"])
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+def test_a_commit_needs_no_question(with_model: WithModel, approve: str, user: str) -> None:
+    command = "echo two > b.txt && git add b.txt && git commit -q -m Second && git log --format=%s; git config x.y z"
+    newel = with_model(scenario("go", bash(command), DONE))
+    for words in (
+        "init -q",
+        "config user.name A",
+        "config user.email a@b",
+        "commit -q --allow-empty -m First",
+    ):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    words = ("--sandbox", "workspace", "--approve", approve, "go")
+    result = newel(*words) if user == "root" else run_as_user(newel, *words)
+    assert result.returncode == 0, result.stderr
+    (output,) = results(newel)
+    assert "stdout:\nSecond\nFirst\n" in output
+    assert "could not lock config file" in output
+    if user == "root":
+        log = ["git", "log", "--format=%s"]
+        done = subprocess.run(log, cwd=newel.project, capture_output=True, text=True, check=True)
+        assert done.stdout == (
+            "First\n" if approve == "review" else "Second\nFirst\n"
+        )  # a copy has its own commits
+
+
+def test_a_kill_in_the_middle_of_a_commit_leaves_no_lock(with_model: WithModel) -> None:
+    """The user's next git command would refuse to work."""
+    newel = with_model(scenario("go", bash("mkfifo p; exec 3<>p; git commit -a -F - <&3"), DONE))
+    for words in ("init -q", "config user.name A", "config user.email a@b"):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    (newel.project / "a.txt").write_text("one\n")
+    for words in ("add .", "commit -qm First"):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    (newel.project / "a.txt").write_text("two\n")
+    lock = newel.project / ".git/index.lock"
+    with newel.start("--sandbox", "workspace", "go") as process:
+        wait_until(lock.exists, "the lock")
+        process.kill()
+    wait_until(lambda: not lock.exists(), "the end of the lock")
+    wait_until(lambda: not _processes_with("commit\0-a\0-F"), "the end of git")
+
+
+def test_an_agent_with_a_worktree_commits_there(with_model: WithModel) -> None:
+    newel = with_model(scenario("Make", bash("echo x > x.txt && git add x.txt && git commit -qm Made"), DONE))
+    for words in (
+        "init -q",
+        "config user.name A",
+        "config user.email a@b",
+        "commit -q --allow-empty -m First",
+    ):
+        subprocess.run(["git", *words.split()], cwd=newel.project, env=newel.environ, check=True)
+    done = newel("agent", "Make it", "--worktree", "--name", "maker", "--sandbox", "workspace")
+    log = ["git", "log", "--format=%s", "newel/maker"]
+    found = subprocess.run(log, cwd=newel.project, capture_output=True, text=True, check=True).stdout
+    assert found == "Made\nFirst\n", done.stderr
+    assert not (newel.project / "x.txt").exists()
+
+
+def test_new_settings_of_other_programs_are_named(with_model: WithModel) -> None:
+    """The user would open the project in an editor, which runs them."""
+    newel = with_model(
+        scenario("go", bash("mkdir .vscode; echo '{}' > .vscode/tasks.json; git init -q"), bash("true"), DONE)
+    )
+    result = newel("--sandbox", "workspace", "go")
+    first, second = results(newel)
+    assert "New in the project: .git, .vscode/tasks.json." in first
+    assert "New in the project" not in second
+    assert "New in the project: .git, .vscode/tasks.json." in result.stderr + result.stdout
 
 
 def test_review_works_on_a_copy_in_the_sandbox(with_model: WithModel) -> None:
@@ -122,6 +217,22 @@ def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: Wit
     assert "refused" in direct
     assert "502" in denied or "403" in denied
     assert "cannot be reached" in through or "own network" in through or "not allowed" in through
+
+
+@pytest.mark.parametrize(("decision", "answer"), [("no", "Not allowed by the sandbox"), ("once", "502")])
+def test_the_user_is_asked_about_a_server(
+    with_model: WithModel, drive: Callable[..., Driver], decision: str, answer: str
+) -> None:
+    """Also in `auto`: it is about the limits of the sandbox, not about the call."""
+    fetch = "python3 -c 'import urllib.request as u; u.urlopen(\"http://nowhere.invalid/\", timeout=9)'"
+    newel = with_model(scenario("go", bash(f"{fetch}; {fetch}"), DONE))
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    asked = driver.until("approval_request")
+    assert asked["preview"].startswith("nowhere.invalid\n")
+    driver.answer(asked, decision)
+    driver.until("agent_end")
+    assert results(newel)[0].count(answer) == 2
 
 
 def test_the_model_knows_its_limits(with_model: WithModel) -> None:

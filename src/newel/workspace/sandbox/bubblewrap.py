@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 
@@ -12,16 +13,28 @@ PROXY = "/run/newel-proxy.sock"
 """Where the socket of the network proxy is inside."""
 
 
-def bubblewrap(program: str, policy: SandboxPolicy, seccomp: int) -> list[str]:
-    """The arguments up to the program that runs inside; ``seccomp`` is the descriptor of the filter."""
+def bubblewrap(
+    program: str,
+    policy: SandboxPolicy,
+    seccomp: int,
+    *,
+    more: Sequence[str] = (),
+    chdir: str | None = None,
+    ends_itself: bool = False,
+) -> list[str]:
+    """The arguments up to the program that runs inside; ``seccomp`` is the descriptor of the filter, ``more`` are mounts after those of the
+    policy, ``chdir`` the folder that it starts in. Unless the program ``ends_itself``, it ends with this process.
+    """
     return [
         program,
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
-        *("--new-session", "--die-with-parent", "--hostname", "sandbox", "--seccomp", str(seccomp)),
+        *([] if ends_itself else ["--die-with-parent"]),
+        *("--new-session", "--hostname", "sandbox", "--seccomp", str(seccomp)),
         *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
         *_mounts(policy),
+        *more,
         "--chdir",
-        policy.writable[0] if policy.writable else "/",
+        chdir or (policy.writable[0] if policy.writable else "/"),
         "--",
     ]
 

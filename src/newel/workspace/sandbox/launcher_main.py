@@ -1,60 +1,91 @@
-"""The program inside a sandbox that starts its processes. It needs the standard library only, and has no file of its own there.
+"""The program inside a sandbox that starts its processes. It needs the standard library only, and has no file of its own there: Newel hands it over
+as compiled code, and calls ``main``.
 
-Requests and answers go over one socket, which no process inherits. A request is a file with JSON, which comes with the standard streams of
+Requests and answers go over one socket, which no process inherits. A request is a file (of ``marshal``), which comes with the standard streams of
 the new process; an answer is a packet of JSON, with a descriptor of the process, by which Newel knows it outside:
 
-    {"argv": […], "env": {…}, "cwd": "…", "number": …}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
+    {"argv": […], "env": {…}, "cwd": "…", "number": …, "limits": {…}}      ->  {"pid": 7}, or {"errno": 2, "file": "…"}
     {"test": {…}}                                           ->  {"failures": […]}
                                                             ->  {"pid": 7, "status": 0}     when a process has ended
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import _socket  # the first command waits for this module: `socket`, `json` and `contextlib` take as long as starting Python does
+import _thread
+import marshal
 import os
 import resource
 import select
-import signal
-import socket
 import sys
-import threading
-from typing import Any
+
+TYPE_CHECKING = False  # as type checkers know it, without `typing`
+if TYPE_CHECKING:
+    import signal
+    import socket
+    from typing import Any
+else:
+    import _signal as signal  # the same, without enumerations
 
 MAX_PACKET = 64 << 10
+MAX_DESCRIPTORS = 4
 PROXY_PORT = 3128
+GIT_SOCKET = "/run/newel/git.sock"
 
 
-def main(descriptor: int, proxy: str) -> None:
-    server = socket.socket(fileno=descriptor)
-    server.set_inheritable(False)
+def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> None:
+    server = _socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, ignore)
     for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
-    if proxy:
-        forward(proxy)
+    write_files(files)
+    calls = listen_for_git(broker) if broker >= 0 else None
+    requests = listen_for_proxy() if proxy else None
+    watched = [each for each in (server, calls, requests) if each is not None]
     while True:
-        readable, _, _ = select.select([server, wake_read], [], [])
+        readable, _, _ = select.select([*watched, wake_read], [], [])
         if wake_read in readable:
-            with contextlib.suppress(BlockingIOError):
+            try:
                 os.read(wake_read, 4096)
+            except BlockingIOError:
+                pass
             reap(server)
         if server in readable:
-            packet, descriptors, _, _ = socket.recv_fds(server, MAX_PACKET, 4)
+            packet, descriptors = receive(server)
             if not packet:
                 return
             with os.fdopen(descriptors[0], "rb") as file:
-                request = json.load(file)
+                request = marshal.load(file)  # noqa: S302 — from Newel
             handle(server, request, descriptors[1:])
+        if calls is not None and calls in readable:
+            pass_on(calls, broker)
+        if requests is not None and requests in readable:
+            forward(requests, proxy)
+
+
+def receive(server: _socket.socket) -> tuple[bytes, list[int]]:
+    packet, ancillary, _, _ = server.recvmsg(MAX_PACKET, _socket.CMSG_SPACE(4 * MAX_DESCRIPTORS))
+    descriptors: list[int] = []
+    for _, _, data in ancillary:
+        descriptors += [int.from_bytes(data[at : at + 4], sys.byteorder) for at in range(0, len(data), 4)]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return packet, descriptors
+
+
+def send(server: _socket.socket, packet: bytes, descriptor: int, flags: int = 0) -> None:
+    data = descriptor.to_bytes(4, sys.byteorder)
+    server.sendmsg([packet], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, data)], flags)
 
 
 def ignore(number: int, frame: object) -> None:
     """A signal that only wakes the loop."""
 
 
-def handle(server: socket.socket, request: dict[str, Any], streams: list[int]) -> None:
+def handle(server: _socket.socket, request: dict[str, Any], streams: list[int]) -> None:
     try:
         if "test" in request:
             answer(server, {"failures": run_test(request["test"])})
@@ -62,7 +93,7 @@ def handle(server: socket.socket, request: dict[str, Any], streams: list[int]) -
         pid = start(request, streams)
         process = os.pidfd_open(pid)
         try:
-            socket.send_fds(server, [json.dumps({"pid": pid}).encode()], [process])
+            send(server, b'{"pid": %d}' % pid, process)
         finally:
             os.close(process)
     except OSError as error:
@@ -72,11 +103,13 @@ def handle(server: socket.socket, request: dict[str, Any], streams: list[int]) -
             os.close(stream)
 
 
-def answer(server: socket.socket, data: dict[str, Any]) -> None:
+def answer(server: _socket.socket, data: dict[str, Any]) -> None:
+    import json
+
     server.send(json.dumps(data).encode())
 
 
-def reap(server: socket.socket) -> None:
+def reap(server: _socket.socket) -> None:
     """Report the processes that have ended."""
     while True:
         try:
@@ -85,7 +118,7 @@ def reap(server: socket.socket) -> None:
             return
         if pid == 0:
             return
-        answer(server, {"pid": pid, "status": os.waitstatus_to_exitcode(status)})
+        server.send(b'{"pid": %d, "status": %d}' % (pid, os.waitstatus_to_exitcode(status)))
 
 
 def start(request: dict[str, Any], streams: list[int]) -> int:
@@ -98,15 +131,22 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 hard = resource.getrlimit(resource.RLIMIT_RTTIME)[1]
                 resource.setrlimit(resource.RLIMIT_RTTIME, (request["number"], hard))
+            except (OSError, ValueError):
+                pass
+            for name, wanted in request["limits"].items():
+                kind = getattr(resource, name)
+                hard = resource.getrlimit(kind)[1]
+                most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+                resource.setrlimit(kind, (most, most))
             for target, stream in enumerate(streams):
                 os.dup2(stream, target)
             os.chdir(request["cwd"])
             os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 — the command's own words
         except OSError as error:
-            os.write(failed_write, json.dumps([error.errno, str(error.filename or "")]).encode())
+            os.write(failed_write, marshal.dumps([error.errno, str(error.filename or "")]))
         finally:
             os._exit(127)
     os.close(failed_write)
@@ -114,39 +154,92 @@ def start(request: dict[str, Any], streams: list[int]) -> int:
         failed = pipe.read()
     if failed:
         os.waitpid(pid, 0)
-        number, name = json.loads(failed)
+        number, name = marshal.loads(failed)  # noqa: S302 — from our child, before it became another program
         raise OSError(number, os.strerror(number), name)
     return pid
 
 
-def forward(proxy: str) -> None:
-    """Pass on connections to ``PROXY_PORT`` to the socket of the network proxy."""
-    listener = socket.create_server(("127.0.0.1", PROXY_PORT), backlog=128)
+def listen_for_proxy() -> _socket.socket:
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    listener.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", PROXY_PORT))
+    listener.listen(128)
+    return listener
+
+
+def accept(listener: _socket.socket) -> socket.socket:
+    """The next connection. Raises ``OSError``."""
+    import socket
+
+    with socket.socket(fileno=os.dup(listener.fileno())) as copy:
+        copy.setblocking(False)
+        client, _ = copy.accept()
+    client.setblocking(True)
+    return client
+
+
+def forward(listener: _socket.socket, proxy: str) -> None:
+    """Pass on a connection to ``PROXY_PORT`` to the socket of the network proxy."""
+    try:
+        client = accept(listener)
+        _thread.start_new_thread(relay, (client, proxy))
+    except (OSError, RuntimeError):  # it has gone, or nothing is left for another one
+        pass
+
+
+def relay(client: socket.socket, proxy: str) -> None:
+    import socket
+    import threading
 
     def copy(source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := source.recv(65_536):
                 sink.sendall(data)
-        with contextlib.suppress(OSError):
+        except OSError:
+            pass
+        try:
             sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
-    def serve(client: socket.socket) -> None:
-        with client, socket.socket(socket.AF_UNIX) as server:
-            try:
-                server.connect(proxy)
-            except OSError:
-                return
-            back = threading.Thread(target=copy, args=(server, client), daemon=True)
-            back.start()
-            copy(client, server)
-            back.join()
+    with client, socket.socket(socket.AF_UNIX) as server:
+        try:
+            server.connect(proxy)
+        except OSError:
+            return
+        back = threading.Thread(target=copy, args=(server, client), daemon=True)
+        back.start()
+        copy(client, server)
+        back.join()
 
-    def accept() -> None:
-        while True:
-            client, _ = listener.accept()
-            threading.Thread(target=serve, args=(client,), daemon=True).start()
 
-    threading.Thread(target=accept, daemon=True).start()
+# -- git ------------------------------------------------------------------------------------------------
+
+
+def write_files(files: dict[str, str]) -> None:
+    """Write programs, by their paths."""
+    for path, text in files.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 — pathlib is slow to import
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 — as above
+            file.write(text)
+        os.chmod(path, 0o755)  # noqa: PTH101, S103 — as above; a program
+
+
+def listen_for_git(broker: int) -> _socket.socket:
+    os.set_inheritable(broker, False)
+    calls = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    calls.bind(GIT_SOCKET)
+    calls.listen(16)
+    return calls
+
+
+def pass_on(calls: _socket.socket, broker: int) -> None:
+    """Give the broker, outside, the connection of a git inside."""
+    try:
+        with accept(calls) as client:
+            send(_socket.socket(fileno=os.dup(broker)), b"git", client.fileno(), _socket.MSG_DONTWAIT)
+    except OSError:  # it has gone, or there are too many
+        pass
 
 
 # -- the self-test --------------------------------------------------------------------------------------
@@ -156,6 +249,9 @@ def run_test(test: dict[str, Any]) -> list[str]:
     """Try what is forbidden; returns what was possible. An empty test tries nothing."""
     if not test:
         return []
+    import contextlib
+    import socket
+
     failures: list[str] = []
     for folder in test["unwritable"]:
         path = os.path.join(folder, f".newel-test-{os.getpid()}")  # noqa: PTH118 — pathlib is slow to import
@@ -191,7 +287,3 @@ def kernel_failures() -> list[str]:
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0:
             failures.append(what)
     return failures
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])

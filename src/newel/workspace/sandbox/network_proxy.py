@@ -28,6 +28,9 @@ Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
 """The addresses of a name. Raises ``OSError``."""
 
 
+Allows = Callable[[str], Awaitable[bool]]
+
+
 class IsReachable(Protocol):
     def __call__(self, address: IPAddress, /, *, is_named: bool) -> bool: ...
 
@@ -59,6 +62,9 @@ PRIVATE: Final = (
 )
 
 
+NOT_ALLOWED: Final = "403 Not allowed by the sandbox"
+
+
 class _Refused(Exception):
     """The answer to a request that is not passed on."""
 
@@ -78,6 +84,10 @@ class _Target(NamedTuple):
         return self.host if self.port in {80, 443} else f"{self.host}:{self.port}"
 
 
+async def allow_none(_: str) -> bool:
+    return False
+
+
 async def resolve(host: str, port: int) -> Sequence[IPAddress]:
     """The addresses that the system's resolver knows."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -85,7 +95,8 @@ async def resolve(host: str, port: int) -> Sequence[IPAddress]:
 
 
 class NetworkProxy:
-    """Serves on the socket ``path``, and connects to the servers that ``domains`` match.
+    """Serves on the socket ``path``, and connects to the servers that ``domains`` match, and to those that ``allows`` allows (it gets a
+    name, with a port other than those of the web, and may ask the user).
 
     ``is_reachable`` judges an address; tests, whose servers are on this machine, have another one.
     """
@@ -95,11 +106,13 @@ class NetworkProxy:
         path: Path,
         domains: Sequence[Domain],
         *,
+        allows: Allows = allow_none,
         resolve: Resolve = resolve,
         is_reachable: IsReachable = is_reachable,
     ) -> None:
         self._path = path
         self._domains = domains
+        self._allows = allows
         self._resolve = resolve
         self._is_reachable = is_reachable
         self._limit = anyio.CapacityLimiter(MAX_CONNECTIONS)
@@ -141,15 +154,15 @@ class NetworkProxy:
     async def _connect(self, target: _Target) -> ByteStream:
         """Connect to a server that is allowed. Raises ``_Refused``."""
         rules = [domain for domain in self._domains if domain.matches(target.host, target.port)]
-        if not rules:
-            raise _Refused("403 Forbidden", REFUSED.format(host=target.host, rule=target.rule))
-        is_named = any(rule.name != "*" for rule in rules)
+        if not (rules or await self._allows(target.rule)):
+            raise _Refused(NOT_ALLOWED, REFUSED.format(host=target.host, rule=target.rule))
+        is_named = not rules or any(rule.name != "*" for rule in rules)
         try:
             with anyio.fail_after(CONNECT_S):
                 addresses = await self._resolve(target.host, target.port)
                 reachable = [each for each in addresses if self._is_reachable(each, is_named=is_named)]
                 if not reachable:
-                    raise _Refused("403 Forbidden", PRIVATE.format(host=target.host, rule=target.rule))
+                    raise _Refused(NOT_ALLOWED, PRIVATE.format(host=target.host, rule=target.rule))
                 return await _connect_first(reachable, target.port)
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "it did not answer in time"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
+
+from newel.workspace.sandbox.repository import SandboxRepository
 
 SandboxMode = Literal["workspace", "read-only", "off"]
 
@@ -15,7 +17,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it. What is
     protected need not exist.
 
-    ``proxy`` is the socket of the network proxy, None for no network.
+    ``proxy`` is the socket of the network proxy, None for no network. git may change ``repository`` for the commands (``git_broker``).
+    ``limits`` are those of each process, by the names of the module ``resource``.
     """
 
     home: str
@@ -24,6 +27,8 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     protected: Sequence[str] = ()
     hidden: Sequence[str] = ()
     proxy: str | None = None
+    repository: SandboxRepository | None = None
+    limits: Mapping[str, int] = {}
 
     def allows_writing(self, path: str) -> bool:
         return is_below(path, self.writable) and not is_below(path, self.protected)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import os
 import platform
 import select
@@ -18,9 +19,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.abc import InspectLoader
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
@@ -30,7 +32,10 @@ from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
 from newel.workspace.sandbox.policy import SandboxPolicy
-from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
+from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
+
+if TYPE_CHECKING:
+    from newel.workspace.sandbox.git_broker import GitBroker
 
 START_S: Final = 10.0
 """Seconds for the sandbox to start."""
@@ -40,6 +45,9 @@ ANSWER_S: Final = 3.0
 
 END_S: Final = 1.0
 """Seconds for it to end by itself."""
+
+PROGRAMS_INSIDE: Final = "/run/newel/bin"
+"""First on the ``PATH`` of commands: the ``git`` that passes on what changes the repository."""
 
 PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 """Where bubblewrap is looked for: a project's folder may be on PATH."""
@@ -92,6 +100,8 @@ class Sandbox:
         self._process: subprocess.Popen[bytes] | None = None
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
+        self._broker: GitBroker | None = None
+        self._protected: Mapping[str, tuple[int, int]] = {}
 
     def start(
         self,
@@ -103,6 +113,8 @@ class Sandbox:
         mark: str,
     ) -> SandboxedProcess:
         with self._lock:
+            if self._socket is not None and self._protected != _identities(self._protected):
+                self._stop()  # a protected file was replaced outside, and with it what was mounted on it
             if self._socket is None:
                 self._start()
             request = {
@@ -110,6 +122,7 @@ class Sandbox:
                 "cwd": cwd,
                 "env": self._environ(env),
                 "number": number_of_mark(mark),
+                "limits": {} if self._policy is None else dict(self._policy.limits),
             }
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)
@@ -146,15 +159,19 @@ class Sandbox:
 
     def _start(self) -> None:
         program, policy = find_bubblewrap(), self._find_policy()
+        protected = _identities(policy.protected)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = Path(launcher_main.__file__).read_text(encoding="utf-8")
-        with theirs, _in_memory(seccomp_filter()) as seccomp:
+        broker, files = self._open_broker(program, policy)
+        passed = [theirs] if broker is None else [theirs, broker.theirs]
+        with theirs, in_memory(seccomp_filter()) as seccomp, in_memory(_launcher_code(files)) as code:
             arguments = [
                 *bubblewrap(program, policy, seccomp.fileno()),
-                *(own_python(), "-I", "-S", "-c", code, str(theirs.fileno()), PROXY if policy.proxy else ""),
+                *(own_python(), "-I", "-S", "-c", _START, str(code.fileno())),
+                *(str(theirs.fileno()), PROXY if policy.proxy else ""),
+                str(-1 if broker is None else broker.theirs.fileno()),
             ]
             self._processes = ProcessTree({"PATH": os.defpath})
-            launcher = DirectLauncher((theirs.fileno(), seccomp.fileno()))
+            launcher = DirectLauncher((seccomp.fileno(), code.fileno(), *(each.fileno() for each in passed)))
             try:
                 self._process = self._processes.launch(
                     launcher,
@@ -166,7 +183,7 @@ class Sandbox:
                 ours.close()
                 raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
         ours.settimeout(START_S)
-        self._socket, self._policy = ours, policy
+        self._socket, self._policy, self._protected = ours, policy, protected
         self._statuses.clear()
         try:
             self._ask({})  # nothing: only that it answers
@@ -176,7 +193,21 @@ class Sandbox:
             raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
         ours.settimeout(ANSWER_S)
 
+    def _open_broker(self, program: str, policy: SandboxPolicy) -> tuple[GitBroker | None, Mapping[str, str]]:
+        """What runs git for the commands, and its files inside; none if there is no repository that they could change."""
+        from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
+        from newel.workspace.sandbox.git_shim import shim_files
+
+        git = shutil.which("git", path=GIT_PROGRAMS)
+        if policy.repository is None or not policy.writable or git is None:
+            return None, {}
+        self._broker = GitBroker(self._find_policy, program, own_python())
+        return self._broker, shim_files(git, own_python())
+
     def _stop(self) -> None:
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -228,7 +259,7 @@ class Sandbox:
 
     def _send(self, request: dict[str, Any], streams: Sequence[int]) -> None:
         """Requests are files, because the system limits the size of a packet."""
-        with _in_memory(json.dumps(request).encode()) as file:
+        with in_memory(marshal.dumps(request)) as file:
             socket.send_fds(self._connection(), [b"request"], [file.fileno(), *streams])
 
     def status_of(self, inside: int) -> int:
@@ -265,10 +296,29 @@ class Sandbox:
         policy = self._policy
         inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
         inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": "1"}  # noqa: S108 — it is private
+        if self._broker is not None:
+            inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
         if policy is not None and policy.proxy is not None:
             address = f"http://127.0.0.1:{PROXY_PORT}"
             inside |= dict.fromkeys(_PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
         return inside
+
+
+_START: Final = """
+import marshal, os, sys
+with os.fdopen(int(sys.argv[1]), "rb") as given:
+    code, files = marshal.load(given)
+scope = {"__name__": "launcher"}
+exec(code, scope)
+scope["main"](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), files)
+"""
+
+
+def _launcher_code(files: Mapping[str, str]) -> bytes:
+    """The launcher, compiled as it is in this process, and the files that it writes: compiling it takes 3 ms."""
+    loader = launcher_main.__loader__
+    assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
+    return marshal.dumps((loader.get_code(launcher_main.__name__), dict(files)))
 
 
 def find_bubblewrap() -> str:
@@ -290,6 +340,16 @@ def own_python() -> str:
     return os.path.realpath(sys.executable)
 
 
+def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Device and inode of the paths that exist."""
+    found: dict[str, tuple[int, int]] = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.lstat(path)
+            found[path] = (state.st_dev, state.st_ino)
+    return found
+
+
 def _pid_of(descriptor: int) -> int:
     """The number, outside, of the process that a pidfd stands for."""
     for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines():
@@ -301,11 +361,3 @@ def _pid_of(descriptor: int) -> int:
 def _is_shown(path: str, policy: SandboxPolicy) -> bool:
     shown = [*policy.readable, *policy.writable]
     return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)
-
-
-def _in_memory(data: bytes) -> BinaryIO:
-    file = os.fdopen(os.memfd_create("newel-sandbox"), "wb+")
-    file.write(data)
-    file.flush()
-    os.lseek(file.fileno(), 0, os.SEEK_SET)
-    return file

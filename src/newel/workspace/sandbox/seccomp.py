@@ -7,9 +7,10 @@ ways out of namespaces have been found. Debuggers need ``ptrace``, so they do no
 from __future__ import annotations
 
 import errno
+import os
 import platform
 import struct
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
@@ -153,3 +154,12 @@ def _by_argument(number: int, argument: int, values: tuple[int, ...], refused: i
 
 def _code(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", operation, if_true, if_false, value)
+
+
+def in_memory(data: bytes) -> BinaryIO:
+    """A file that has no name, with these bytes, at its begin."""
+    file = os.fdopen(os.memfd_create("newel-sandbox"), "wb+")
+    file.write(data)
+    file.flush()
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    return file

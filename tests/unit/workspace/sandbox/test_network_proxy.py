@@ -181,3 +181,14 @@ async def test_a_server_that_cannot_be_reached_is_named_with_the_reason(tmp_path
 async def test_the_socket_is_closed_to_other_users(tmp_path: Path) -> None:
     async with serving(tmp_path) as proxy:
         assert proxy.path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_server_that_the_user_allows_is_reached(tmp_path: Path, server: int) -> None:
+    async def allows(rule: str) -> bool:
+        return rule == f"asked.test:{server}"
+
+    async with serving(tmp_path, allows=allows) as proxy:
+        answer = await proxy.say(f"GET http://asked.test:{server}/a HTTP/1.1\r\n\r\n".encode())
+        other = await proxy.say(f"GET http://other.test:{server}/a HTTP/1.1\r\n\r\n".encode())
+    assert b"/a" in answer
+    assert other.startswith(b"HTTP/1.1 403 Not allowed by the sandbox\r\n")

@@ -202,6 +202,18 @@ async def test_the_same_act_succeeds_outside(place: Place, act: str) -> None:
     assert done.exit_code == 0, done.stderr
 
 
+async def test_a_protected_file_that_the_user_saves_stays_protected(place: Place) -> None:
+    """Editors replace files, and what is mounted on a file is gone with it."""
+    settings = place.project / ".envrc"
+    settings.write_text("one\n")
+    await place.run("true")
+    (place.project / ".envrc.new").write_text("two\n")
+    (place.project / ".envrc.new").rename(settings)
+    done = await place.run("echo evil >> .envrc")
+    assert done.exit_code != 0
+    assert settings.read_text() == "two\n"
+
+
 async def test_real_work_runs(place: Place) -> None:
     (place.project / "test_it.py").write_text(
         "def test_it(tmp_path):\n    (tmp_path / 'a').write_text('b')\n"

@@ -1,0 +1,396 @@
+"""Runs git for the commands in a sandbox, whose ``.git`` is read-only.
+
+    git, a script inside ─> git_client_main ── socket ──> launcher_main ── connection ──> GitBroker, outside
+                            GitBroker ─> bubblewrap ─> git_confined_main ─> git
+
+git gets a sandbox of its own, with the same limits and without a network, in which two things differ. The repository's folder can
+be written, but for its settings and hooks, and has a place that nobody can guess: a command may put a link into the project
+while git writes there. And only git's own programs can be executed: what a filter, a hook or a nested repository names does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import secrets
+import selectors
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn, cast
+
+import msgspec
+
+from newel.agent.errors import WorkspaceError
+from newel.workspace.git import run_git
+from newel.workspace.process.environment import child_env
+from newel.workspace.sandbox import git_confined_main
+from newel.workspace.sandbox.bubblewrap import bubblewrap
+from newel.workspace.sandbox.git_client_main import PASSED
+from newel.workspace.sandbox.git_confined_main import CANNOT
+from newel.workspace.sandbox.git_rules import GitCall, GitRefused, find_instructions, judge_call
+from newel.workspace.sandbox.policy import SandboxPolicy, is_below
+from newel.workspace.sandbox.repository import SandboxRepository
+from newel.workspace.sandbox.seccomp import in_memory, seccomp_filter
+
+REQUEST_S: Final = 10.0
+"""Seconds for a request to arrive, and for an answer to be read."""
+
+MAX_REQUEST: Final = 4 << 20
+MAX_OUTPUT: Final = 8 << 20
+"""Bytes of each output that are passed back."""
+
+MAX_CALLS: Final = 8
+"""Requests at a time; git runs for one after the other."""
+
+GIT_PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin"
+
+_SETTINGS: Final = (
+    *(
+        "core.hooksPath=/dev/null",
+        "core.fsmonitor=false",
+        "core.untrackedCache=false",
+        "gc.auto=0",
+        "maintenance.auto=false",
+    ),
+    *("commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false"),
+    *(
+        "branch.autoSetupMerge=false",
+        "submodule.recurse=false",
+        "rebase.instructionFormat=%s",
+        "rebase.missingCommitsCheck=ignore",
+    ),
+)
+"""Settings that would only make git try to run something, or write its settings, and fail."""
+
+_HOOKS: Final = {
+    "commit": ("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    "merge": ("pre-merge-commit", "commit-msg", "post-merge"),
+    "rebase": ("pre-rebase", "post-rewrite"),
+    "checkout": ("post-checkout",),
+    "switch": ("post-checkout",),
+}
+
+PROTECTED: Final = "note: files that are read-only in the sandbox were kept as they were, so they differ from the commit. Do not commit them; leave them to the user."
+
+NO_LANDLOCK: Final = (
+    "this kernel cannot confine git (it has no Landlock). `.git` stays read-only. Leave commits to the user."
+)
+
+
+class GitBroker:
+    """Answers the calls of one sandbox. ``theirs`` goes to its launcher, and is closed here after that."""
+
+    def __init__(self, find_policy: Callable[[], SandboxPolicy], bubblewrap_path: str, python: str) -> None:
+        self._find_policy = find_policy
+        self._bubblewrap = bubblewrap_path
+        self._python = python
+        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._free = threading.Semaphore(MAX_CALLS)
+        self._turn = threading.Lock()
+        threading.Thread(target=self._accept, name="git broker", daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        self.theirs.close()
+
+    def _accept(self) -> None:
+        with self._ours:
+            while True:
+                try:
+                    packet, descriptors, _, _ = socket.recv_fds(self._ours, 16, 1)
+                except OSError:
+                    return
+                if not packet:
+                    return
+                for descriptor in descriptors:
+                    connection = socket.socket(fileno=descriptor)
+                    if self._free.acquire(blocking=False):
+                        threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                    else:
+                        connection.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Answer one request. What comes from inside is hostile: any of it may be missing, or of another kind."""
+        try:
+            with connection:
+                connection.settimeout(REQUEST_S)
+                with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                    request, stdin = _receive(connection)
+                    try:
+                        answer = self._answer(request, stdin, connection)
+                    finally:
+                        os.close(stdin)
+                    connection.settimeout(REQUEST_S)
+                    for part in answer:
+                        connection.sendall(part)
+        finally:
+            self._free.release()
+
+    def _answer(self, received: Mapping[str, Any], stdin: int, connection: socket.socket) -> list[bytes]:
+        try:
+            policy = self._find_policy()
+            repository = policy.repository or _refuse(
+                "the repository cannot be changed from here. Leave it to the user."
+            )
+            request = _parse(received, repository, stdin)
+            with self._turn:
+                code, out, err = self._run(request, policy, repository, connection)
+        except (GitRefused, WorkspaceError) as error:
+            return [json.dumps({"refused": str(error)}).encode() + b"\n"]
+        return [json.dumps({"exit": code, "stdout": len(out), "stderr": len(err)}).encode() + b"\n", out, err]
+
+    def _run(
+        self,
+        request: GitRequest,
+        policy: SandboxPolicy,
+        repository: SandboxRepository,
+        connection: socket.socket,
+    ) -> tuple[int, bytes, bytes]:
+        if found := find_instructions(repository.folder):
+            _refuse(f"{found[0]} runs programs. Leave this rebase to the user.")
+        git = find_git()
+        place = f"/run/newel-{secrets.token_hex(16)}"
+        settings = _read_settings(repository.top)
+        alive, alive_end = os.pipe2(os.O_CLOEXEC)
+        with (
+            in_memory(seccomp_filter()) as seccomp,
+            os.fdopen(alive),
+            os.fdopen(alive_end, "wb") as waiting,
+        ):
+            mounts = _mounts(repository, place)
+            process = subprocess.Popen(
+                [
+                    *bubblewrap(
+                        self._bubblewrap,
+                        policy,
+                        seccomp.fileno(),
+                        more=mounts,
+                        chdir=request.cwd,
+                        ends_itself=True,
+                    ),
+                    *(
+                        self._python,
+                        "-I",
+                        "-S",
+                        "-c",
+                        Path(git_confined_main.__file__).read_text(encoding="utf-8"),
+                    ),
+                    *(str(alive), str(len(_executables(git))), *_executables(git), git),
+                    *(word for each in (*request.call.settings, *_SETTINGS) for word in ("-c", each)),
+                    *request.call.words,
+                ],
+                cwd="/",
+                env=_environment(repository, place, settings, request.variables),
+                stdin=request.stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(seccomp.fileno(), alive),
+                start_new_session=True,
+            )
+            code, out, err = _collect(process, connection, waiting)
+        if code == CANNOT and not out and not err:
+            _refuse(NO_LANDLOCK)
+        notes = _remove_instructions(repository) + _notes(request.call, repository, settings, code, err)
+        out, err = (text.replace(place.encode(), os.fsencode(repository.common)) for text in (out, err))
+        return code, out, err + "".join(f"{note}\n" for note in notes).encode()
+
+
+class GitRequest(msgspec.Struct, frozen=True):
+    """A call, the folder that it is made in, variables for it, and the descriptor of its standard input."""
+
+    call: GitCall
+    cwd: str
+    variables: Mapping[str, str]
+    stdin: int
+
+
+def _refuse(why: str) -> NoReturn:
+    raise GitRefused(why)
+
+
+def _parse(received: Mapping[str, Any], repository: SandboxRepository, stdin: int) -> GitRequest:
+    """Raises ``GitRefused``, and ``ValueError`` for what the client would not send."""
+    call = judge_call(_texts(received["argv"]))
+    cwd = os.path.normpath(os.path.join("/", *_texts([received["cwd"]]), *call.folder))  # noqa: PTH118 — texts
+    if not is_below(cwd, [repository.top]):
+        _refuse(f"{cwd[:200]} is not in the project's repository. Leave it to the user.")
+    given: object = received["env"]
+    if not isinstance(given, dict):
+        raise ValueError("not variables")  # noqa: TRY004 — as for all that is malformed
+    variables = {name: value for name, value in cast("dict[str, Any]", given).items() if name in PASSED}
+    _texts(list(variables.values()))
+    return GitRequest(call, cwd, variables, stdin)
+
+
+def find_git() -> str:
+    """The path of git. Raises ``GitRefused``."""
+    if program := shutil.which("git", path=GIT_PROGRAMS):
+        return program
+    raise GitRefused("git is not installed outside the sandbox.")
+
+
+def _receive(connection: socket.socket) -> tuple[dict[str, Any], int]:
+    """A request, and the descriptor of its standard input, which is the caller's to close. Raises ``ValueError`` and ``OSError``."""
+    head, descriptors, _, _ = socket.recv_fds(connection, 8, 1)
+    length = int.from_bytes(head, "big")
+    request: object = None
+    if len(head) == 8 and len(descriptors) == 1 and length <= MAX_REQUEST:
+        with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as source:
+            request = json.loads(source.read(length))
+    if isinstance(request, dict):
+        return cast("dict[str, Any]", request), descriptors[0]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    raise ValueError("not a request")
+
+
+def _texts(words: object) -> list[str]:
+    """Words that may be arguments of a program. Raises ``ValueError``."""
+    found = cast("list[object]", words if isinstance(words, list) else [None])
+    if not all(isinstance(word, str) and "\0" not in word for word in found):
+        raise ValueError("not words")
+    return [str(word) for word in found]
+
+
+def _mounts(repository: SandboxRepository, place: str) -> list[str]:
+    """The repository, writable, at ``place``. The processes of the sandbox are not shown: ``/proc`` leads to open folders."""
+    mounts = ["--tmpfs", "/proc", "--bind", repository.common, place]
+    for name in ("config", "config.worktree", "hooks", "modules", "info/attributes"):
+        path = f"{repository.common}/{name}"
+        if os.path.lexists(path) and os.path.realpath(path) == path:
+            mounts += ["--ro-bind", path, f"{place}/{name}"]
+    return mounts
+
+
+def _environment(
+    repository: SandboxRepository,
+    place: str,
+    settings: Iterable[tuple[str, str]],
+    variables: Mapping[str, str],
+) -> dict[str, str]:
+    own = {
+        name: value
+        for name, value in child_env(os.environ).items()
+        if name in {"HOME", "XDG_CONFIG_HOME", "LANG", "TZ"}
+    }
+    filters = {name.split(".", 1)[1].rpartition(".")[0] for name, _ in settings if name.startswith("filter.")}
+    required = {
+        f"GIT_CONFIG_KEY_{index}": f"filter.{name}.required" for index, name in enumerate(sorted(filters))
+    }
+    return {
+        **own,
+        **variables,
+        **required,
+        **{name.replace("KEY", "VALUE"): "true" for name in required},
+        "GIT_CONFIG_COUNT": str(len(required)),
+        "PATH": GIT_PROGRAMS,
+        "GIT_DIR": place + repository.folder.removeprefix(repository.common),
+        "GIT_WORK_TREE": repository.top,
+        "GIT_EDITOR": ":",
+        "GIT_SEQUENCE_EDITOR": ":",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "",
+        "GIT_NO_LAZY_FETCH": "1",
+    }
+
+
+def _read_settings(top: str) -> list[tuple[str, str]]:
+    """What is set for a repository, without the values that ``run_git`` sets itself."""
+    listed = (run_git(top, "config", "--list", "-z") or b"").decode(errors="surrogateescape").split("\0")[:-4]
+    pairs = [text.partition("\n") for text in listed]
+    return [(name, value) for name, _, value in pairs]
+
+
+def _collect(
+    process: subprocess.Popen[bytes], connection: socket.socket, waiting: BinaryIO
+) -> tuple[int, bytes, bytes]:
+    """Its exit code and outputs; it ends when the caller inside does."""
+    out, err = cast("BinaryIO", process.stdout), cast("BinaryIO", process.stderr)
+    outputs = {out: bytearray(), err: bytearray()}
+    with selectors.DefaultSelector() as selector, out, err:
+        selector.register(connection, selectors.EVENT_READ)
+        for source in outputs:
+            selector.register(source, selectors.EVENT_READ)
+        is_open = len(outputs)
+        while is_open:
+            for key, _ in selector.select():
+                if key.fileobj is connection:
+                    selector.unregister(connection)  # it has ended, or says more than it should
+                    waiting.close()
+                    continue
+                source = cast("BinaryIO", key.fileobj)
+                data = os.read(source.fileno(), 65_536)
+                kept = outputs[source]
+                kept += data[: MAX_OUTPUT - len(kept)]
+                if not data:
+                    selector.unregister(source)
+                    is_open -= 1
+    code = process.wait()
+    return code if code >= 0 else 128 - code, bytes(outputs[out]), bytes(outputs[err])
+
+
+def _remove_instructions(repository: SandboxRepository) -> list[str]:
+    """Remove what would make the user's git run a program; ``judge_call`` should have refused the call that wrote it."""
+    found = find_instructions(repository.folder)
+    if repository.folder == repository.common and os.path.lexists(f"{repository.common}/commondir"):
+        found.append(f"{repository.common}/commondir")
+    for path in found:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+    return [f"git in the sandbox: {path} was removed: it would run programs." for path in found]
+
+
+def _notes(
+    call: GitCall, repository: SandboxRepository, settings: list[tuple[str, str]], code: int, err: bytes
+) -> list[str]:
+    """What git did not do here, and would do outside."""
+    if b"unable to unlink old '" in err:
+        return [PROTECTED]
+    if code:
+        return ["git in the sandbox: filters do not run here. Leave this file to the user."] * (
+            b" filter '" in err
+        )
+    folder = next(
+        (value for name, value in reversed(settings) if name == "core.hookspath"),
+        f"{repository.common}/hooks",
+    )
+    hooks = Path(repository.top, os.path.expanduser(folder))  # noqa: PTH111 — a text
+    skipped = [name for name in _HOOKS.get(call.words[0], ()) if os.access(hooks / name, os.X_OK)]
+    notes = [f"note: hooks did not run in the sandbox: {', '.join(skipped)}"] if skipped else []
+    signs = call.words[0] in {"commit", "merge"} and ("commit.gpgsign", "true") in settings
+    return [
+        *notes,
+        *(["note: the commit is not signed, because keys are not in the sandbox"] if signs else []),
+    ]
+
+
+@functools.cache
+def _executables(git: str) -> tuple[str, ...]:
+    """What has to be executed for git: its programs, the interpreter that loads them, and nothing that takes instructions."""
+    real = os.path.realpath(git)
+    found = subprocess.run([git, "--exec-path"], stdout=subprocess.PIPE, env={}, check=False).stdout
+    places = [real, os.fsdecode(found).strip(), _loader_of(real)]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in places if path and os.path.exists(path)))  # noqa: PTH110 — texts
+
+
+def _loader_of(program: str) -> str:
+    """The interpreter that an ELF file names, "" if none."""
+    with Path(program).open("rb") as file:
+        head = file.read(4096)
+    if head[:6] != b"\x7fELF\x02\x01":
+        return ""
+    (start,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+    for offset in range(start, min(start + size * count, len(head) - size + 1), size):
+        kind, _, begin, _, _, length = struct.unpack_from("<IIQQQQ", head, offset)
+        if kind == 3:
+            return os.fsdecode(head[begin : begin + length].rstrip(b"\0"))
+    return ""

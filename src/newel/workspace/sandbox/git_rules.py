@@ -1,0 +1,156 @@
+"""Which calls of git a sandbox passes on to run where ``.git`` can be written.
+
+git itself runs there, and no other program (``git_confined_main``). So a call is refused if git would leave something that makes the
+*user's* git run a program later, or would write a place that the command names, or only asks for what does not work there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+CHANGING: Final = frozenset(
+    {
+        *(
+            "add",
+            "am",
+            "apply",
+            "branch",
+            "checkout",
+            "cherry-pick",
+            "commit",
+            "merge",
+            "mv",
+            "rebase",
+            "reset",
+        ),
+        *("restore", "revert", "rm", "stash", "switch", "tag"),
+        *("commit-tree", "hash-object", "read-tree", "update-index", "write-tree"),
+    }
+)
+"""Subcommands that are passed on."""
+
+SETTINGS: Final = re.compile(
+    r"(user|author|committer|advice|color)\.[a-z.-]+|commit\.(gpgsign|cleanup|verbose|status)|tag\.gpgsign|init\.defaultbranch"
+    r"|core\.(quotepath|autocrlf|safecrlf|eol|editor|pager|abbrev|filemode)|merge\.(conflictstyle|ff|renames)|rerere\.enabled"
+    r"|rebase\.(autostash|autosquash)|sequence\.editor",
+    re.IGNORECASE,
+)
+"""What ``-c`` may set. No other: some are formats of files that git reads again as instructions."""
+
+STRATEGIES: Final = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
+"""Ways to merge. git keeps the name of another one, and continues with a program of that name."""
+
+_REBASE: Final = re.compile(
+    r"--(continue|abort|skip|quit|onto|root|keep-base|(no-)?autosquash|(no-)?autostash|force-rebase|(no-)?ff|quiet|verbose|(no-)?stat"
+    r"|(no-)?rebase-merges(=[a-z-]+)?|(no-)?reapply-cherry-picks|empty=[a-z]+|committer-date-is-author-date|reset-author-date|ignore-date"
+    r"|signoff|(no-)?fork-point|(no-)?update-refs|apply|merge|interactive|strategy-option=[a-z-]+|(no-)?gpg-sign|onto=.*)|-[iqvnfm]|--"
+)
+
+_NAMES_A_PLACE: Final = re.compile(
+    r"--(git-dir|work-tree|namespace|exec-path|config-env|super-prefix|attr-source)\b.*"
+)
+_HARMLESS: Final = re.compile(
+    r"-p|-P|--(no-)?paginate|--no-pager|--no-optional-locks|--literal-pathspecs|--no-replace-objects"
+)
+
+
+class GitCall(msgspec.Struct, frozen=True):
+    """A call that may be passed on: ``folder`` is relative to the caller's own, ``settings`` are ``name=value``."""
+
+    folder: Sequence[str]
+    settings: Sequence[str]
+    words: Sequence[str]
+
+
+class GitRefused(Exception):
+    """Why a call is not passed on, for who made it."""
+
+
+def judge_call(argv: Sequence[str]) -> GitCall:
+    """The call of a command line without ``git``. Raises ``GitRefused``."""
+    folder: list[str] = []
+    settings: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option == "-C" and rest:
+            folder.append(rest.pop(0))
+        elif option == "-c" and rest:
+            setting = rest.pop(0)
+            if SETTINGS.fullmatch(setting.partition("=")[0]) is None:
+                raise GitRefused(
+                    f"`-c {setting[:100]}` is not allowed for a call that changes the repository. Leave it out."
+                )
+            settings.append(setting)
+        elif _NAMES_A_PLACE.fullmatch(option):
+            raise GitRefused(
+                f"`{option[:100]}` is not allowed for a call that changes the repository. Use `-C FOLDER`."
+            )
+        elif _HARMLESS.fullmatch(option) is None:
+            raise GitRefused(f"`{option[:100]}` is not known here. Leave it out.")
+    if not rest or rest[0] not in CHANGING:
+        raise GitRefused("`.git` is read-only for this command. Leave it to the user.")
+    _judge_words(rest[0], rest[1:])
+    return GitCall(folder, settings, rest)
+
+
+def _judge_words(subcommand: str, words: Sequence[str]) -> None:
+    options = list(words[: words.index("--")] if "--" in words else words)
+    if subcommand == "rebase":
+        for option in options:
+            if option.startswith("-") and _REBASE.fullmatch(option) is None:
+                raise GitRefused(
+                    f"`rebase {option[:100]}` is not allowed: a rebase here only picks commits. Leave it to the user."
+                )
+    for place, option in enumerate(options):
+        name, _, value = option.partition("=")
+        is_strategy = (len(name) > 5 and "--strategy".startswith(name)) or (
+            subcommand in {"merge", "rebase"} and option == "-s"
+        )
+        if is_strategy:
+            value = value or (options[place + 1] if place + 1 < len(options) else "")
+        elif subcommand == "merge" and re.fullmatch(r"-[a-ln-zA-EG-WYZ]*s.+", option):
+            is_strategy, value = True, option.partition("s")[2]
+        if is_strategy and value not in STRATEGIES:
+            raise GitRefused(f"{value[:100]!r} is not one of git's own ways to merge.")
+        if (
+            len(name) > 3
+            and "--edit-description".startswith(name)
+            and subcommand == "branch"
+            and len(name) > 6
+        ):
+            raise GitRefused("descriptions of branches are settings. Leave them to the user.")
+
+
+# -- what git leaves for later ---------------------------------------------------------------------------
+
+
+_PROGRAM_LINE: Final = re.compile(rb"^\s*(exec|x)\s", re.MULTILINE)
+
+
+def find_instructions(folder: str) -> list[str]:
+    """Files in a folder of git that would make the user's git run a program, of the kinds that git itself may have written."""
+    found: list[str] = []
+    todo = f"{folder}/rebase-merge/git-rebase-todo"
+    if _PROGRAM_LINE.search(_read(todo)):
+        found.append(todo)
+    for name in ("rebase-merge/strategy", "rebase-apply/strategy"):
+        strategy = _read(f"{folder}/{name}").strip()
+        if strategy and strategy.decode(errors="replace") not in STRATEGIES:
+            found.append(f"{folder}/{name}")
+    match = re.search(rb"^\s*strategy\s*=\s*(.*)$", _read(f"{folder}/sequencer/opts"), re.MULTILINE)
+    if match and match[1].strip().decode(errors="replace") not in STRATEGIES:
+        found.append(f"{folder}/sequencer/opts")
+    return found
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""

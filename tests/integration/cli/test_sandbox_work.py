@@ -1,0 +1,104 @@
+"""If these fail, daily work does not run in the sandbox, and users turn it off. No test needs a network."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.nodejs import NODE, NPM
+from tests.requirements import require_program
+from tests.support import Newel, bash, scenario
+
+require_program("bwrap", "bubblewrap")
+
+WithModel = Callable[..., Newel]
+
+
+def run_in_sandbox(with_model: WithModel, prepare: Callable[[Path], None], *commands: str) -> list[str]:
+    """Run a conversation whose model calls these commands; returns their results. Nobody answers questions."""
+    newel = with_model(scenario("go", *map(bash, commands), {"content": "Done."}))
+    prepare(newel.project)
+    result = newel("--sandbox", "workspace", "go")
+    assert result.returncode == 0, result.stderr
+    return [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+
+
+def make_npm_project(project: Path) -> None:
+    manifest = b'{"name": "left", "version": "1.0.0", "main": "index.js"}'
+    with tarfile.open(project / "left-1.0.0.tgz", "w:gz") as package:
+        for name, data in (("package.json", manifest), ("index.js", b"module.exports = () => 'left';")):
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size = len(data)
+            package.addfile(member, io.BytesIO(data))
+    (project / "package.json").write_text(
+        '{"name": "app", "version": "1.0.0", "dependencies": {"left": "file:left-1.0.0.tgz"}}'
+    )
+
+
+def test_npm_installs_builds_and_serves(with_model: WithModel) -> None:
+    npm = f"PATH={Path(NODE).parent}:$PATH {NODE} {NPM}"
+    serve = (
+        "require('http').createServer((_, answer) => answer.end(require('left')())).listen(8099, '127.0.0.1')"
+    )
+    results = run_in_sandbox(
+        with_model,
+        make_npm_project,
+        f"{npm} install --package-lock-only --no-audit --no-fund && rm -rf node_modules && {npm} ci --no-audit --no-fund",
+        f'{NODE} -e "{serve}" > server.log 2>&1 & sleep 1',
+        f"{NODE} -e \"fetch('http://127.0.0.1:8099').then(a => a.text()).then(console.log)\"",
+    )
+    assert "added 1 package" in results[0]
+    assert results[2].startswith("stdout:\nleft\n"), results
+
+
+def make_uv_project(project: Path) -> None:
+    uv = require_program("uv")
+    shutil.copy(uv, project / "uv")  # the sandbox has an empty /tmp, where a checkout may be
+    info = "2.1\nName: right\nVersion: 1.0\n"
+    files = {
+        "right.py": "WORD = 'right'\n",
+        "right-1.0.dist-info/METADATA": f"Metadata-Version: {info}",
+        "right-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "right-1.0.dist-info/RECORD": "right.py,,\nright-1.0.dist-info/METADATA,,\nright-1.0.dist-info/WHEEL,,\nright-1.0.dist-info/RECORD,,\n",
+    }
+    (project / "wheels").mkdir()
+    with zipfile.ZipFile(project / "wheels/right-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["right"]\n'
+        '[tool.uv]\npackage = false\nno-index = true\nfind-links = ["wheels"]\n'
+    )
+
+
+def test_uv_syncs_and_runs(with_model: WithModel) -> None:
+    results = run_in_sandbox(
+        with_model,
+        make_uv_project,
+        f"./uv sync -q --offline --no-python-downloads --python {sys.executable}",
+        ".venv/bin/python -c 'import right; print(right.WORD)'",
+    )
+    assert results[1].startswith("stdout:\nright\n"), results
+
+
+def make_python_project(project: Path) -> None:
+    (project / "test_it.py").write_text(
+        "import socket\n"
+        "def test_files(tmp_path):\n    (tmp_path / 'a').write_text('b')\n"
+        "def test_loopback():\n    s = socket.create_server(('127.0.0.1', 0))\n    socket.create_connection(s.getsockname()).close()\n"
+    )
+
+
+@pytest.mark.parametrize("more", ["", "-n 2"])
+def test_pytest_passes(with_model: WithModel, more: str) -> None:
+    (result,) = run_in_sandbox(
+        with_model, make_python_project, f"{sys.executable} -m pytest -q {more} test_it.py"
+    )
+    assert "2 passed" in result
