@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -39,7 +40,8 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
             shutil.copytree(folder, base / folder.name, symlinks=True)
             os.chown(base / folder.name, USER, USER)
         for path in (base / newel.project.name).rglob("*"):
-            os.chown(path, USER, USER, follow_symlinks=False)
+            if not path.lstat().st_mode & stat.S_ISUID:  # which such a program would lose
+                os.chown(path, USER, USER, follow_symlinks=False)
         given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
         user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
         return _run(python, base / newel.home.name, base / newel.project.name, given, words, **user)

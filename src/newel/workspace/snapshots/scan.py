@@ -299,7 +299,11 @@ class _ContentReader:
 
     def read_rule_files(self) -> None:
         """Read the changed files with ignore rules before all others."""
-        rule_files = [(path, read) for path, read in self._pending.items() if split(path)[1] == RULE_FILE]
+        rule_files = [
+            (path, read)
+            for path, read in self._pending.items()
+            if split(path)[1] == RULE_FILE and path not in self._pipes
+        ]
         if rule_files:
             self._read(rule_files)
             self._store_batch()

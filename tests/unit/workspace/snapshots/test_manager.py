@@ -279,6 +279,15 @@ async def test_links_and_pipes_are_recorded_and_never_followed_or_opened(
     assert ledger.blob(after.blob) == b"nowhere\nat all\n"
 
 
+async def test_a_pipe_in_place_of_ignore_rules_is_never_opened(root: Path, snapshots: Open) -> None:
+    sh(root, "mkdir sub; mkfifo .gitignore; echo > sub/.gitignore")
+    looked = snapshots()
+    await looked.take()
+    sh(root, "echo > b; rm .gitignore sub/.gitignore; mkfifo sub/.gitignore")
+    changes = await looked.changes()
+    assert told(changes) == {".gitignore": "-", "b": "+", "sub/.gitignore": "k"}
+
+
 async def test_folders_are_recorded_with_their_modes(root: Path, snapshots: Open) -> None:
     sh(root, "mkdir -p a/b c; echo > a/f; chmod 700 c")
     looked = snapshots()
