@@ -28,13 +28,14 @@ from typing import Any, BinaryIO, Final, NoReturn, cast
 import msgspec
 
 from newel.agent.errors import WorkspaceError
+from newel.text.format import join_names
 from newel.workspace.git import run_git
 from newel.workspace.process.environment import child_env
 from newel.workspace.sandbox import git_confined_main
 from newel.workspace.sandbox.bubblewrap import bubblewrap
 from newel.workspace.sandbox.git_client_main import PASSED
 from newel.workspace.sandbox.git_confined_main import CANNOT
-from newel.workspace.sandbox.git_rules import GitCall, GitRefused, find_instructions, judge_call
+from newel.workspace.sandbox.git_rules import ADDING, GitCall, GitRefused, find_instructions, judge_call
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
 from newel.workspace.sandbox.repository import SandboxRepository
 from newel.workspace.sandbox.seccomp import in_memory, seccomp_filter
@@ -156,6 +157,8 @@ class GitBroker:
     ) -> tuple[int, bytes, bytes]:
         if found := find_instructions(repository.folder):
             _refuse(f"{found[0]} runs programs. Leave this rebase to the user.")
+        adds = request.call.words[0] in ADDING
+        submodules = _submodules(repository.top) if adds else set[str]()
         git = find_git()
         place = f"/run/newel-{secrets.token_hex(16)}"
         settings = _read_settings(repository.top)
@@ -199,6 +202,8 @@ class GitBroker:
         if code == CANNOT and not out and not err:
             _refuse(NO_LANDLOCK)
         notes = _remove_instructions(repository) + _notes(request.call, repository, settings, code, err)
+        if adds and (new := _submodules(repository.top) - submodules):
+            notes += _remove_submodules(repository.top, new)
         out, err = (text.replace(place.encode(), os.fsencode(repository.common)) for text in (out, err))
         return code, out, err + "".join(f"{note}\n" for note in notes).encode()
 
@@ -336,6 +341,30 @@ def _collect(
                     is_open -= 1
     code = process.wait()
     return code if code >= 0 else 128 - code, bytes(outputs[out]), bytes(outputs[err])
+
+
+def _submodules(top: str) -> set[str]:
+    """The repositories inside that the index names. Raises ``GitRefused`` if that cannot be found out."""
+    listed = run_git(top, "ls-files", "--stage", "-z")
+    if listed is None:
+        raise GitRefused("the index cannot be read. Leave it to the user.")
+    entries = (entry.partition(b"\t") for entry in listed.split(b"\0") if entry.startswith(b"160000 "))
+    return {os.fsdecode(path) for _, _, path in entries}
+
+
+def _remove_submodules(top: str, paths: Iterable[str]) -> list[str]:
+    """Take repositories inside out of the index: from there, each `git status` of the user would obey their settings, which commands
+    can write.
+    """
+    names = sorted(paths)
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in names)
+    if run_git(top, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin) is None:
+        raise GitRefused(
+            f"{names[0]!r} is a repository and was added. Take it out of the index: `git rm --cached`."
+        )
+    return [
+        f"note: not added, as it is a repository of its own: {join_names(names, shown=3)}. Leave it to the user."
+    ]
 
 
 def _remove_instructions(repository: SandboxRepository) -> list[str]:

@@ -17,7 +17,6 @@ CHANGING: Final = frozenset(
     {
         *(
             "add",
-            "am",
             "apply",
             "branch",
             "checkout",
@@ -29,10 +28,12 @@ CHANGING: Final = frozenset(
             "reset",
         ),
         *("restore", "revert", "rm", "stash", "switch", "tag"),
-        *("commit-tree", "hash-object", "read-tree", "update-index", "write-tree"),
     }
 )
-"""Subcommands that are passed on."""
+"""Subcommands that are passed on. None may make a commit of anything but the index."""
+
+ADDING: Final = frozenset({"add", "apply"})
+"""Those that may put a repository inside the project into the index."""
 
 SETTINGS: Final = re.compile(
     r"(user|author|committer|advice|color)\.[a-z.-]+|commit\.(gpgsign|cleanup|verbose|status)|tag\.gpgsign|init\.defaultbranch"

@@ -25,7 +25,7 @@ _HISTORY: Final = ("HEAD", "packed-refs", "logs/HEAD")
 
 class UncoveredChanges(msgspec.Struct, frozen=True):
     """Paths relative to the root, a directory with a slash at its end. ``files`` changed, or hold something that did. ``trusted`` are
-    settings and hooks of repositories. ``unchecked`` have too many files to look at.
+    settings and hooks of repositories, and new repositories. ``unchecked`` have too many files to look at.
     """
 
     files: list[str] = []
@@ -45,8 +45,11 @@ def find_uncovered(root: str, paths: Iterable[str], since_ns: int) -> UncoveredC
             continue  # it is gone; where that matters, the directory above says so
         name = path.rpartition("/")[2]
         if name in NEVER:
+            if not stat.S_ISDIR(status.st_mode):  # it names a repository elsewhere
+                found.trusted.extend([path] if status.st_ctime_ns >= since_ns else [])
+                continue
             if entries.is_new(f"{absolute}/description"):  # only the creation of a repository writes it
-                found.files.append(path + "/")
+                found.trusted.append(path + "/")
                 continue
             found.trusted.extend(_changed_in_store(absolute, path, entries))
             if any(entries.is_new(f"{absolute}/{each}") for each in _HISTORY):

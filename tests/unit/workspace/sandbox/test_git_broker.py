@@ -166,6 +166,12 @@ async def test_a_git_file_that_names_another_repository_opens_nothing(
     assert "core" not in done.stdout
 
 
+INSIDE = (
+    "git init -q in; git -C in config user.name n; git -C in config user.email e; echo x > in/x; git -C in add x; git -C in commit -qm x; "
+    "git -C in config core.fsmonitor 'touch {proof}; false'; "
+)
+"""Git looks into a repository that the index names, with the settings in there."""
+
 # Each would make a program run: now, where `.git` can be written, or later, when the user uses git.
 ATTACKS = {
     "a hook": "echo 'echo ran > {proof}' > .git/hooks/pre-commit; git commit -qam x",
@@ -191,6 +197,15 @@ ATTACKS = {
     "another working tree": "git --work-tree=.git checkout -f; git -C .git --work-tree=. add config",
     "a link to the folder of git": "ln -s .git g; git mv a.txt g/commondir; git commit -qm x; test -e .git/commondir && touch {proof}",
     "a command that is not passed on": "git remote add x 'ext::touch {proof}'; git fetch 'ext::touch {proof}'",
+    "a repository inside": INSIDE + "git add in; git commit -qm y",
+    "a repository inside, with all else": INSIDE + "git add -A; git commit -qm y",
+    "a repository inside, from a stash": INSIDE
+    + "git stash -uq; git cherry-pick stash^3; git stash pop -q; git add -A",
+    "a repository inside, by a patch": INSIDE
+    + "printf 'diff --git a/in b/in\\nnew file mode 160000\\nindex 0000000..%s\\n--- /dev/null\\n+++ b/in\\n@@ -0,0 +1 @@\\n+Subproject commit %s\\n' "
+    "$(git -C in rev-parse HEAD) $(git -C in rev-parse HEAD) > p; git apply --index p; git am p; git commit -qm y",
+    "a repository inside, by its parts": INSIDE
+    + "git update-index --add --cacheinfo 160000,$(git -C in rev-parse HEAD),in; git commit -qm y",
     "settings of a branch": "git branch --edit-description; git branch -u HEAD",
 }
 
@@ -233,9 +248,10 @@ async def test_no_program_runs_where_the_repository_can_be_written(repository: R
     done = await repository.run(
         f"git init -q in && cd in && git config user.email a@b && git config user.name c && echo x > x && git add x && git commit -qm x"
         f" && echo '* filter=own' > .gitattributes && git config filter.own.clean {shlex.quote(str(program))} && rm -f {seen}"
-        " && cd .. && git add in 2>/dev/null && touch in/x && echo y > in/x && git commit -qam y"
+        " && cd .. && git add in && touch in/x && echo y > in/x && git commit --allow-empty -qam y"
     )
     assert done.exit_code == 0, done.stderr
+    assert "not added, as it is a repository of its own: in." in done.stderr
     assert not seen.exists()
 
 
@@ -249,13 +265,14 @@ async def test_settings_that_the_user_changes_meanwhile_stay_protected(repositor
 
 
 async def test_a_protected_file_is_not_changed_by_git(repository: Repository) -> None:
-    """Else a command would commit a task for the editor, and check it out."""
-    (repository.top / ".envrc").write_text("true\n")
+    """Else a command would check out a task for the editor."""
+    repository.git("switch", "-q", "-c", "side")
+    (repository.top / ".envrc").write_text("evil\n")
     repository.git("add", ".envrc")
-    repository.git("commit", "-q", "-m", "Settings")
-    await repository.run(
-        "id=$(echo evil | git hash-object -w --stdin); git update-index --cacheinfo 100644,$id,.envrc; git commit -qm x; git checkout -f -- .envrc"
-    )
+    repository.git("commit", "-q", "-m", "Other settings")
+    repository.git("switch", "-q", "main")
+    (repository.top / ".envrc").write_text("true\n")
+    await repository.run("git checkout -f side -- .envrc; git restore --source side --worktree .envrc")
     assert (repository.top / ".envrc").read_text() == "true\n"
 
 
