@@ -95,7 +95,7 @@ class ProjectReview:
         """The checkpoints from that of the last run on. Raises ``NothingToUndo`` if it has none."""
         checkpoints = self.ledger.checkpoints()
         last = self.last_run
-        if last is None or not checkpoints or checkpoints[0].created >= last.began:
+        if last is None or not checkpoints or checkpoints[0].created > last.began:
             return checkpoints
         for at, checkpoint in enumerate(checkpoints):
             if checkpoint.run == last.run:  # an earlier run that was resumed

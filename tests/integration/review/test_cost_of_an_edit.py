@@ -6,30 +6,20 @@ import hashlib
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from newel.agent.agent import ProviderTransport
-from newel.agent.ports import AllowAll, Model, RunConfig
-from newel.agent.transform import Transformer
 from newel.review.store import database
-from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
-from newel.session.coding_agent import CodingAgent
-from newel.session.manager import SessionManager
 from newel.storage.sqlite import connect
-from newel.tools import coding_tools
 from newel.workspace.disk import files
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.workspace import SshWorkspace
-from newel.workspace.tracked import TrackedWorkspace
 from tests.host_connection import anyio_backend, connection
+from tests.integration.review.recorded_agent import recorded_agent
 from tests.review_bench import calls, says
-from tests.scripted_provider import ScriptedProvider
 
 __all__ = ["anyio_backend", "connection"]
 
@@ -38,44 +28,13 @@ pytestmark = pytest.mark.anyio
 NAME = "known.txt"
 
 
-@asynccontextmanager
-async def agent_in(workspace: TrackedWorkspace, home: Path) -> AsyncGenerator[CodingAgent]:
-    """An agent that edits the same file in each of two runs."""
-    script = [
-        calls("edit", file_path=NAME, old_string="1", new_string="2"),
-        says("done"),
-        calls("edit", file_path=NAME, old_string="2", new_string="3"),
-        says("done"),
-    ]
-    recorders = RecorderRegistry(home)
-    recording = RecordingWorkspace(workspace, recorders)
-
-    def open_session(session: str | None) -> SessionManager:
-        return SessionManager(directory=home / "sessions", cwd=workspace.root, session=session)
-
-    async def list_models() -> list[str]:
-        return ["m"]
-
-    agent = CodingAgent(
-        transport=ProviderTransport(ScriptedProvider(script)),
-        config=RunConfig(
-            model=Model("m", "script", 128_000),
-            transform=Transformer(),
-            tools=coding_tools(recording),
-            policy=AllowAll(),
-        ),
-        workspace=recording,
-        session=open_session(None),
-        open_session=open_session,
-        list_models=list_models,
-        describe_model=lambda name: Model(name, "script"),
-        templates={},
-    )
-    recording.attend(agent)
-    try:
-        yield agent
-    finally:
-        recorders.close()
+EDITS = [
+    calls("edit", file_path=NAME, old_string="1", new_string="2"),
+    says("done"),
+    calls("edit", file_path=NAME, old_string="2", new_string="3"),
+    says("done"),
+]
+"""An agent edits the same file in each of two runs."""
 
 
 def count_transactions(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -118,7 +77,7 @@ async def test_a_later_edit_reads_hashes_and_flushes_once(
     project.mkdir()
     (project / NAME).write_text("1\nother\n")
     transactions, counts = count_transactions(monkeypatch), Counter[str]()
-    async with agent_in(LocalWorkspace(str(project)), tmp_path / "home") as agent:
+    async with recorded_agent(LocalWorkspace(str(project)), tmp_path / "home", EDITS) as agent:
         await agent.prompt("first")
         transactions.clear()
         count_calls(monkeypatch, counts, files, "resolved")
@@ -147,7 +106,7 @@ async def test_a_later_edit_on_a_host_takes_four_requests(
     project.mkdir()
     (project / NAME).write_text("1\nother\n")
     transactions, counts = count_transactions(monkeypatch), Counter[str]()
-    async with agent_in(SshWorkspace(connection, root=str(project)), tmp_path / "home") as agent:
+    async with recorded_agent(SshWorkspace(connection, root=str(project)), tmp_path / "home", EDITS) as agent:
         await agent.prompt("first")
         transactions.clear()
         count_calls(monkeypatch, counts, connection, "ask")

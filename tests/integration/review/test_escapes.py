@@ -7,26 +7,22 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import pytest
 
-from newel.agent.agent import ProviderTransport
 from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
-from newel.agent.ports import AllowAll, Model, ModelRequest, RunConfig
-from newel.agent.transform import Transformer
-from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
-from newel.session.coding_agent import CodingAgent
-from newel.session.manager import SessionManager
-from newel.tools import coding_tools
+from newel.agent.ports import ModelRequest
+from newel.review.model.history import NothingToUndo
+from newel.review.save import SaveFailed
 from newel.workspace.local import LocalWorkspace
+from tests.integration.review.recorded_agent import recorded_agent, recorder_of
 from tests.review_bench import calls, says
-from tests.scripted_provider import Answer, ScriptedProvider
+from tests.scripted_provider import Answer
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +115,9 @@ IGNORED = {
 }
 
 NAMED = {
+    "a repository elsewhere": trick(
+        'git init -q $OUT/r; mkdir sub; echo "gitdir: $OUT/r/.git" > sub/.git', named="sub/.git Git /r"
+    ),
     "a hook": trick(
         "printf '#!/bin/sh\\ntouch x\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
         named=".git/hooks/pre-commit",
@@ -131,6 +130,10 @@ NAMED = {
     "in an old build folder": trick("echo evil > node_modules/deep/x", named="node_modules/"),
     "an ignored file": trick("echo evil >> debug.log", named="debug.log"),
     "a new ignored file": trick("echo evil > new.log", named="new.log"),
+    "an ignored file in a new folder": trick(
+        "mkdir logs zlogs; echo evil > logs/x.log; echo evil > zlogs/x.log; echo evil >> a.txt; echo evil >> src/deep/c.txt",
+        named="logs/x.log zlogs/x.log",
+    ),
     "a name like Newel's": trick(
         "echo evil > .newel-0123456789abcdef.tmp", named=".newel-0123456789abcdef.tmp"
     ),
@@ -227,39 +230,6 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-@asynccontextmanager
-async def agent_in(project: Path, home: Path, script: list[Answer]) -> AsyncGenerator[CodingAgent]:
-    recorders = RecorderRegistry(home)
-    workspace = RecordingWorkspace(LocalWorkspace(str(project)), recorders)
-
-    def open_session(session: str | None) -> SessionManager:
-        return SessionManager(directory=home / "sessions", cwd=str(project), session=session)
-
-    async def list_models() -> list[str]:
-        return ["m"]
-
-    agent = CodingAgent(
-        transport=ProviderTransport(ScriptedProvider(script)),
-        config=RunConfig(
-            model=Model("m", "script", 128_000),
-            transform=Transformer(),
-            tools=coding_tools(workspace),
-            policy=AllowAll(),
-        ),
-        workspace=workspace,
-        session=open_session(None),
-        open_session=open_session,
-        list_models=list_models,
-        describe_model=lambda name: Model(name, "script"),
-        templates={},
-    )
-    workspace.attend(agent)
-    try:
-        yield agent
-    finally:
-        recorders.close()
-
-
 def tree(root: Path) -> dict[str, Any]:
     """All that is covered or could be: kinds, modes and contents."""
     found: dict[str, Any] = {}
@@ -310,7 +280,7 @@ async def test_records_that_a_command_deletes_are_missed_at_once(
     script: list[Answer] = []
     for run in commands:
         script += [calls("bash", command=each) for each in run] + [says("done")]
-    async with agent_in(project, tmp_path / "home", script) as agent:
+    async with recorded_agent(LocalWorkspace(str(project)), tmp_path / "home", script) as agent:
         agent.subscribe(lambda event: said.append(event.message) if isinstance(event, ErrorEvent) else None)
         await agent.prompt("first")
         assert not said
@@ -321,12 +291,6 @@ async def test_records_that_a_command_deletes_are_missed_at_once(
         review = (await recorder_of(agent)).project
         await review.apply(await review.undo())
     assert tree(project) == before
-
-
-async def recorder_of(agent: CodingAgent) -> Any:
-    workspace = agent.workspace
-    assert isinstance(workspace, RecordingWorkspace)
-    return await workspace.recorder()
 
 
 def script_of(trick: Trick) -> list[Answer]:
@@ -356,12 +320,17 @@ async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path
         if isinstance(event, ErrorEvent):
             said.append(event.message)
 
-    async with agent_in(project, tmp_path / "home", script_of(TRICKS[name])) as agent:
+    async with recorded_agent(
+        LocalWorkspace(str(project)), tmp_path / "home", script_of(TRICKS[name])
+    ) as agent:
         agent.subscribe(on_event)
         await agent.prompt("go")
         review = (await recorder_of(agent)).project
         if review.ledger.checkpoints():
-            await review.apply(await review.undo())
+            try:
+                await review.apply(await review.undo())
+            except SaveFailed as error:  # a folder of the run has something else in it, and is named
+                said.append(str(error))
     words = "\n".join(said)
     for place in TRICKS[name].named:
         assert place in words
@@ -379,3 +348,49 @@ async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path
     }
     assert not unnamed, words
     shutil.rmtree(tmp_path / "outside")
+
+
+async def test_what_a_server_or_the_user_changes_after_the_run_is_recorded_apart(
+    project: Path, tmp_path: Path
+) -> None:
+    """It may be the user's work: no undo that does not name it takes it back, whatever the next run does."""
+    script: list[Answer] = [
+        calls("bash", command="sleep 20 >/dev/null 2>&1 & echo run >> a.txt"),
+        says("done"),
+        calls("bash", command="true"),
+        says("done"),
+    ]
+    async with recorded_agent(LocalWorkspace(str(project)), tmp_path / "home", script) as agent:
+        said: list[str] = []
+        agent.subscribe(lambda event: said.append(event.message) if isinstance(event, ErrorEvent) else None)
+        await agent.prompt("start it")
+        assert any(message.startswith("Still running: sleep 20") for message in said)
+        (project / "src/deep/c.txt").write_text("by the user\n")
+        await agent.prompt("do nothing")
+        review = (await recorder_of(agent)).project
+        between, first = review.ledger.checkpoints()
+        assert between.title.startswith("While sleep 20 (pid ")
+        assert [file.path for file in between.files] == ["src/deep/c.txt"]
+        with pytest.raises(NothingToUndo, match="do nothing"):
+            await review.undo()
+        await review.apply(await review.undo(first))
+        assert (project / "a.txt").read_text() == "one\ntwo\n"
+        assert (project / "src/deep/c.txt").read_text() == "by the user\n"
+        await review.apply(await review.undo(between))
+    assert (project / "src/deep/c.txt").read_text() == "c\n"
+
+
+async def test_the_users_own_changes_between_commands_are_not_the_runs(project: Path, tmp_path: Path) -> None:
+    """As long as no process of a command is left."""
+
+    async def meanwhile(_: ModelRequest) -> AssistantMessage:
+        (project / "src/deep/c.txt").write_text("by the user\n")
+        return says("done")
+
+    script: list[Answer] = [calls("bash", command="echo run >> a.txt"), meanwhile]
+    async with recorded_agent(LocalWorkspace(str(project)), tmp_path / "home", script) as agent:
+        await agent.prompt("go")
+        review = (await recorder_of(agent)).project
+        await review.apply(await review.undo())
+    assert (project / "a.txt").read_text() == "one\ntwo\n"
+    assert (project / "src/deep/c.txt").read_text() == "by the user\n"

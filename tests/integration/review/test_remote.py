@@ -11,22 +11,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from newel.agent.agent import ProviderTransport
 from newel.agent.events import AgentEvent, ErrorEvent
 from newel.agent.messages import AssistantMessage
-from newel.agent.ports import AllowAll, Model, RunConfig
-from newel.agent.transform import Transformer
 from newel.review.project import recent_runs
 from newel.review.tracking.change_recorder import ChangeRecorder
-from newel.review.tracking.recording_workspace import RecorderRegistry, RecordingWorkspace
+from newel.review.tracking.recording_workspace import RecorderRegistry
 from newel.session.coding_agent import CodingAgent
-from newel.session.manager import SessionManager
-from newel.tools import coding_tools
 from newel.workspace.ssh.connection import SLOW_AFTER
 from newel.workspace.ssh.target import Target
+from tests.integration.review.recorded_agent import recorded_agent, recorder_of
 from tests.opened_host import open_host
 from tests.review_bench import calls, says
-from tests.scripted_provider import ScriptedProvider
 from tests.sshd import SECONDS, Sshd
 from tests.tcp_relay import open_relay
 
@@ -46,37 +41,12 @@ async def agent_on(
     slow: float = SLOW_AFTER,
 ) -> AsyncGenerator[CodingAgent]:
     """An agent that works in a folder of the host, recorded."""
-    recorders = RecorderRegistry(home)
-
-    def open_session(session: str | None) -> SessionManager:
-        return SessionManager(directory=home / "sessions", cwd=str(root), session=session)
-
-    async def list_models() -> list[str]:
-        return ["m"]
-
-    async with open_host(Target("own", path=str(root)), config=config, slow_after=slow) as host:
-        workspace = RecordingWorkspace(host, recorders)
-        (await recorders.recorder_of(host)).scan_timeout = 0.5
-        agent = CodingAgent(
-            transport=ProviderTransport(ScriptedProvider(script)),
-            config=RunConfig(
-                model=Model("m", "script", 128_000),
-                transform=Transformer(),
-                tools=coding_tools(workspace),
-                policy=AllowAll(),
-            ),
-            workspace=workspace,
-            session=open_session(None),
-            open_session=open_session,
-            list_models=list_models,
-            describe_model=lambda name: Model(name, "script"),
-            templates={},
-        )
-        workspace.attend(agent)
-        try:
-            yield agent
-        finally:
-            recorders.close()
+    async with (
+        open_host(Target("own", path=str(root)), config=config, slow_after=slow) as host,
+        recorded_agent(host, home, script) as agent,
+    ):
+        (await recorder_of(agent)).scan_timeout = 0.5
+        yield agent
 
 
 @asynccontextmanager
@@ -88,12 +58,6 @@ async def recorder_on(sshd: Sshd, root: Path, home: Path) -> AsyncGenerator[Chan
             yield await recorders.recorder_of(host)
         finally:
             recorders.close()
-
-
-async def recorder_of(agent: CodingAgent) -> ChangeRecorder:
-    workspace = agent.workspace
-    assert isinstance(workspace, RecordingWorkspace)
-    return await workspace.recorder()
 
 
 def tree(root: Path) -> Tree:
