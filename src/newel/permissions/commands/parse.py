@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from newel.permissions.commands.programs import programs
+
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
@@ -37,72 +39,6 @@ _UNUSUAL: Final = re.compile(
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
 
-_STARTERS: Final = frozenset(
-    {
-        *(
-            "busybox",
-            "builtin",
-            "chroot",
-            "command",
-            "coproc",
-            "doas",
-            "env",
-            "exec",
-            "find",
-            "flock",
-            "ionice",
-            "nice",
-            "nohup",
-        ),
-        *(
-            "nsenter",
-            "parallel",
-            "rlwrap",
-            "script",
-            "setarch",
-            "setsid",
-            "stdbuf",
-            "strace",
-            "sudo",
-            "systemd-run",
-            "taskset",
-        ),
-        *(
-            "time",
-            "timeout",
-            "toybox",
-            "trap",
-            "unbuffer",
-            "unshare",
-            "watch",
-            "xargs",
-            "su",
-            "ssh",
-            "docker",
-            "podman",
-            "fd",
-        ),
-        *(
-            "npx",
-            "uv",
-            "uvx",
-            "poetry",
-            "pipx",
-            "rye",
-            "pdm",
-            "hatch",
-            "bundle",
-            "direnv",
-            "nix-shell",
-            "make",
-            "tmux",
-            "screen",
-        ),
-    }
-)
-"""Programs whose arguments may be another command."""
-
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "eval", "source", "."})
 _GLOBAL_WITH_VALUE: Final = frozenset(
     {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}
 )
@@ -119,7 +55,10 @@ class ParsedCommand(NamedTuple):
     @property
     def hides_program(self) -> bool:
         """Whether a program's name is only known when the command runs."""
-        return any(not words or words[0] is None for words in self.commands)
+        return any(
+            not words or words[0] is None or (program(words) in programs().shells and None in words)
+            for words in self.commands
+        )
 
 
 def parse(text: str) -> ParsedCommand:
@@ -148,8 +87,8 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
             is_plain &= bool(literal) and len(literal) == len(words)
             plain.append(literal)
         is_plain &= _is_plain(node)
-    if root.has_error and not commands:
-        commands.append((None,))
+    if root.has_error:
+        commands.append((None,))  # what bash makes of it is anybody's guess
     return is_plain
 
 
@@ -235,7 +174,7 @@ def program(words: Words) -> str:
 def _started(words: Words) -> Iterator[Words]:
     """What another program may start: each rest of its arguments, as its options are not known. Of ``git`` the subcommand."""
     name = program(words)
-    if name in _STARTERS:
+    if name in programs().starters:
         for at in range(1, len(words)):
             if words[at] is None or not str(words[at]).startswith("-"):
                 yield words[at:]
@@ -245,7 +184,7 @@ def _started(words: Words) -> Iterator[Words]:
 
 def _scripts(words: Words) -> Iterator[str]:
     """Arguments that are commands themselves."""
-    if program(words) in _SHELLS or program(words) in _STARTERS:
+    if program(words) in programs().shells or program(words) in programs().starters:
         for word in words[1:]:
             if word is not None and re.search(r"\s", word):
                 yield word

@@ -7,13 +7,10 @@ Each program has the options that are known to read; any other option, and any p
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
+from newel.permissions.commands.programs import ReadingProgram, programs
 
 
 class Reads(NamedTuple):
@@ -26,44 +23,10 @@ class Reads(NamedTuple):
     uses_git: bool = False
 
 
-class _Program(msgspec.Struct, frozen=True):
-    """``names`` of programs, or of subcommands of git. ``short`` are letters of options, ``long`` names, both without a value that is a
-    path. ``operands``: what the other arguments are; a ``pattern`` is followed by paths. ``recurses``: the letters of the options with
-    which it reads what is in folders; ``*`` if it always does.
-    """
-
-    names: list[str]
-    short: str = ""
-    long: frozenset[str] = frozenset()
-    operands: Literal["paths", "pattern", "text", "none", "one path"] = "paths"
-    recurses: str = ""
-
-
-class _Table(msgspec.Struct, frozen=True):
-    """``reading.toml``. ``versions`` are programs that may be asked for their version, ``find`` the tests and actions of ``find``."""
-
-    versions: frozenset[str]
-    find: frozenset[str]
-    programs: list[_Program]
-    git: list[_Program]
-
-
-@cache
-def _table() -> _Table:
-    text = resources.files("newel.permissions.commands").joinpath("reading.toml").read_text()
-    return msgspec.convert(tomllib.loads(text), _Table)
-
-
-@cache
-def _by_name(*, git: bool) -> dict[str, _Program]:
-    table = _table()
-    return {name: known for known in (table.git if git else table.programs) for name in known.names}
-
-
 GIT_SETTINGS: Final = re.compile(
     r"core\.(?:fsmonitor|hookspath|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
     r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
-    r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy)|submodule\..*\.update|grep\.fallbacktonoindex"
+    r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
     r"|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule",
     re.IGNORECASE,
 )
@@ -75,17 +38,17 @@ def find_reads(words: Sequence[str]) -> Reads | None:
     name = words[0]
     if "/" in name:
         return None  # not the program of that name that is known here
-    if len(words) == 2 and words[1] in {"--version", "-V"} and name in _table().versions:
+    if len(words) == 2 and words[1] in {"--version", "-V"} and name in programs().versions:
         return Reads([])
     if name == "git":
         return _git(words[1:])
     if name == "find":
         return _find(words[1:])
-    known = _by_name(git=False).get(name)
+    known = programs().reading.get(name)
     return None if known is None else _simple(known, words[1:])
 
 
-def _simple(known: _Program, arguments: Sequence[str]) -> Reads | None:
+def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
     split = _split(arguments, known.short, known.long)
     if split is None:
         return None
@@ -97,7 +60,9 @@ def _simple(known: _Program, arguments: Sequence[str]) -> Reads | None:
             return None
         case "one path" if len(operands) > 1:
             return None  # the second one would be written
-        case "pattern" if not any(option.startswith("-e") for option in options):
+        case "pattern" if not any(
+            option == "--files" or (option[1] != "-" and "e" in option) for option in options
+        ):
             operands = operands[1:]
         case _:
             pass
@@ -137,7 +102,7 @@ def _find(arguments: Sequence[str]) -> Reads | None:
         has_tests |= word.startswith(("-", "!", "("))
         if (
             word.startswith("-")
-            and word not in _table().find
+            and word not in programs().find
             and not re.fullmatch(r"-\d+[A-Za-z]?|-HP?", word)
         ):
             return None
@@ -149,7 +114,7 @@ def _find(arguments: Sequence[str]) -> Reads | None:
 def _git(arguments: Sequence[str]) -> Reads | None:
     if arguments and arguments[0] == "--no-pager":
         arguments = arguments[1:]
-    known = _by_name(git=True).get(arguments[0]) if arguments else None
+    known = programs().reading_git.get(arguments[0]) if arguments else None
     if known is None:
         return None
     subcommand, rest = arguments[0], arguments[1:]
