@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 import msgspec
 
@@ -26,6 +26,9 @@ from newel.agent.errors import ConfigError
 Act = Literal["read", "write"]
 
 Effect = Literal["allow", "ask", "deny"]
+
+TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls")
+"""Newel's own. A rule about ``write`` is about ``edit``, too."""
 
 COMMANDS: Final = "bash"
 """The tool whose rules are about words of commands."""
@@ -102,20 +105,42 @@ class RuleSet(msgspec.Struct, frozen=True):
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
 
 
+class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules as they are written in a file."""
+
+    allow: list[str] = []
+    ask: list[str] = []
+    deny: list[str] = []
+
+    def parse(self, where: str) -> RuleSet:
+        """Raises ``ConfigError`` that names the place."""
+
+        def parsed(effect: Effect, texts: list[str]) -> tuple[Rule, ...]:
+            try:
+                return tuple(map(parse_rule, texts))
+            except ConfigError as error:
+                raise ConfigError(f"{where}{effect}: {error}") from error
+
+        return RuleSet(parsed("allow", self.allow), parsed("ask", self.ask), parsed("deny", self.deny))
+
+
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises ``ConfigError``."""
     match = _RULE.fullmatch(text.strip())
     if match is None:
         raise _invalid(text, "A rule is TOOL or TOOL(PATTERN)")
     tool, pattern = match[1], match[2]
-    if tool == "edit":
-        tool = "write"
-    if pattern is None or pattern.strip() in {"", "*", "**"}:
-        if pattern == "":
-            raise _invalid(text, "The brackets are empty")
+    if pattern is not None and not pattern.strip():
+        raise _invalid(text, "The brackets are empty")
+    if pattern is None or pattern.strip() in {"*", "**"}:
+        if tool not in TOOLS and not re.search(r"__|\*", tool):
+            raise _invalid(
+                text,
+                f"No tool is called {tool}. Tools are {', '.join(TOOLS)}, and SERVER__TOOL of MCP servers",
+            )
         return ToolRule(tool)
-    if tool in {"read", "write"}:
-        return _path_rule(text, cast("Act", tool), pattern.strip())
+    if tool in {"read", "write", "edit"}:
+        return _path_rule(text, "read" if tool == "read" else "write", pattern.strip())
     if tool == COMMANDS:
         return _command_rule(text, pattern)
     raise _invalid(text, "Only read(…), write(…) and bash(…) take a pattern")
@@ -123,6 +148,8 @@ def parse_rule(text: str) -> Rule:
 
 def _path_rule(text: str, act: Act, pattern: str) -> PathRule:
     pattern = pattern.removeprefix("./")
+    if pattern.startswith("~") and not pattern.startswith("~/"):
+        raise _invalid(text, "A path begins with /, ~/ or **/, or is relative to the project")
     if ".." in pattern.split("/"):
         raise _invalid(text, "A path in a rule has no ..")
     if re.search(r"[()\n\0]", pattern):
