@@ -70,7 +70,10 @@ NOBODY_TO_ASK = (
     "Not run: this call needs the user's approval, and this run cannot ask for it. Do what is possible without it, and tell "
     "the user what remains to be done; they can allow it with `--approve auto`."
 )
-NOBODY_FOR_RULE = "Not run: {reason}, and this run cannot ask the user. Do what is possible without it, and tell the user what remains to be done."
+NOBODY_FOR_RULE = (
+    "Not run: this call needs the user's approval ({reason}), and this run cannot ask for it. Do what is possible without it, and "
+    "tell the user what remains to be done."
+)
 DENIED_BY_RULE = (
     "Not run: the user's rule `deny {rule}` forbids it. Do not try it another way; continue without it."
 )
@@ -90,7 +93,7 @@ DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
 _DENIALS: Final = tuple(
     text.partition("{")[0]
-    for text in (NOBODY_TO_ASK, READ_ONLY, NOT_IN_PLAN, DENIED_BY_RULE, DECLINED, DECLINED_WITH_WORD)
+    for text in (NOBODY_TO_ASK, NOBODY_FOR_RULE, READ_ONLY, NOT_IN_PLAN, DENIED_BY_RULE, DECLINED, DECLINED_WITH_WORD)
 )
 
 KEEPS_CHANGING = (
@@ -288,6 +291,12 @@ def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ..
 def is_denial(result: ToolResultMessage) -> bool:
     """Whether a call did not run because the user, nobody or the preset did not allow it."""
     return result.is_error and not result.duration and result.output.startswith(_DENIALS)
+
+
+def is_unasked(result: ToolResultMessage, *, by_rule: bool) -> bool:
+    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the preset does."""
+    text = NOBODY_FOR_RULE if by_rule else NOBODY_TO_ASK
+    return result.is_error and result.output.startswith(text.partition("{")[0])
 
 
 def _target(preview: Preview | None) -> str:

@@ -202,3 +202,20 @@ def expression(pattern: str) -> str:
             case _:
                 parts.append(re.escape(part))
     return f"{''.join(parts)}(?:/.*)?"
+
+
+def describe_rules(rules: Sequence[str]) -> str:
+    """The rules of an answer in words: ``npm test *, edits in src/``."""
+    return ", ".join(map(_describe_rule, rules))
+
+
+def _describe_rule(text: str) -> str:
+    match parse_rule(text):
+        case CommandRule() as rule:
+            return str(rule).removeprefix(f"{COMMANDS}(").removesuffix(")")
+        case PathRule(pattern=pattern):
+            return f"edits in {pattern.removesuffix('**')}"
+        case ToolRule(name="write"):
+            return "edits"
+        case ToolRule(name=name):
+            return f"the tool {name}"

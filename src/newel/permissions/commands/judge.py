@@ -117,6 +117,9 @@ async def _may_read(reads: Reads, base: str, project: ProjectView) -> bool:
 MAX_OFFERS: Final = 3
 """Rules that one answer may keep: a user reads no more."""
 
+MAX_OFFERED: Final = 120
+"""Characters of them."""
+
 
 async def _offers(
     left: Sequence[tuple[str, ...]], parsed: ParsedCommand, project: ProjectView
@@ -134,7 +137,8 @@ async def _offers(
         if (offer := _offer(words)) is None:
             return ()
         offers.append(str(offer))
-    return tuple(dict.fromkeys(offers)) if len(offers) <= MAX_OFFERS else ()
+    offers = list(dict.fromkeys(offers))
+    return tuple(offers) if len(offers) <= MAX_OFFERS and len(" ".join(offers)) <= MAX_OFFERED else ()
 
 
 def _offer(words: tuple[str, ...]) -> CommandRule | None:

@@ -10,6 +10,7 @@ import anyio
 
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
+from newel.permissions.rules import describe_rules
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.port import SCHEME
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from newel.terminal.ui.line_reader import AskLine
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
+QUESTION_WITH_RULE: Final = "Run this? y once · a always for exactly this · p for the project: always {what} · n no (Enter) · or say what to do instead: "
 
-_ANSWERS: Final[dict[str, Literal["once", "always", "no"]]] = {
+_ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["y", "yes"], "once"),
     **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["p", "project"], "rule"),
     **dict.fromkeys(["", "n", "no"], "no"),
 }
 
@@ -71,9 +74,18 @@ class Approver:
 
 async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
     about = present(request)
-    while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
-        about = again(answer)
+    question = question_about(request)
+    while is_unclear(answer := await ask(question, about, interrupting=True)) or (
+        understand(answer).decision == "rule" and not request.rules
+    ):
+        about = again(answer or "")
     return understand(answer)
+
+
+def question_about(request: ApprovalRequest) -> str:
+    if not request.rules:
+        return QUESTION
+    return QUESTION_WITH_RULE.format(what=escape_line(describe_rules(request.rules)))
 
 
 def present(request: ApprovalRequest) -> str:
