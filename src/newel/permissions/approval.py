@@ -93,7 +93,15 @@ DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
 _DENIALS: Final = tuple(
     text.partition("{")[0]
-    for text in (NOBODY_TO_ASK, NOBODY_FOR_RULE, READ_ONLY, NOT_IN_PLAN, DENIED_BY_RULE, DECLINED, DECLINED_WITH_WORD)
+    for text in (
+        NOBODY_TO_ASK,
+        NOBODY_FOR_RULE,
+        READ_ONLY,
+        NOT_IN_PLAN,
+        DENIED_BY_RULE,
+        DECLINED,
+        DECLINED_WITH_WORD,
+    )
 )
 
 KEEPS_CHANGING = (

@@ -38,9 +38,7 @@ NOTHING = "The model returned an empty answer. Try again, or choose another with
 UNASKED = (
     "{calls} did not run, because nobody could approve them. --approve auto runs such calls without asking."
 )
-UNASKED_BY_RULE = (
-    "{calls} did not run, because your rules ask about them and nobody could be asked. Run newel in a terminal to answer."
-)
+UNASKED_BY_RULE = "{calls} did not run, because your rules ask about them and nobody could be asked. Run newel in a terminal to answer."
 
 
 class ServerSummary(Wire, frozen=True):
