@@ -245,7 +245,7 @@ async def build_agent(
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
-    book = await _rule_book(settings, context, workspaces.workspace)
+    book = await _rule_book(settings, workspaces.workspace)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
     own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
@@ -291,6 +291,7 @@ async def build_agent(
     workspaces.attend(agent)
     notices.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
+    agent.rules = book
     return agent
 
 
@@ -370,14 +371,13 @@ async def _load_instructions(
     ), await load_templates(prompts)
 
 
-async def _rule_book(settings: Settings, context: AgentContext, project: Workspace) -> RuleBook:
+async def _rule_book(settings: Settings, project: Workspace) -> RuleBook:
     """The rules for an agent. Without a user to ask, there are no answers to keep, but those of earlier sessions count."""
     from newel.permissions.kept import KeptRules
     from newel.permissions.project_rules import load_project_rules
     from newel.permissions.rule_book import RuleBook
 
-    written = settings.rules | await load_project_rules(project)
-    return RuleBook(written, KeptRules(settings.home, context.folder))
+    return RuleBook(settings.rules, await load_project_rules(project), KeptRules(settings.home, project.name))
 
 
 def _policy(

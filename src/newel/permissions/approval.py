@@ -224,7 +224,7 @@ class _AskFirst:
     def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
         if answer.decision == "rule" and self._judge is not None:
             with contextlib.suppress(ConfigError):  # then it is asked again another time
-                self._judge.book.keep(judged.by_rules.rules)
+                self._judge.book.kept.add(judged.by_rules.rules)
         if answer.decision in {"always", "rule"}:
             self._always.add(key)
 

@@ -6,10 +6,13 @@ import posixpath
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from newel.agent.ports import Touch
 from newel.permissions.commands.judge import UNKNOWN, CallJudgement, ProjectView, judge_command
 from newel.permissions.kept import KeptRules
-from newel.permissions.rules import COMMANDS, PathRule, Rule, RuleSet, ToolRule
+from newel.permissions.project_rules import FILE as PROJECT_FILE
+from newel.permissions.rules import COMMANDS, Effect, PathRule, Rule, RuleSet, ToolRule
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
 
@@ -18,11 +21,13 @@ FILE_TOOLS: Final = frozenset({"write", "edit"})
 
 
 class RuleBook:
-    """``written`` are the rules of settings, ``kept`` those that answers have made for the project."""
+    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made."""
 
-    def __init__(self, written: RuleSet = RuleSet(), kept: KeptRules | None = None) -> None:  # noqa: B008 — immutable
-        self._written = written
-        self._kept = kept
+    def __init__(self, settings: RuleSet, project: RuleSet, kept: KeptRules) -> None:
+        self.settings = settings
+        self.project = project
+        self.kept = kept
+        self._written = settings | project
         self._merged: tuple[RuleSet, RuleSet] | None = None
 
     @property
@@ -32,22 +37,35 @@ class RuleBook:
 
     def current(self) -> RuleSet:
         """All rules as they are now; the same object until they change."""
-        if self._kept is None:
-            return self._written
-        kept = self._kept.current()
+        kept = self.kept.current()
         if self._merged is None or self._merged[0] is not kept:
             self._merged = kept, self._written | kept
         return self._merged[1]
 
-    def keep(self, rules: Sequence[str]) -> None:
-        """Keep the rules of an answer. Raises ``ConfigError`` if the disk refuses."""
-        if self._kept is not None:
-            self._kept.add(rules)
+    def rows(self) -> list[RuleRow]:
+        """All rules, the strongest first."""
+        rows = [
+            RuleRow(effect, str(rule), where)
+            for where, rules in ((SETTINGS, self.settings), (PROJECT_FILE, self.project))
+            for effect, some in rules.by_effect().items()
+            for rule in some
+        ]
+        kept = [
+            RuleRow("allow", each.rule, self.kept.id_of(each.rule), each.since) for each in self.kept.list()
+        ]
+        return sorted([*rows, *kept], key=lambda row: ("deny", "ask", "allow").index(row.effect))
 
-    @property
-    def keeps(self) -> bool:
-        """Whether answers can make rules."""
-        return self._kept is not None
+
+class RuleRow(msgspec.Struct, frozen=True):
+    """A rule in a list. ``where`` is its file, or the id by which a kept rule is revoked; ``since`` is empty but for kept ones."""
+
+    effect: Effect
+    rule: str
+    where: str
+    since: str = ""
+
+
+SETTINGS: Final = "config.toml"
 
 
 class CallJudge:

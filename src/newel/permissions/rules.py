@@ -98,8 +98,8 @@ class RuleSet(msgspec.Struct, frozen=True):
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.allow or self.ask or self.deny)
+    def by_effect(self) -> dict[Effect, tuple[Rule, ...]]:
+        return {"deny": self.deny, "ask": self.ask, "allow": self.allow}
 
     def __or__(self, other: RuleSet) -> RuleSet:
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)

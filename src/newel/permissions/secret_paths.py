@@ -230,18 +230,13 @@ class SecretPaths:
         """The first rule with this effect on a path; empty for none."""
         rules = self._rules()
         if rules is not self._compiled_from:
-            written: dict[Effect, Sequence[object]] = {
-                "allow": rules.allow,
-                "ask": rules.ask,
-                "deny": rules.deny,
-            }
             self._compiled = {
                 name: [
                     (rule, re.compile("|".join(self._expressions(rule))))
                     for rule in some
                     if isinstance(rule, PathRule)
                 ]
-                for name, some in written.items()
+                for name, some in rules.by_effect().items()
             }
             self._compiled_from = rules
         return next(
