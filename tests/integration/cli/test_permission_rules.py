@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 Make = Callable[..., Newel]
 
@@ -129,3 +130,58 @@ def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
         assert done.returncode == 1
         assert "permissions.toml: The project's permission rules cannot be used" in done.stderr
     assert len(newel.requests) == sent
+
+
+def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) -> None:
+    """The same question each day teaches people to answer without reading."""
+    call = bash("npm test -- --watch=false || true")
+    steps = [
+        scenario("first", call, {"content": "One."}),
+        scenario("second", bash("npm test; npm testx"), {"content": "Two."}),
+        scenario("third", call, {"content": "Three."}),
+    ]
+    newel = with_model({"scenarios": [each["scenarios"][0] for each in steps]})
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        terminal.type("first", "Enter")
+        terminal.wait_for("p always allows here: npm test *")
+        terminal.wait_for("Enter answers")
+        terminal.type("p", "Enter")
+        terminal.wait_for("One.")
+        terminal.type("second", "Enter")
+        terminal.wait_for("p always allows here: npm testx")
+        terminal.wait_for("Enter answers", times=2)
+        terminal.type("n", "Enter")
+        terminal.wait_for("Two.")
+        terminal.type("/permissions", "Enter")
+        terminal.wait_for("allow  bash(npm test *)")
+    assert newel("--approve", "ask", "third").returncode == 0
+    listed = newel("permissions").stdout
+    assert newel("permissions", "revoke", listed.split()[2]).returncode == 0
+    assert newel("--approve", "ask", "third").returncode == 1
+    assert newel("permissions").stdout.startswith("There are no rules.")
+
+
+def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:
+    newel = with_model(
+        scenario("go", write("src/a"), write("src/deep/b"), write("c"), {"content": "Done."}),
+    )
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        terminal.type("go", "Enter")
+        terminal.wait_for("p always allows here: edits in src/")
+        terminal.wait_for("Enter answers")
+        terminal.type("p", "Enter")
+        terminal.wait_for("p always allows here: edits")
+        terminal.wait_for("+++ c")
+        assert (newel.project / "src/deep/b").exists()
+        assert not (newel.project / "c").exists()
+
+
+def test_an_agent_keeps_no_rule_for_itself(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash(f"{BIN}/newel permissions add bash"), {"content": "Done."}))
+    newel("work")
+    assert "is a decision of the user" in result(newel)
+    assert newel("permissions").stdout.startswith("There are no rules.")

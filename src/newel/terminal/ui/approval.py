@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from newel.terminal.ui.line_reader import AskLine
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
-QUESTION_WITH_RULE: Final = "Run this? y once · a always for exactly this · p for the project: always {what} · n no (Enter) · or say what to do instead: "
+QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p for the project · n no")
+"""What ``p`` allows is said above it."""
 
 _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["y", "yes"], "once"),
@@ -74,18 +75,12 @@ class Approver:
 
 async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
     about = present(request)
-    question = question_about(request)
+    question = QUESTION_WITH_RULE if request.rules else QUESTION
     while is_unclear(answer := await ask(question, about, interrupting=True)) or (
         understand(answer).decision == "rule" and not request.rules
     ):
         about = again(answer or "")
     return understand(answer)
-
-
-def question_about(request: ApprovalRequest) -> str:
-    if not request.rules:
-        return QUESTION
-    return QUESTION_WITH_RULE.format(what=escape_line(describe_rules(request.rules)))
 
 
 def present(request: ApprovalRequest) -> str:
@@ -94,7 +89,8 @@ def present(request: ApprovalRequest) -> str:
     """
     lines = escape_invisible(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+    rule = f"\np always allows here: {escape_line(describe_rules(request.rules))}\n" if request.rules else ""
+    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 
 def _place(folder: str) -> str:
