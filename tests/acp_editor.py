@@ -25,7 +25,7 @@ PATIENCE_S = 20.0
 
 class Editor:
     """Implements the SDK's ``Client``. ``buffers`` are texts that are not saved yet. ``decide`` chooses the option of a permission
-    request by its kind; None is a cancellation.
+    request by its kind, or by its id; None is a cancellation.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,9 @@ class Editor:
         kind = self.decide(asked)
         if kind is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
-        (chosen,) = (option["optionId"] for option in asked["options"] if option["kind"] == kind)
+        chosen = next(
+            option["optionId"] for option in asked["options"] if kind in {option["kind"], option["optionId"]}
+        )
         return schema.RequestPermissionResponse(
             outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen)
         )

@@ -90,6 +90,7 @@ function approval(question, answer) {
       button("No", no, { class: "primary", "data-default": true }),
       button("Run once", () => answer({ decision: "once" })),
       button("Always allow exactly this", () => answer({ decision: "always" })),
+      question.rule && button(`Always allow in this project: ${reveal(question.rule)}`, () => answer({ decision: "rule" })),
       word),
   );
 }

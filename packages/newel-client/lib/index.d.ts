@@ -89,7 +89,7 @@ export declare class RpcClient {
     followUp: (text: string) => Promise<import("./protocol.js").QueuedForRun>;
     abort: () => Promise<import("./protocol.js").RunActivity>;
     stop: () => Promise<import("./protocol.js").RunActivity>;
-    approve: (toolCallId: string, decision: "once" | "always" | "no", word?: string) => Promise<import("./protocol.js").ApprovalAnswered>;
+    approve: (toolCallId: string, decision: "once" | "always" | "rule" | "no", word?: string) => Promise<import("./protocol.js").ApprovalAnswered>;
     state: () => Promise<import("./protocol.js").StateData>;
     messages: (limit?: number | null) => Promise<import("./protocol.js").MessagesData>;
     stats: () => Promise<import("./protocol.js").StatsData>;

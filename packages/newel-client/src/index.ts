@@ -233,7 +233,7 @@ export class RpcClient {
   followUp = (text: string) => this.request("follow_up", { text });
   abort = () => this.request("abort");
   stop = () => this.request("stop");
-  approve = (toolCallId: string, decision: "once" | "always" | "no", word = "") => this.request("approve", { toolCallId, decision, word });
+  approve = (toolCallId: string, decision: "once" | "always" | "rule" | "no", word = "") => this.request("approve", { toolCallId, decision, word });
   state = () => this.request("state");
   messages = (limit: number | null = null) => this.request("messages", { limit });
   stats = () => this.request("stats");

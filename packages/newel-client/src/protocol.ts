@@ -136,11 +136,14 @@ export interface StopCommand {
   id?: string | number | null;
 }
 
-/** Answer an `approval_request`. `always` holds for exactly this call; `word` is for the model, with a `no`. */
+/**
+ * Answer an `approval_request`. `always` holds for exactly this call, `rule` for what the request's `rule` says; `word` is for
+ * the model, with a `no`.
+ */
 export interface ApproveCommand {
   type: "approve";
   toolCallId: string;
-  decision: "always" | "no" | "once";
+  decision: "always" | "no" | "once" | "rule";
   word?: string;
   id?: string | number | null;
 }
@@ -687,7 +690,8 @@ export interface ErrorEvent {
 
 /**
  * A call needs an `approve` request; `preview` is its exact effect. `touches` are the files that it opens itself. The
- * same call asks again if one of them changes meanwhile.
+ * same call asks again if one of them changes meanwhile. `rule` is what an answer `rule` allows in this project from then on;
+ * without it, that is a `no`.
  */
 export interface ApprovalAsked {
   type: "approval_request";
@@ -699,6 +703,7 @@ export interface ApprovalAsked {
   preview: string;
   folder: string;
   touches?: Touch[];
+  rule?: string;
 }
 
 /**

@@ -205,12 +205,13 @@ class Extension {
     const { title, preview, isLong } = question(asked);
     const once = { label: "Allow Once", decision: "once" as const };
     const always = { label: "Always Allow", description: "exactly this call, for this session", decision: "always" as const };
+    const rule = { label: "Always Allow in This Project", description: asked.rule, decision: "rule" as const };
     const no = { label: "Decline", decision: "no" as const };
     if (isLong) await this.#changes.showText(`${title}.diff`, preview);
     const picker = vscode.window.createQuickPick<{ label: string; decision?: Answer["decision"] }>();
     picker.title = title;
     picker.placeholder = isLong ? "What it would do is shown in the editor. Escape declines." : "Escape declines.";
-    picker.items = [...(isLong ? [] : preview.split("\n").map((line) => ({ label: icons(line) }))), once, always, no];
+    picker.items = [...(isLong ? [] : preview.split("\n").map((line) => ({ label: icons(line) }))), once, always, ...(asked.rule ? [rule] : []), no];
     // it may appear while the user types: Enter must not allow anything
     picker.activeItems = [no];
     picker.ignoreFocusOut = true;

@@ -15,7 +15,7 @@ export interface Launch {
   approval: string;
 }
 
-export type Answer = { decision: "once" | "always" | "no"; word?: string };
+export type Answer = { decision: "once" | "always" | "rule" | "no"; word?: string };
 
 /** What a folder tells its window. */
 export interface Listener {

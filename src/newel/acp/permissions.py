@@ -11,7 +11,8 @@ from newel.acp.json_rpc import JsonRpcError, PeerGone
 from newel.acp.updates import KINDS, UpdateTranslator, diffs, fenced, title_of_call
 from newel.agent.messages import new_id
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.text.sanitize import escape_invisible
+from newel.permissions.rules import describe_rules
+from newel.text.sanitize import escape_invisible, escape_line
 
 OPTIONS: Final = [
     p.PermissionOption(option_id="once", name="Allow", kind="allow_once"),
@@ -28,6 +29,13 @@ YES_NO: Final = [
 NEVER: Final = "never run exactly this call in this session."
 
 NOBODY: Final = Approval("nobody")
+
+
+def _options(request: ApprovalRequest) -> list[p.PermissionOption]:
+    if not request.rules:
+        return OPTIONS
+    name = f"Always allow in this project: {escape_line(describe_rules(request.rules))}"
+    return [*OPTIONS[:2], p.PermissionOption(option_id="rule", name=name, kind="allow_always"), *OPTIONS[2:]]
 
 
 class PermissionAsker:
@@ -53,7 +61,7 @@ class PermissionAsker:
             raw_input=call.arguments,
         )
         try:
-            outcome = await self._client.request_permission(fields, OPTIONS)
+            outcome = await self._client.request_permission(fields, _options(request))
         except (JsonRpcError, PeerGone):  # the client cannot ask
             return NOBODY
         match outcome.option_id if outcome.outcome == "selected" else None:
@@ -61,6 +69,8 @@ class PermissionAsker:
                 return Approval("once")
             case "always":
                 return Approval("always")
+            case "rule":
+                return Approval("rule")
             case "never":
                 self._never.add(key)
                 return Approval("no", NEVER)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask, Preset
+    from newel.permissions.rule_book import CallJudge, RuleBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
@@ -238,14 +239,19 @@ async def build_agent(
     from newel.context.attachments import Attachable
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
+    from newel.permissions.commands.project_view import WorkspaceView
+    from newel.permissions.rule_book import CallJudge
     from newel.session.coding_agent import CodingAgent
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
-    secret_paths = secret_paths_of(settings, context.host, workspaces)
+    book = await _rule_book(settings, workspaces.workspace)
+    secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
     own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
-    find_policy = partial(_policy, context, secret_paths, own_tools if workspaces.isolated else [])
+    judge = CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths))
+    reviewed = own_tools if workspaces.isolated else []
+    find_policy = partial(_policy, context, secret_paths, judge, reviewed)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
@@ -285,6 +291,7 @@ async def build_agent(
     workspaces.attend(agent)
     notices.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
+    agent.rules = book
     return agent
 
 
@@ -364,17 +371,31 @@ async def _load_instructions(
     ), await load_templates(prompts)
 
 
+async def _rule_book(settings: Settings, project: Workspace) -> RuleBook:
+    """The rules for an agent. Without a user to ask, there are no answers to keep, but those of earlier sessions count."""
+    from newel.permissions.kept import KeptRules
+    from newel.permissions.project_rules import load_project_rules
+    from newel.permissions.rule_book import RuleBook
+
+    return RuleBook(settings.rules, await load_project_rules(project), KeptRules(settings.home, project.name))
+
+
 def _policy(
     context: AgentContext,
     secret_paths: SecretPaths,
+    judge: CallJudge,
     reviewed: list[Tool],
     approve: Preset,
 ) -> Policy:
     from newel.permissions.approval import approval_policy
 
-    names = [tool.spec.name for tool in reviewed]
     return approval_policy(
-        approve, ask=context.ask, folder=context.folder, reviewed=names, places=secret_paths
+        approve,
+        ask=context.ask,
+        folder=context.folder,
+        reviewed=[tool.spec.name for tool in reviewed],
+        places=secret_paths,
+        judge=judge,
     )
 
 

@@ -17,6 +17,7 @@ from newel.workspace.process.output import OutputLimits
 if TYPE_CHECKING:
     from newel.agent.ports import Model
     from newel.config.settings import RetentionSettings, Settings
+    from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.isolated_workspace import IsolatedWorkspace
     from newel.session.coding_agent import CodingAgent
@@ -147,20 +148,30 @@ def _output_limits(model: Model) -> OutputLimits:
     return limits
 
 
-def secret_paths_of(settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory) -> SecretPaths:
-    """The secret paths for an agent that works in ``workspaces`` on ``host``."""
-    return project_secret_paths(settings, host, workspaces.works_in.root, project=workspaces.workspace.root)
+def secret_paths_of(
+    settings: Settings, host: ExecutionHost, workspaces: WorkspaceFactory, rules: Callable[[], RuleSet]
+) -> SecretPaths:
+    """The secret paths for an agent that works in ``workspaces`` on ``host``, by the ``rules`` as they are now."""
+    root, project = workspaces.works_in.root, workspaces.workspace.root
+    return project_secret_paths(settings, host, root, project=project, rules=rules)
 
 
 def project_secret_paths(
-    settings: Settings, host: ExecutionHost, root: str, *, project: str = ""
+    settings: Settings,
+    host: ExecutionHost,
+    root: str,
+    *,
+    project: str = "",
+    rules: Callable[[], RuleSet] | None = None,
 ) -> SecretPaths:
+    """By the rules of the settings, if no others are given."""
     from newel.permissions.secret_paths import SecretPaths
     from newel.workspace.process.output import ON_HOST, is_spill, spill_folder
 
+    rules = rules or (lambda: settings.rules)
     if host.monitor is not None:
         spills = partial(is_spill, f"{host.home}/{ON_HOST}")
-        return SecretPaths(root, project=project, home=host.home, is_spill=spills, rules=settings.allow)
+        return SecretPaths(root, project=project, home=host.home, is_spill=spills, rules=rules)
     return SecretPaths(
         root,
         project=project,
@@ -168,7 +179,7 @@ def project_secret_paths(
         newel=str(settings.home),
         is_spill=lambda path: is_spill(os.path.realpath(spill_folder()), path),
         environ=os.environ,
-        rules=settings.allow,
+        rules=rules,
     )
 
 

@@ -30,6 +30,7 @@ MODULES = {
     "hosts": "hosts",
     "jexida": "jexida",
     "rpc": "rpc",
+    "permissions": "permissions",
     "trust": "trust",
     "keys": "keys",
     "mcp": "mcp",
@@ -84,6 +85,7 @@ HELP: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("newel trust", "list, trust and refuse model servers"),
             ("newel mcp", "list, add, remove, test and trust MCP servers"),
             ("newel hosts", "list, add, remove and test SSH hosts"),
+            ("newel permissions", "list, add and revoke rules about what agents may do"),
         ),
     ),
 )

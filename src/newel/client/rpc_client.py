@@ -203,7 +203,7 @@ class RpcClient:
         return await self.request(p.StopCommand())
 
     async def approve(
-        self, tool_call_id: str, decision: Literal["once", "always", "no"], word: str = ""
+        self, tool_call_id: str, decision: Literal["once", "always", "rule", "no"], word: str = ""
     ) -> p.ApprovalAnswered:
         return await self.request(p.ApproveCommand(tool_call_id=tool_call_id, decision=decision, word=word))
 

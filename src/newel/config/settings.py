@@ -46,7 +46,7 @@ from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
 from newel.config.trust import IgnoredServer, named_server, trusted_places
-from newel.permissions.rules import Rule, parse_rule
+from newel.permissions.rules import RuleSet, RuleTexts
 from newel.providers.families import Api
 from newel.providers.http.urls import is_loopback
 from newel.providers.pricing import Rates
@@ -189,12 +189,6 @@ class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
     record: bool = True
 
 
-class PermissionsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[permissions]``: files outside the project that tools may open; see ``newel.permissions.rules``."""
-
-    allow: list[str] = []
-
-
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
     ``max_processes`` is a number for the user's processes in it, ``max_memory`` and ``max_file`` are GiB of each process and each file.
@@ -237,7 +231,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, ModelFacts] = {}
     review: ReviewFile = ReviewFile()
     remote: RemoteSettings = RemoteSettings()
-    permissions: PermissionsFile = PermissionsFile()
+    permissions: RuleTexts = RuleTexts()
     retention: RetentionSettings = RetentionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     agent_mode: AgentMode | None = None
@@ -266,7 +260,7 @@ class Flags(msgspec.Struct, frozen=True):
 
 class Settings(msgspec.Struct, frozen=True):
     """``record`` tells whether changes of files are recorded. ``max_result`` is the number of characters that a model gets of a
-    tool's result, ``allow`` the files outside the project that tools may open. ``host`` is the SSH address where agents work
+    tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``origins`` names the place of each value that
@@ -293,7 +287,7 @@ class Settings(msgspec.Struct, frozen=True):
     host_model: HostModel | None = None
     remote: RemoteSettings = RemoteSettings()
     ignored: IgnoredServer | None = None
-    allow: tuple[Rule, ...] = ()
+    rules: RuleSet = RuleSet()
     sandbox: SandboxSettings = SandboxSettings()
     retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode = "remote"
@@ -354,7 +348,7 @@ def load_settings(
         host_model=host_model,
         remote=file.remote,
         ignored=ignored,
-        allow=_rules(path, file.permissions.allow),
+        rules=file.permissions.parse(f"{path}: permissions."),
         retention=file.retention,
         sandbox=msgspec.structs.replace(file.sandbox, mode=flags.sandbox or file.sandbox.mode),
         agent_mode=first("agent_mode") or "remote",
@@ -394,13 +388,6 @@ def _agent_mode(environ: Mapping[str, str]) -> str | None:
             f"environment: {AGENT_MODE} is {mode[:40]!r}, but must be one of {', '.join(get_args(AgentMode))}."
         )
     return mode
-
-
-def _rules(path: Path, written: list[str]) -> tuple[Rule, ...]:
-    try:
-        return tuple(map(parse_rule, written))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: permissions.allow: {error}") from error
 
 
 def _limits(flags: Flags, caps: UsageCaps) -> Limits:

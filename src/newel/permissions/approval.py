@@ -3,10 +3,14 @@
     auto        every call runs
     ask         the user approves each call that may change something
     review      calls whose changes are reviewed afterwards run; the user approves all others that may change something
+    plan        calls that may change something never run, but commands that only read do
     read-only   calls that may change something never run
 
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
+
+Rules come first, in every preset: what one denies never runs, what one asks about needs approval, and what one allows, and a command
+that only reads, needs none, as long as the preset lets calls change something.
 
 **An approval holds for what was shown.** A call is planned and shown, and after a yes planned and described again. It runs only
 if both are equal: real paths, contents and result. If they differ, the user is asked again. The plan fails if a file changes
@@ -15,16 +19,18 @@ after that.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
-from newel.agent.errors import NewelError
+from newel.agent.errors import ConfigError, NewelError
 from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, ToolResultMessage, Wire
-from newel.agent.ports import AllowAll, Policy, Preview, Tool, Touch, Verdict
+from newel.agent.ports import AllowAll, PlannedCall, Policy, Preview, Tool, Touch, Verdict
+from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
-Preset = Literal["auto", "ask", "review", "read-only"]
+Preset = Literal["auto", "ask", "review", "plan", "read-only"]
 
 ROUNDS: Final = 3
 """How often the user is asked about a call whose files keep changing."""
@@ -35,7 +41,8 @@ class ApprovalRequest(Wire, frozen=True):
 
     ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
     and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.
-    ``touches`` are the files that the call itself opens.
+    ``touches`` are the files that the call itself opens. ``rules`` are those that the answer ``rule`` keeps, such as
+    ``bash(git status *)``; without any, that answer is not offered.
     """
 
     call: ToolCall
@@ -43,14 +50,16 @@ class ApprovalRequest(Wire, frozen=True):
     preview: str
     folder: str
     touches: Sequence[Touch] = ()
+    rules: Sequence[str] = ()
 
 
 class Approval(Wire, frozen=True):
-    """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy. ``word`` is for
-    the model, with a ``no``. ``nobody`` means that no user could answer.
+    """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy, ``rule`` what the rules
+    of the request allow, in this project for good. ``word`` is for the model, with a ``no``. ``nobody`` means that no user could
+    answer.
     """
 
-    decision: Literal["once", "always", "no", "nobody"]
+    decision: Literal["once", "always", "rule", "no", "nobody"]
     word: str = ""
 
 
@@ -60,6 +69,17 @@ Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
 NOBODY_TO_ASK = (
     "Not run: this call needs the user's approval, and this run cannot ask for it. Do what is possible without it, and tell "
     "the user what remains to be done; they can allow it with `--approve auto`."
+)
+NOBODY_FOR_RULE = (
+    "Not run: this call needs the user's approval ({reason}), and this run cannot ask for it. Do what is possible without it, and "
+    "tell the user what remains to be done."
+)
+DENIED_BY_RULE = (
+    "Not run: the user's rule `deny {rule}` forbids it. Do not try it another way; continue without it."
+)
+NOT_IN_PLAN = (
+    "Not run: this is a plan, and '{tool}' may change something here. Only commands that are known to read run, such as `git log` or "
+    "`rg TEXT`, without redirections, substitutions and variables. Put the change into your plan."
 )
 READ_ONLY = (
     "Not run: this run is read-only, and '{tool}' may change something. Use read-only tools, and describe the change that you "
@@ -72,7 +92,16 @@ DECLINED_WITH_WORD = "Not run: the user declined this call and said: {word}"
 
 
 _DENIALS: Final = tuple(
-    text.partition("{")[0] for text in (NOBODY_TO_ASK, READ_ONLY, DECLINED, DECLINED_WITH_WORD)
+    text.partition("{")[0]
+    for text in (
+        NOBODY_TO_ASK,
+        NOBODY_FOR_RULE,
+        READ_ONLY,
+        NOT_IN_PLAN,
+        DENIED_BY_RULE,
+        DECLINED,
+        DECLINED_WITH_WORD,
+    )
 )
 
 KEEPS_CHANGING = (
@@ -92,78 +121,138 @@ def approval_policy(
     ask: Ask | None,
     folder: str,
     places: SecretPaths,
+    judge: CallJudge | None = None,
     reviewed: Collection[str] = frozenset(),
 ) -> Policy:
     """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
-    open.
+    open, ``judge`` calls by the user's rules.
     """
-    if preset == "auto":
+    if preset == "auto" and (judge is None or not judge.book.may_stop_calls):
         return AllowAll()  # the workspace of the tools closes secret places
-    free = reviewed if preset == "review" else ()
-    return _AskFirst(ask, folder, places, free=free, changes=preset != "read-only")
+    return _AskFirst(preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else ())
+
+
+class _Judged(NamedTuple):
+    """A call as planned. ``touch`` is that with the strictest judgement ``place``, None if all are free."""
+
+    planned: PlannedCall
+    touch: Touch | None
+    place: Judgement
+    preview: Preview
+    by_rules: CallJudgement
 
 
 class _AskFirst:
     def __init__(
         self,
+        preset: Preset,
         ask: Ask | None,
         folder: str,
         places: SecretPaths,
+        judge: CallJudge | None,
         *,
-        free: Collection[str],
-        changes: bool,
+        reviewed: Collection[str],
     ) -> None:
+        self._preset = preset
         self._ask = ask
         self._folder = folder
         self._places = places
-        self._free = free
-        self._changes = changes
+        self._judge = judge
+        self._reviewed = reviewed
         self._always: set[tuple[str, ...]] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
-        if not (tool.read_only or self._changes):
+        if self._preset == "read-only" and not tool.read_only:
             return Verdict(allow=False, reason=READ_ONLY.format(tool=tool.spec.name))
         shown_preview: Preview | None = None
         answer = Approval("no")
         for asked in range(ROUNDS + 1):
             try:
-                planned = await tool.plan(arguments)
-                touch, judged = self._strictest(planned.touches)
-                if touch is not None and judged.level == "never":
-                    return self._refuse(touch, judged)
-                is_reviewed = tool.spec.name in self._free and not tool.read_only
-                if is_reviewed and touch is not None and judged.reason == OUTSIDE:
-                    return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
-                if judged.level == "free" and (tool.read_only or is_reviewed):
-                    return Verdict(allow=True, planned=planned)
-                preview = await planned.preview()
+                judged = await self._plan(tool, arguments)
             except (NewelError, OSError) as error:
                 # Denied although it would fail anyway: its files could change so that it succeeds, unseen by the user.
                 return Verdict(allow=False, reason=f"Not run: {error}")
-            key = _approval_key(call, tool, preview)
+            if (verdict := self._without_asking(tool, judged)) is not None:
+                return verdict
+            key = _approval_key(call, tool, judged.preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
-            if preview == shown_preview:
-                if answer.decision == "always":
-                    self._always.add(key)
-                return Verdict(allow=True, planned=planned)
+            if judged.preview == shown_preview:
+                self._remember(answer, key, judged)
+                return Verdict(allow=True, planned=judged.planned)
             if shown_preview is None and key in self._always:
-                return Verdict(allow=True, planned=planned)
+                return Verdict(allow=True, planned=judged.planned)
             if asked == ROUNDS:
                 break
-            answer = await self._request(call, tool, preview, changed=shown_preview is not None)
-            if answer.decision == "nobody" and touch is not None and tool.read_only:
-                return self._refuse(touch, judged)
-            if answer.decision not in {"once", "always"}:
-                return _decline(answer)
-            shown_preview = preview
+            answer = await self._request(call, tool, judged, changed=shown_preview is not None)
+            if answer.decision not in {"once", "always", "rule"}:
+                return self._decline(tool, judged, answer)
+            shown_preview = judged.preview
         return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
 
-    async def _request(self, call: ToolCall, tool: Tool, preview: Preview, *, changed: bool) -> Approval:
+    async def _plan(self, tool: Tool, arguments: Any) -> _Judged:
+        planned = await tool.plan(arguments)
+        touch, place = self._strictest(planned.touches)
+        if place.level == "never" or (tool.read_only and place.level == "free" and self._judge is None):
+            return _Judged(planned, touch, place, Preview(""), UNKNOWN)
+        preview = await planned.preview()
+        by_rules = UNKNOWN
+        if self._judge is not None:
+            by_rules = await self._judge.judge(tool.spec.name, planned.touches, preview.text)
+        return _Judged(planned, touch, place, preview, by_rules)
+
+    def _without_asking(self, tool: Tool, judged: _Judged) -> Verdict | None:
+        """The verdict on a call for which nobody has to be asked; None if somebody has."""
+        touch, place, by_rules = judged.touch, judged.place, judged.by_rules
+        if touch is not None and place.level == "never":
+            return self._refuse(touch, place)
+        if by_rules.effect == "deny":
+            return Verdict(allow=False, reason=DENIED_BY_RULE.format(rule=by_rules.reason))
+        if self._preset == "plan" and not tool.read_only and by_rules.effect != "reads":
+            return Verdict(allow=False, reason=NOT_IN_PLAN.format(tool=tool.spec.name))
+        is_reviewed = tool.spec.name in self._reviewed and not tool.read_only
+        if is_reviewed and touch is not None and place.reason == OUTSIDE:
+            return Verdict(allow=False, reason=NOT_REVIEWED.format(path=touch.path))
+        is_free = (
+            tool.read_only or is_reviewed or self._preset == "auto" or by_rules.effect in {"allow", "reads"}
+        )
+        is_asked = by_rules.effect == "ask" or (
+            place.level == "ask" and (self._preset != "auto" or bool(place.rule))
+        )
+        return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
+
+    def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
+        if answer.decision == "rule" and self._judge is not None:
+            with contextlib.suppress(ConfigError):  # then it is asked again another time
+                self._judge.book.kept.add(judged.by_rules.rules)
+        if answer.decision in {"always", "rule"}:
+            self._always.add(key)
+
+    async def _request(self, call: ToolCall, tool: Tool, judged: _Judged, *, changed: bool) -> Approval:
         if self._ask is None:
             return Approval("nobody")
-        text = self._describe(preview, changed=changed)
-        return await self._ask(ApprovalRequest(call, tool.label, text, self._folder, preview.touches))
+        text = self._describe(judged.preview, changed=changed)
+        rules = (
+            () if judged.place.level == "ask" or judged.by_rules.effect == "ask" else judged.by_rules.rules
+        )
+        if judged.by_rules.effect == "ask":
+            text = f"({judged.by_rules.reason})\n{text}"
+        request = ApprovalRequest(
+            call, tool.label, text, self._folder, touches=judged.preview.touches, rules=rules
+        )
+        answer = await self._ask(request)
+        return Approval("no") if answer.decision == "rule" and not rules else answer
+
+    def _decline(self, tool: Tool, judged: _Judged, answer: Approval) -> Verdict:
+        if answer.decision != "nobody":
+            word = answer.word.strip()
+            return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
+        if judged.by_rules.effect == "ask" or judged.place.rule:
+            reason = judged.by_rules.reason or judged.place.reason
+            return Verdict(allow=False, reason=NOBODY_FOR_RULE.format(reason=reason))
+        if judged.touch is not None and tool.read_only:
+            return self._refuse(judged.touch, judged.place)
+        return Verdict(allow=False, reason=NOBODY_TO_ASK)
 
     def _strictest(self, touches: Sequence[Touch]) -> tuple[Touch | None, Judgement]:
         """The touch with the strictest judgement; None if all are free."""
@@ -212,11 +301,11 @@ def is_denial(result: ToolResultMessage) -> bool:
     return result.is_error and not result.duration and result.output.startswith(_DENIALS)
 
 
+def is_unasked(result: ToolResultMessage, *, by_rule: bool) -> bool:
+    """Whether a call did not run because nobody could approve it, ``by_rule`` as a rule asks about it, or as the preset does."""
+    text = NOBODY_FOR_RULE if by_rule else NOBODY_TO_ASK
+    return result.is_error and result.output.startswith(text.partition("{")[0])
+
+
 def _target(preview: Preview | None) -> str:
     return preview.touches[0].named if preview and preview.touches else "its target"
-
-
-def _decline(answer: Approval) -> Verdict:
-    word = answer.word.strip()
-    declined = DECLINED_WITH_WORD.format(word=word) if word else DECLINED
-    return Verdict(allow=False, reason=NOBODY_TO_ASK if answer.decision == "nobody" else declined)

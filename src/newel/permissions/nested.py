@@ -22,6 +22,7 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
     "rollback": (),
     "trust": (),
     "keys": ("set", "remove"),
+    "permissions": ("add", "revoke"),
     "mcp": ("add", "remove", "trust"),
     "hosts": ("add", "remove"),
 }

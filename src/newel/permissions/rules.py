@@ -1,14 +1,23 @@
-"""The user's rules in ``config.toml``: ``[permissions] allow = ["read(~/.ssh/known_hosts)"]``.
+"""Permission rules, in the user's ``config.toml``, in a project's ``.newel/permissions.toml``, and kept from answers.
 
-A rule is ``TOOL(PATTERN)``. ``read`` allows Newel's tools to read, ``write`` to read and write. A pattern begins with ``/``,
-``~/`` or ``**/``; ``*`` and ``?`` match within one name, ``**`` any folders; a folder includes its contents. ``~`` is the home
-on the host of the files.
+    read(PATTERN)       files that tools read; an ``allow`` opens them, a ``deny`` also keeps tools from writing them
+    write(PATTERN)      files that tools change; an ``allow`` opens them for reading, too
+    bash(WORDS)         commands, by their words
+    TOOL                every call of a tool; ``*`` matches any characters of its name
+
+``PATTERN`` is a path: from the root (``/``), the home folder (``~/``), anywhere (``**/``), else from the project's folder. ``*`` and ``?`` match
+within one name, ``**`` any folders; a folder includes its contents. ``~`` is the home on the host of the files.
+
+``WORDS`` are those of a simple command, quoted as in a shell. ``*`` in a word matches any characters of it; as the last word it stands for any
+further words, or none.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, cast
+import shlex
+from collections.abc import Sequence
+from typing import Final, Literal
 
 import msgspec
 
@@ -16,32 +25,165 @@ from newel.agent.errors import ConfigError
 
 Act = Literal["read", "write"]
 
-_RULE: Final = r"(read|write)\(((?:~?/|\*\*/)[^()\n]*)\)"
+Effect = Literal["allow", "ask", "deny"]
+
+TOOLS: Final = ("read", "write", "edit", "bash", "grep", "find", "ls")
+"""Newel's own. A rule about ``write`` is about ``edit``, too."""
+
+COMMANDS: Final = "bash"
+"""The tool whose rules are about words of commands."""
+
+_RULE: Final = re.compile(r"([A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
 _WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 
-EXAMPLE: Final = 'allow = ["read(~/.ssh/known_hosts)"]'
+EXAMPLE: Final = 'allow = ["bash(npm run *)", "write(src/**)"]'
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PathRule(msgspec.Struct, frozen=True):
     act: Act
     pattern: str
+
+    def __str__(self) -> str:
+        return f"{self.act}({self.pattern})"
 
     def split_prefix(self) -> tuple[str, str]:
         """The leading folders without wildcards, and the rest."""
         start = re.search(_WILD, self.pattern)
-        end = self.pattern.rfind("/", 0, start.start()) if start else len(self.pattern)
+        end = max(0, self.pattern.rfind("/", 0, start.start())) if start else len(self.pattern)
         return self.pattern[:end], self.pattern[end:]
+
+    def covers(self, *, writes: bool, effect: Effect) -> bool:
+        """Whether the rule is about this way to open a file."""
+        if effect == "allow":
+            return self.act == "write" or not writes
+        return self.act == "read" or writes
+
+
+class CommandRule(msgspec.Struct, frozen=True):
+    """``words`` of a command; with ``any_rest``, more may follow."""
+
+    words: tuple[str, ...]
+    any_rest: bool = False
+
+    def __str__(self) -> str:
+        return f"{COMMANDS}({' '.join([*map(_quoted, self.words), *('*' if self.any_rest else '')])})"
+
+    def matches(self, words: Sequence[str | None], *, unknown: bool = False) -> bool:
+        """Whether a command has these words. With ``unknown``, from a word on that is not known any may follow."""
+        if unknown and None in words:
+            words = words[: words.index(None)]
+        elif len(words) < len(self.words) or (len(words) > len(self.words) and not self.any_rest):
+            return False
+        pairs = zip(self.words, words, strict=False)
+        return all(word is not None and fits(pattern, word) for pattern, word in pairs)
+
+
+class ToolRule(msgspec.Struct, frozen=True):
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def matches(self, tool: str) -> bool:
+        return fits(self.name, tool)
+
+
+Rule = PathRule | CommandRule | ToolRule
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """``deny`` is stronger than ``ask``, and ``ask`` than ``allow``, wherever they are written."""
+
+    allow: tuple[Rule, ...] = ()
+    ask: tuple[Rule, ...] = ()
+    deny: tuple[Rule, ...] = ()
+
+    def by_effect(self) -> dict[Effect, tuple[Rule, ...]]:
+        return {"deny": self.deny, "ask": self.ask, "allow": self.allow}
+
+    def __or__(self, other: RuleSet) -> RuleSet:
+        return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
+
+
+class RuleTexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Rules as they are written in a file."""
+
+    allow: list[str] = []
+    ask: list[str] = []
+    deny: list[str] = []
+
+    def parse(self, where: str) -> RuleSet:
+        """Raises ``ConfigError`` that names the place."""
+
+        def parsed(effect: Effect, texts: list[str]) -> tuple[Rule, ...]:
+            try:
+                return tuple(map(parse_rule, texts))
+            except ConfigError as error:
+                raise ConfigError(f"{where}{effect}: {error}") from error
+
+        return RuleSet(parsed("allow", self.allow), parsed("ask", self.ask), parsed("deny", self.deny))
 
 
 def parse_rule(text: str) -> Rule:
     """Parse a rule. Raises ``ConfigError``."""
-    match = re.fullmatch(_RULE, text.strip())
-    if match is None or ".." in match[2].split("/"):
-        raise ConfigError(
-            f"{text[:80]!r} is not a rule. A rule is read(PATTERN) or write(PATTERN), and a pattern begins with /, ~/ "
-            f"or **/: {EXAMPLE}"
-        )
-    return Rule(cast("Act", match[1]), match[2])
+    match = _RULE.fullmatch(text.strip())
+    if match is None:
+        raise _invalid(text, "A rule is TOOL or TOOL(PATTERN)")
+    tool, pattern = match[1], match[2]
+    if pattern is not None and not pattern.strip():
+        raise _invalid(text, "The brackets are empty")
+    if pattern is None or pattern.strip() in {"*", "**"}:
+        if tool not in TOOLS and not re.search(r"__|\*", tool):
+            raise _invalid(
+                text,
+                f"No tool is called {tool}. Tools are {', '.join(TOOLS)}, and SERVER__TOOL of MCP servers",
+            )
+        return ToolRule(tool)
+    if tool in {"read", "write", "edit"}:
+        return _path_rule(text, "read" if tool == "read" else "write", pattern.strip())
+    if tool == COMMANDS:
+        return _command_rule(text, pattern)
+    raise _invalid(text, "Only read(…), write(…) and bash(…) take a pattern")
+
+
+def _path_rule(text: str, act: Act, pattern: str) -> PathRule:
+    pattern = pattern.removeprefix("./")
+    if pattern.startswith("~") and not pattern.startswith("~/"):
+        raise _invalid(text, "A path begins with /, ~/ or **/, or is relative to the project")
+    if ".." in pattern.split("/"):
+        raise _invalid(text, "A path in a rule has no ..")
+    if re.search(r"[()\n\0]", pattern):
+        raise _invalid(text, "A path in a rule has no brackets and no line breaks")
+    return PathRule(act, pattern)
+
+
+def _command_rule(text: str, pattern: str) -> CommandRule:
+    if re.search(r":\*\s*$", pattern):  # as other agents write it
+        pattern = re.sub(r":\*\s*$", " *", pattern)
+    try:
+        words = tuple(shlex.split(pattern))
+    except ValueError as error:
+        raise _invalid(text, f"Its words cannot be split ({error})") from error
+    if re.search(r"[|&;<>`\n]|\$\(", pattern):
+        raise _invalid(text, "It has more than the words of one command; write one rule for each command")
+    if words[0] == "*":
+        raise _invalid(text, "It names no program; `bash` alone is every command")
+    if words[-1] == "*":
+        return CommandRule(words[:-1], any_rest=True)
+    return CommandRule(words)
+
+
+def _invalid(text: str, reason: str) -> ConfigError:
+    return ConfigError(f"{text[:80]!r} is not a rule. {reason}. For example: {EXAMPLE}")
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./*?\[\]~{}^-]+", word) else shlex.quote(word)
+
+
+def fits(pattern: str, word: str) -> bool:
+    """Whether a word matches a pattern in which only ``*`` is special."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), word, re.DOTALL) is not None
 
 
 def expression(pattern: str) -> str:
@@ -60,3 +202,20 @@ def expression(pattern: str) -> str:
             case _:
                 parts.append(re.escape(part))
     return f"{''.join(parts)}(?:/.*)?"
+
+
+def describe_rules(rules: Sequence[str]) -> str:
+    """The rules of an answer in words: ``npm test *, edits in src/``."""
+    return ", ".join(map(_describe_rule, rules))
+
+
+def _describe_rule(text: str) -> str:
+    match parse_rule(text):
+        case CommandRule() as rule:
+            return str(rule).removeprefix(f"{COMMANDS}(").removesuffix(")")
+        case PathRule(pattern=pattern):
+            return f"edits in {pattern.removesuffix('**')}"
+        case ToolRule(name="write"):
+            return "edits"
+        case ToolRule(name=name):
+            return f"the tool {name}"

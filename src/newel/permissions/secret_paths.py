@@ -1,8 +1,8 @@
 """Which files a tool may open: policies, the workspace of the tools and mentions all ask here.
 
-    free    in the project, or allowed by the user's settings
-    ask     outside the project, or a file that often holds secrets: needs approval, except in ``auto``
-    never   a secret place (``secret_values.py``): closed in every mode
+    free    in the project, or allowed by a rule
+    ask     outside the project, or a file that often holds secrets: needs approval, except in ``auto``; or by a rule
+    never   a secret place (``secret_values.py``), or denied by a rule: closed in every mode
 
 Paths must be real. Only names are judged; the disk is read only to resolve the secret places themselves.
 """
@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.permissions.rules import Rule, expression
+from newel.permissions.rules import Effect, PathRule, RuleSet, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 from newel.workspace.sandbox.policy import SandboxPolicy
@@ -32,10 +32,11 @@ OUTSIDE: Final = "outside the project"
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """``reason`` describes the file, unless the level is ``free``."""
+    """``reason`` describes the file, unless the level is ``free``. ``rule`` is the user's rule that decided, if one did."""
 
     level: Level
     reason: str = ""
+    rule: str = ""
 
 
 FREE: Final = Judgement("free")
@@ -46,7 +47,7 @@ class SecretPaths:
 
     ``root`` is the folder that its tools work in, ``project`` the user's folder if that is a copy; both are real paths on the
     host of ``home``. ``newel`` is Newel's folder, ``is_spill`` recognises its files of long outputs, ``environ`` is its
-    environment; all three only for this machine.
+    environment; all three only for this machine. ``rules`` gives the rules as they are now.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SecretPaths:
         newel: str = "",
         is_spill: Callable[[str], bool] = lambda _: False,
         environ: Mapping[str, str] | None = None,
-        rules: Sequence[Rule] = (),
+        rules: Callable[[], RuleSet] = RuleSet,
     ) -> None:
         self._root = root.rstrip("/")
         self._project = (project or root).rstrip("/")
@@ -67,12 +68,23 @@ class SecretPaths:
         self._is_spill = is_spill
         self._environ = environ
         self._rules = rules
+        self._compiled_from: RuleSet | None = None
+        self._compiled: dict[Effect, list[tuple[PathRule, re.Pattern[str]]]] = {}
 
     def judge(self, path: str, *, writes: bool = False) -> Judgement:
         """Judge access to a real path."""
         path = self.original(path)
+        if rule := self._find_rule("deny", path, writes=writes):
+            return Judgement("never", f"denied by your rule {rule}", rule)
         if path == self._project:
             return FREE
+        judgement = self._judge_place(path, writes=writes)
+        if judgement.level != "never" and (rule := self._find_rule("ask", path, writes=writes)):
+            return Judgement("ask", f"your rule asks: {rule}", rule)
+        return judgement
+
+    def _judge_place(self, path: str, *, writes: bool) -> Judgement:
+        """Judge access without the rules that ask or deny."""
         if reason := self._secret(path):
             judgement = Judgement("never", reason)
         elif not _is_within(path, self._project):
@@ -81,14 +93,20 @@ class SecretPaths:
             judgement = Judgement("ask", f"a file that often holds secrets: {reason}")
         else:
             return FREE
-        return FREE if self._is_allowed(path, writes=writes) else judgement
+        return FREE if self._may_open(path, writes=writes) else judgement
+
+    def allows_changes(self, path: str) -> bool:
+        """Whether a rule of the user allows changes of a real path, so that none has to be approved."""
+        return bool(self._find_rule("allow", self.original(path), writes=True))
 
     def holds_secrets(self, path: str) -> bool:
-        """Whether a real path is a secret place, or that of a file that often holds secrets, and the user has not allowed it."""
+        """Whether a real path is a secret place, or that of a file that often holds secrets, and the user has not allowed it; or whether
+        a rule denies it.
+        """
         path = self.original(path)
-        return bool(self._secret(path) or _by_name(path, PRIVATE)) and not self._is_allowed(
-            path, writes=False
-        )
+        if self._find_rule("deny", path, writes=False):
+            return True
+        return bool(self._secret(path) or _by_name(path, PRIVATE)) and not self._may_open(path, writes=False)
 
     def original(self, path: str) -> str:
         """The path in the project for a file of its copy."""
@@ -105,6 +123,11 @@ class SecretPaths:
     def is_inside(self, path: str) -> bool:
         """Whether an absolute path is in the project."""
         return _is_within(self.original(path), self._project)
+
+    def inside_project(self, path: str) -> str:
+        """A real path relative to the project; empty if it is not in it."""
+        path = self.original(path)
+        return path[len(self._project) + 1 :] if _is_within(path, self._project) else ""
 
     def why_not_attached(self, named: str, path: str) -> str:
         """Why a file that the user named in a prompt is not attached; empty if it is. The user may name files
@@ -125,6 +148,8 @@ class SecretPaths:
         path = self.original(path)
         act = "write" if writes else "read"
         done = "written" if writes else "read"
+        if judged.rule and judged.level == "never":
+            return f"{path} was not {done}: the user's rule `deny {judged.rule}` forbids it. Continue without it."
         allow = f'in their config.toml: [permissions] allow = ["{act}({path})"]'
         if judged.level == "never":
             return (
@@ -198,26 +223,44 @@ class SecretPaths:
 
     # -- allowed paths ----------------------------------------------------------------------------
 
-    def _is_allowed(self, path: str, *, writes: bool) -> bool:
-        if not writes and self._is_spill(path):
-            return True
-        return any(
-            (rule.act == "write" or not writes) and allowed.fullmatch(path)
-            for rule, allowed in self._allowed_patterns
+    def _may_open(self, path: str, *, writes: bool) -> bool:
+        return (not writes and self._is_spill(path)) or bool(self._find_rule("allow", path, writes=writes))
+
+    def _find_rule(self, effect: Effect, path: str, *, writes: bool) -> str:
+        """The first rule with this effect on a path; empty for none."""
+        rules = self._rules()
+        if rules is not self._compiled_from:
+            self._compiled = {
+                name: [
+                    (rule, re.compile("|".join(self._expressions(rule))))
+                    for rule in some
+                    if isinstance(rule, PathRule)
+                ]
+                for name, some in rules.by_effect().items()
+            }
+            self._compiled_from = rules
+        return next(
+            (
+                str(rule)
+                for rule, paths in self._compiled[effect]
+                if rule.covers(writes=writes, effect=effect) and paths.fullmatch(path)
+            ),
+            "",
         )
 
-    @cached_property
-    def _allowed_patterns(self) -> list[tuple[Rule, re.Pattern[str]]]:
-        return [(rule, re.compile("|".join(self._expressions(rule)))) for rule in self._rules]
-
-    def _expressions(self, rule: Rule) -> Iterator[str]:
+    def _expressions(self, rule: PathRule) -> Iterator[str]:
         """The paths of a rule: as written, and on this machine with links resolved."""
         fixed, rest = rule.split_prefix()
-        starts = [home + fixed[1:] for home in self._homes] if fixed.startswith("~/") else [fixed]
+        if fixed.startswith("~/"):
+            starts = [home + fixed[1:] for home in self._homes]
+        elif rule.pattern.startswith(("/", "**/")):
+            starts = [fixed]
+        else:
+            starts = [f"{self._project}/{fixed}" if fixed else self._project + "/"]
         for start in starts:
             yield expression(start + rest)
             if self._environ is not None and start.startswith("/"):
-                yield expression(os.path.realpath(start) + rest)
+                yield expression(os.path.realpath(start) + ("/" if start.endswith("/") else "") + rest)
 
 
 def existing_secret_places(home: str, newel: str) -> list[str]:

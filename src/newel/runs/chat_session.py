@@ -16,6 +16,7 @@ from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
+from newel.permissions.rules import describe_rules
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
@@ -81,7 +82,12 @@ def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Appr
     async def approve(request: ApprovalRequest) -> Approval:
         answer = await ask(
             TabQuestion(
-                id="", kind="approval", title=request.label, preview=request.preview, folder=request.folder
+                id="",
+                kind="approval",
+                title=request.label,
+                preview=request.preview,
+                folder=request.folder,
+                rule=describe_rules(request.rules),
             )
         )
         try:

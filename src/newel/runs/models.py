@@ -79,7 +79,8 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
     """A question to the user.
 
     ``approval``: ``title`` names the tool, ``preview`` is exactly the action to approve, in ``folder``; the answer is
-    ``{"decision": "once"|"always"|"no", "word": …}``. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
+    ``{"decision": "once"|"always"|"rule"|"no", "word": …}``; ``rule`` allows what the field of that name says, in this project
+    from then on, and is no answer if it is empty. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
     answer is ``{"action": "accept"|"decline"|"cancel", "content": {…}}``. ``link``: as ``form``, with a URL to visit.
     """
 
@@ -88,6 +89,7 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
     title: str
     preview: str = ""
     folder: str = ""
+    rule: str = ""
     fields: dict[str, Any] = msgspec.field(default_factory=dict[str, Any], name="schema")
     url: str = ""
 

@@ -16,6 +16,7 @@ from newel.context.attachments import Attachable
 from newel.context.compaction import Compactor
 from newel.context.prompt_templates import Template
 from newel.permissions.approval import Preset
+from newel.permissions.rule_book import RuleBook
 from newel.session.manager import SessionManager
 from newel.workspace.port import Workspace
 
@@ -122,6 +123,8 @@ class CodingAgent(Agent):
         """The run of all answers, for a contract that is resumed. If empty, each answer is a run of its own."""
         self.secrets: Callable[[], Sequence[str]] = tuple
         """Returns the values that an export must mask."""
+        self.rules: RuleBook | None = None
+        """The permission rules, if it works under some."""
         self.tool_servers: Callable[[], Sequence[tuple[str, str]]] = tuple
         """Returns the name and the state of each MCP server."""
         self.undo_notice: Callable[[], Awaitable[UserMessage | None]] | None = None

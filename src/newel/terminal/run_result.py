@@ -24,7 +24,7 @@ from newel.agent.messages import (
     Wire,
     add_costs,
 )
-from newel.permissions.approval import NOBODY_TO_ASK, is_denial
+from newel.permissions.approval import is_denial, is_unasked
 from newel.session.coding_agent import CodingAgent
 
 ABORTED, FAILED = 130, 1
@@ -38,6 +38,7 @@ NOTHING = "The model returned an empty answer. Try again, or choose another with
 UNASKED = (
     "{calls} did not run, because nobody could approve them. --approve auto runs such calls without asking."
 )
+UNASKED_BY_RULE = "{calls} did not run, because your rules ask about them and nobody could be asked. Run newel in a terminal to answer."
 
 
 class ServerSummary(Wire, frozen=True):
@@ -241,5 +242,7 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
     results = [message for message in messages if isinstance(message, ToolResultMessage)]
     if not results and not last.text.strip():
         return NOTHING
-    unasked = sum(result.is_error and result.output == NOBODY_TO_ASK for result in results)
-    return UNASKED.format(calls=pluralize(unasked, "tool call")) if unasked else ""
+    for text, by_rule in ((UNASKED, False), (UNASKED_BY_RULE, True)):
+        if unasked := sum(is_unasked(result, by_rule=by_rule) for result in results):
+            return text.format(calls=pluralize(unasked, "tool call"))
+    return ""

@@ -35,6 +35,7 @@ async def test_a_change_is_shown_exactly_before_it_is_allowed(with_model: WithMo
         assert [option["kind"] for option in asked["options"]] == [
             "allow_once",
             "allow_always",
+            "allow_always",
             "reject_once",
             "reject_always",
         ]
@@ -74,6 +75,19 @@ async def test_always_holds_for_exactly_the_same_call(with_model: WithModel, kin
         await ide.prompt("run")
         assert sum("touch" in str(request) for request in ide.editor.asked) == asked
     assert (newel.project / "made.txt").exists() == kind.startswith("allow")
+
+
+async def test_a_rule_is_allowed_for_the_project(with_model: WithModel) -> None:
+    """Also in the next session, and for the same command with other arguments."""
+    newel = with_model(scenario("run", bash("touch one"), bash("touch two"), DONE))
+    for asked in (1, 0):
+        async with editing(newel) as ide:
+            ide.editor.decide = lambda _: "rule"
+            await ide.new_session()
+            await ide.prompt("run")
+            assert len(ide.editor.asked) == asked
+    assert (newel.project / "two").exists()
+    assert "bash(touch *)" in newel("permissions").stdout
 
 
 async def test_hidden_characters_of_a_command_are_shown(with_model: WithModel) -> None:
@@ -122,7 +136,7 @@ async def test_modes_are_the_approval_presets(with_model: WithModel) -> None:
 
 
 async def test_a_mode_counts_from_the_next_call_of_a_running_prompt(with_model: WithModel) -> None:
-    newel = with_model(scenario("run", bash("echo one"), bash("echo two"), DONE))
+    newel = with_model(scenario("run", bash("touch one"), bash("touch two"), DONE))
     async with editing(newel) as ide:
         ide.editor.hold = asyncio.Event()
         await ide.new_session()

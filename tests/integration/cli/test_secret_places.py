@@ -143,7 +143,7 @@ def test_a_project_cannot_allow_itself_anything(with_model: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["read", "read()", "read(notes.txt)", "run(~/x)", "read(~/x) write(~/y)", "read(~bob/x)"]
+    "rule", ["reed", "read()", "read(../notes.txt)", "run(~/x)", "read(~/x) write(~/y)", "read(~bob/x)"]
 )
 def test_an_invalid_rule_is_refused_at_start(with_model: Make, rule: str) -> None:
     newel = with_model()
@@ -151,7 +151,7 @@ def test_an_invalid_rule_is_refused_at_start(with_model: Make, rule: str) -> Non
     done = newel("how are you")
     assert done.returncode == 1
     assert "permissions" in done.stderr
-    assert "read(~/.ssh/known_hosts)" in done.stderr
+    assert "bash(npm run *)" in done.stderr
     assert newel.requests == []
 
 

@@ -184,16 +184,16 @@ def test_the_result_names_why_a_run_failed(with_model: Make) -> None:
     result = lines_of(done)[-1]
     assert (done.returncode, result["subtype"], result["is_error"]) == (1, "error_max_turns", True)
     assert "limit of 1 turn" in result["errors"][0]
-    done = newel(*LINES, "--approve", "ask", "look at it")
+
+
+def test_the_result_names_the_calls_that_nobody_could_approve(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash("touch it"), {"content": "No."}))
+    done = newel(*LINES, "--approve", "ask", "work")
     result = lines_of(done)[-1]
     assert (done.returncode, result["subtype"]) == (1, "error_during_execution")
-    assert result["permission_denials"] == [
-        {
-            "tool_name": "bash",
-            "tool_use_id": result["permission_denials"][0]["tool_use_id"],
-            "tool_input": {"command": "echo here"},
-        }
-    ]
+    (denial,) = result["permission_denials"]
+    assert (denial["tool_name"], denial["tool_input"]) == ("bash", {"command": "touch it"})
+    assert denial["tool_use_id"]
 
 
 def test_a_failed_request_is_an_error_result(with_model: Make) -> None:

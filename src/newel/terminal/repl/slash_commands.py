@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from newel.agent.errors import NewelError, SessionInUse
+from newel.agent.errors import NewelError, SessionInUse, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
@@ -270,6 +270,23 @@ async def tools(context: CommandContext, _: str) -> None:
     context.say(format_columns(rows, context.ui.columns()))
 
 
+async def permissions(context: CommandContext, argument: str) -> None:
+    """``/permissions``, ``/permissions revoke ID`` or ``/permissions revoke --all``."""
+    from newel.permissions.listing import NO_RULES, describe_revoked, rule_columns
+
+    book = context.agent.rules
+    action, _, name = argument.partition(" ")
+    if action not in {"", "list", "revoke"} or (action == "revoke") != bool(name.strip()):
+        raise UsageError("Usage: /permissions [revoke ID|--all]")
+    if book is None:
+        context.say(NO_RULES)
+    elif action == "revoke":
+        context.say(describe_revoked(book.kept.revoke(None if name.strip() == "--all" else [name.strip()])))
+    else:
+        rows = book.rows()
+        context.say(format_columns(rule_columns(rows), context.ui.columns()) if rows else NO_RULES)
+
+
 async def show(context: CommandContext, number: str) -> None:
     """``/show 2`` is the call before the last one."""
     back = int(number) if number.isdecimal() and int(number) else 1
@@ -332,6 +349,13 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
+    SlashCommand(
+        "permissions",
+        "[revoke ID|--all]",
+        "list the rules for calls, or revoke kept ones",
+        permissions,
+        at_once=True,
+    ),
     SlashCommand("show", "[N]", "show the last tool call in full, or the Nth last", show, at_once=True),
     SlashCommand(
         "review",

@@ -33,7 +33,8 @@ MAX_LINE: Final = 64 * 1024 * 1024
 
 class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
     """A call needs an ``approve`` request; ``preview`` is its exact effect. ``touches`` are the files that it opens itself. The
-    same call asks again if one of them changes meanwhile.
+    same call asks again if one of them changes meanwhile. ``rule`` is what an answer ``rule`` allows in this project from then on;
+    without it, that is a ``no``.
     """
 
     tool_call_id: str
@@ -43,6 +44,7 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
     preview: str
     folder: str
     touches: Sequence[Touch] = ()
+    rule: str = ""
 
 
 RpcEvent = AgentEvent | ApprovalAsked
@@ -346,10 +348,12 @@ class StopCommand(RpcCommand[RunActivity], frozen=True, tag="stop"):
 
 
 class ApproveCommand(RpcCommand[ApprovalAnswered], frozen=True, tag="approve"):
-    """Answer an ``approval_request``. ``always`` holds for exactly this call; ``word`` is for the model, with a ``no``."""
+    """Answer an ``approval_request``. ``always`` holds for exactly this call, ``rule`` for what the request's ``rule`` says; ``word`` is for
+    the model, with a ``no``.
+    """
 
     tool_call_id: str
-    decision: Literal["once", "always", "no"]
+    decision: Literal["once", "always", "rule", "no"]
     word: str = ""
 
 

@@ -76,7 +76,7 @@ class GetState(RpcRequest, frozen=True, tag="get_state"):
 
 class Approve(RpcRequest, frozen=True, tag="approve"):
     tool_call_id: str
-    decision: Literal["once", "always", "no"]
+    decision: Literal["once", "always", "rule", "no"]
     word: str = ""
 
 

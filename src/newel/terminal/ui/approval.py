@@ -10,6 +10,7 @@ import anyio
 
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
+from newel.permissions.rules import describe_rules
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.port import SCHEME
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from newel.terminal.ui.line_reader import AskLine
 
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
+QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p for the project · n no")
+"""What ``p`` allows is said above it."""
 
-_ANSWERS: Final[dict[str, Literal["once", "always", "no"]]] = {
+_ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["y", "yes"], "once"),
     **dict.fromkeys(["a", "always"], "always"),
+    **dict.fromkeys(["p", "project"], "rule"),
     **dict.fromkeys(["", "n", "no"], "no"),
 }
 
@@ -71,8 +75,11 @@ class Approver:
 
 async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
     about = present(request)
-    while is_unclear(answer := await ask(QUESTION, about, interrupting=True)):
-        about = again(answer)
+    question = QUESTION_WITH_RULE if request.rules else QUESTION
+    while is_unclear(answer := await ask(question, about, interrupting=True)) or (
+        understand(answer).decision == "rule" and not request.rules
+    ):
+        about = again(answer or "")
     return understand(answer)
 
 
@@ -82,7 +89,8 @@ def present(request: ApprovalRequest) -> str:
     """
     lines = escape_invisible(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n"
+    rule = f"\np always allows here: {escape_line(describe_rules(request.rules))}\n" if request.rules else ""
+    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 
 def _place(folder: str) -> str:

@@ -1,0 +1,157 @@
+"""Judges commands by rules: by the words of all simple commands in them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol
+
+from newel.permissions.commands.parse import ParsedCommand, Words, parse, program, without_global_options
+from newel.permissions.commands.programs import programs
+from newel.permissions.commands.reading import Reads, find_reads
+from newel.permissions.rules import CommandRule, Rule, RuleSet
+
+
+class CallJudgement(NamedTuple):
+    """What rules say of a call. ``effect``: ``reads`` if it is a command that only reads what may be read unasked, ``none`` if no rule is
+    about it. ``reason`` is the rule that denies it, or why the user has to be asked. ``rules`` would allow it, for an answer that
+    allows it for good.
+    """
+
+    effect: Literal["deny", "ask", "allow", "reads", "none"]
+    reason: str = ""
+    rules: tuple[str, ...] = ()
+
+
+UNKNOWN: Final = CallJudgement("none")
+
+
+class ProjectView(Protocol):
+    """What has to be known of a project to tell whether a command only reads."""
+
+    async def may_read(self, paths: Iterable[str], /, *, recurses: bool) -> bool:
+        """Whether files, relative to the project's folder or absolute, may be read unasked, with ``recurses`` all that is below, too."""
+        ...
+
+    async def is_git_safe(self, folder: str, /) -> bool:
+        """Whether no command of git that reads starts a program that the repository of a folder names, or shows files that
+        may not be read unasked.
+        """
+        ...
+
+
+async def judge_command(text: str, rules: RuleSet, project: ProjectView) -> CallJudgement:
+    parsed = parse(text)
+    if rule := _find(rules.deny, parsed.commands, unknown=False):
+        return CallJudgement("deny", str(rule))
+    if rule := _find(rules.ask, parsed.commands, unknown=False):
+        return CallJudgement("ask", f"your rule asks: {rule}")
+    forbidding = [*rules.deny, *rules.ask]
+    if any(isinstance(rule, CommandRule) for rule in forbidding) and (
+        parsed.hides_program or _find(forbidding, parsed.commands, unknown=True)
+    ):
+        return CallJudgement(
+            "ask", "what it runs is only known when it runs, and you have rules about commands"
+        )
+    if not parsed.plain:
+        return UNKNOWN
+    allowed = [rule for rule in rules.allow if isinstance(rule, CommandRule)]
+    left = [words for words in parsed.plain if not any(rule.matches(words) for rule in allowed)]
+    if not left:
+        return CallJudgement("allow")
+    if await _only_reads(left, parsed, project):
+        return CallJudgement("reads" if len(left) == len(parsed.plain) else "allow")
+    return CallJudgement("none", rules=await _offers(left, parsed, project))
+
+
+def _find(rules: Sequence[Rule], commands: Sequence[Words], *, unknown: bool) -> CommandRule | None:
+    """The first rule that one of the commands matches, whatever folder its program is in."""
+    for rule in rules:
+        if isinstance(rule, CommandRule):
+            for words in commands:
+                forms = [words, (program(words), *words[1:])]
+                if program(words) == "git":
+                    forms.append(("git", *without_global_options(words)[1:]))
+                if any(
+                    words and words[0] is not None and rule.matches(form, unknown=unknown) for form in forms
+                ):
+                    return rule
+    return None
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+async def _only_reads(left: Sequence[tuple[str, ...]], parsed: ParsedCommand, project: ProjectView) -> bool:
+    """Whether commands only read, wherever a ``cd`` in front of them leads."""
+    bases = [""]
+    if cd := _leading_cd(parsed.plain):
+        if not await project.may_read([cd], recurses=False):
+            return False
+        bases.append(cd)
+    for words in left:
+        if cd and words == parsed.plain[0]:
+            continue
+        reads = find_reads(words)
+        if reads is None or not all([await _may_read(reads, base, project) for base in bases]):
+            return False
+    return True
+
+
+def _leading_cd(plain: Sequence[tuple[str, ...]]) -> str:
+    """The folder of a ``cd`` that begins the text; empty if there is none. CDPATH has no say in a path that begins like this."""
+    words = plain[0]
+    is_cd = len(words) == 2 and words[0] == "cd" and words[1].startswith(("/", "./", "../"))
+    return words[1] if is_cd or words == ("cd", "..") else ""
+
+
+async def _may_read(reads: Reads, base: str, project: ProjectView) -> bool:
+    paths = [posixpath.join(base, path) for path in reads.paths]
+    if reads.uses_git and not await project.is_git_safe(base):
+        return False
+    return await project.may_read(paths or [base], recurses=reads.recurses)
+
+
+# -- rules that an answer may keep -------------------------------------------------------------------------
+
+MAX_OFFERS: Final = 3
+"""Rules that one answer may keep: a user reads no more."""
+
+MAX_OFFERED: Final = 120
+"""Characters of them."""
+
+
+async def _offers(
+    left: Sequence[tuple[str, ...]], parsed: ParsedCommand, project: ProjectView
+) -> tuple[str, ...]:
+    """The rules that would allow commands; none if one of them is better asked about each time."""
+    offers: list[str] = []
+    cd = _leading_cd(parsed.plain)
+    for words in left:
+        if cd and words == parsed.plain[0]:
+            if await project.may_read([cd], recurses=False):
+                continue
+            return ()
+        if (reads := find_reads(words)) and await _may_read(reads, "", project):
+            continue
+        if (offer := _offer(words)) is None:
+            return ()
+        offers.append(str(offer))
+    offers = list(dict.fromkeys(offers))
+    return tuple(offers) if len(offers) <= MAX_OFFERS and len(" ".join(offers)) <= MAX_OFFERED else ()
+
+
+def _offer(words: tuple[str, ...]) -> CommandRule | None:
+    """The rule that allows a command, and where a user means that, others of its kind."""
+    if program(words) in programs().asked_each_time or any("*" in word or "\n" in word for word in words):
+        return None
+    if (subcommands := programs().families.get(words[0])) is None:
+        return CommandRule(words)
+    if not subcommands:
+        return CommandRule(words[:1], any_rest=True)
+    if len(words) < 2 or words[1] not in subcommands.split():
+        return CommandRule(words)
+    named = 3 if words[1] == "run" and words[0] != "cargo" else 2
+    if len(words) < named or words[named - 1].startswith("-"):
+        return CommandRule(words)
+    return CommandRule(words[:named], any_rest=True)

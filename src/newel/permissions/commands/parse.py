@@ -1,0 +1,200 @@
+"""The simple commands in a text of bash, for rules: parsed, never executed.
+
+``parse`` looks into pipelines, lists, subshells, substitutions and loops, and through programs that start others (``env``, ``xargs``,
+``find -exec``, ``sh -c``, …), so that a rule that forbids a command sees it wherever it stands. A text is ``plain`` only if it is
+nothing but simple commands with literal words: what a plain text runs is known exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from newel.permissions.commands.programs import programs
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_TEXT: Final = 20_000
+"""Bytes of a command that are parsed; a longer one is not plain, and nothing is known of it."""
+
+MAX_DEPTH: Final = 4
+"""How deep a command in an argument of another one is looked for."""
+
+Words = tuple[str | None, ...]
+"""The words of a simple command, the program first. None is a word that is only known when the command runs."""
+
+_PLAIN: Final = frozenset({"program", "list", "pipeline", "command", "command_name", "redirected_statement"})
+_WORDS: Final = frozenset({"word", "number", "raw_string", "string", "string_content", "concatenation"})
+_TOKENS: Final = frozenset({"&&", "||", ";", "|", "\n", '"'})
+_SAFE_REDIRECT: Final = re.compile(r"[012]?>&[12]|(?:[012]|&)?>>?\s*/dev/null|0?<\s*/dev/null")
+
+_UNUSUAL: Final = re.compile(
+    r"[^\x20-\x7e\n\u00a1-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufe4f\U00010000-\U0001ffff]|\\\n"
+)
+"""Characters that a shell and a parser may see differently: control characters, odd spaces, a continued line."""
+
+_SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
+"""In a word without quotes, what bash may replace by something else."""
+
+_GLOBAL_WITH_VALUE: Final = frozenset(
+    {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}
+)
+
+
+class ParsedCommand(NamedTuple):
+    """``commands`` are all simple commands that a text may run, as far as they can be seen, those that other programs start
+    included. ``plain`` are those that bash itself runs, if nothing else is in the text; otherwise it is empty.
+    """
+
+    commands: list[Words]
+    plain: list[tuple[str, ...]]
+
+    @property
+    def hides_program(self) -> bool:
+        """Whether a program's name is only known when the command runs."""
+        return any(
+            not words or words[0] is None or (program(words) in programs().shells and None in words)
+            for words in self.commands
+        )
+
+
+def parse(text: str) -> ParsedCommand:
+    """The simple commands of a text. Never raises."""
+    commands: list[Words] = []
+    plain: list[tuple[str, ...]] = []
+    is_plain = _collect(text, commands, plain, 0)
+    return ParsedCommand(commands, plain if is_plain else [])
+
+
+def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], depth: int) -> bool:
+    """Append the simple commands in a text; whether it is plain."""
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) > MAX_TEXT or "\0" in text:
+        commands.append((None,))
+        return False
+    root = _parser().parse(data).root_node
+    is_plain = not root.has_error and _UNUSUAL.search(text) is None
+    for node in _nodes(root):
+        if node.type == "command":
+            words = tuple(_words(node))
+            commands += [words, *_started(words)]
+            for script in _scripts(words) if depth < MAX_DEPTH else ():
+                _collect(script, commands, [], depth + 1)
+            literal = tuple(word for word in words if word is not None)
+            is_plain &= bool(literal) and len(literal) == len(words)
+            plain.append(literal)
+        is_plain &= _is_plain(node)
+    if root.has_error:
+        commands.append((None,))  # what bash makes of it is anybody's guess
+    return is_plain
+
+
+@cache
+def _parser() -> Parser:
+    import tree_sitter_bash  # loaded for the first command that a rule has to judge
+    from tree_sitter import Language, Parser
+
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _nodes(root: Node) -> Iterator[Node]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
+
+
+def _is_plain(node: Node) -> bool:
+    if node.is_missing or node.is_error:
+        return False
+    if node.type == "file_redirect":
+        return _SAFE_REDIRECT.fullmatch(_text(node)) is not None
+    inside_redirect = node.parent is not None and node.parent.type == "file_redirect"
+    return inside_redirect or node.type in _PLAIN or node.type in _WORDS or node.type in _TOKENS
+
+
+def _words(command: Node) -> Iterator[str | None]:
+    for child in command.children:
+        if child.type == "variable_assignment":
+            continue  # not plain, and no word
+        if child.type in {"file_redirect", "herestring_redirect", "heredoc_redirect"}:
+            continue
+        yield _literal(child.children[0] if child.type == "command_name" and child.children else child)
+
+
+def _literal(node: Node) -> str | None:
+    """The text that bash makes of a word; None if it depends on more than the word."""
+    match node.type:
+        case "word" | "number":
+            return _unquoted(_text(node))
+        case "raw_string":
+            return _text(node)[1:-1]
+        case "string":
+            text = _text(node)[1:-1]
+            return None if re.search(r"[$`\\!]", text) else text
+        case "concatenation":
+            parts = [_literal(child) for child in node.children]
+            return None if None in parts else "".join(part for part in parts if part is not None)
+        case _:
+            return None
+
+
+def _unquoted(text: str) -> str | None:
+    """A word without quotes: a backslash takes the next character as it is."""
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] == "\\" and at + 1 < len(text):
+            out.append(text[at + 1])
+            at += 2
+        elif _SPECIAL.match(text[at]) or (text[at] == "=" and not out):
+            return None
+        else:
+            out.append(text[at])
+            at += 1
+    return "".join(out)
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "surrogateescape")
+
+
+# -- commands within commands -----------------------------------------------------------------------------
+
+
+def program(words: Words) -> str:
+    """The name of the program without its folder; empty if it is unknown."""
+    return (words[0] or "").rpartition("/")[2] if words else ""
+
+
+def _started(words: Words) -> Iterator[Words]:
+    """What another program may start: each rest of its arguments, as its options are not known. Of ``git`` the subcommand."""
+    name = program(words)
+    if name in programs().starters:
+        for at in range(1, len(words)):
+            if words[at] is None or not str(words[at]).startswith("-"):
+                yield words[at:]
+    if name == "git" and (plain := without_global_options(words)) != words:
+        yield plain
+
+
+def _scripts(words: Words) -> Iterator[str]:
+    """Arguments that are commands themselves."""
+    if program(words) in programs().shells or program(words) in programs().starters:
+        for word in words[1:]:
+            if word is not None and re.search(r"\s", word):
+                yield word
+    if program(words) in {"eval", "exec"} and None not in words:
+        yield " ".join(word for word in words[1:] if word is not None)
+
+
+def without_global_options(words: Sequence[str | None]) -> Words:
+    """A command of git without the options before its subcommand."""
+    at = 1
+    while at < len(words) and (word := words[at]) is not None and word.startswith("-"):
+        at += 2 if word in _GLOBAL_WITH_VALUE else 1
+    return (words[0], *words[at:])

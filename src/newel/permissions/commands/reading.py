@@ -1,0 +1,146 @@
+"""Which commands only read, and which files they name: those run unasked where reading does.
+
+Each program has the options that are known to read; any other option, and any program that is not here, may do something else.
+``git`` needs a repository whose own settings start no program (``GIT_SETTINGS``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from newel.permissions.commands.programs import ReadingProgram, programs
+
+
+class Reads(NamedTuple):
+    """A command that only reads. ``paths`` are the files and folders that it names; ``recurses``: it reads what is in the folders, the
+    working folder if it names none. ``uses_git``: it is safe only if the repository's settings are.
+    """
+
+    paths: list[str]
+    recurses: bool = False
+    uses_git: bool = False
+
+
+GIT_SETTINGS: Final = re.compile(
+    r"core\.(?:fsmonitor|hookspath|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
+    r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
+    r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
+    r"|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule",
+    re.IGNORECASE,
+)
+"""Settings of a repository with which a command of git that reads might start a program, or read another place."""
+
+
+def find_reads(words: Sequence[str]) -> Reads | None:
+    """What a command of literal words reads; None if it may do anything else."""
+    name = words[0]
+    if "/" in name:
+        return None  # not the program of that name that is known here
+    if len(words) == 2 and words[1] in {"--version", "-V"} and name in programs().versions:
+        return Reads([])
+    if name == "git":
+        return _git(words[1:])
+    if name == "find":
+        return _find(words[1:])
+    known = programs().reading.get(name)
+    return None if known is None else _simple(known, words[1:])
+
+
+def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
+    split = _split(arguments, known.short, known.long)
+    if split is None:
+        return None
+    options, operands = split
+    match known.operands:
+        case "text":
+            return Reads([])
+        case "none" if operands:
+            return None
+        case "one path" if len(operands) > 1:
+            return None  # the second one would be written
+        case "pattern" if not any(
+            option == "--files" or (option[1] != "-" and "e" in option) for option in options
+        ):
+            operands = operands[1:]
+        case _:
+            pass
+    recurses = known.recurses == "*" or any(
+        option == "--recursive" or (option[:2] != "--" and set(known.recurses) & set(option))
+        for option in options
+    )
+    return Reads(operands, recurses=recurses and bool(known.recurses))
+
+
+def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> tuple[list[str], list[str]] | None:
+    """Options and operands; None if an option is not known. The value of an option counts as an operand if it stands alone."""
+    options: list[str] = []
+    operands: list[str] = []
+    for at, word in enumerate(arguments):
+        if word == "--":
+            return options, [*operands, *arguments[at + 1 :]]
+        if word.startswith("--"):
+            if word.partition("=")[0] not in long:
+                return None
+            options.append(word)
+        elif word.startswith("-") and word != "-":
+            # Letters, at most one of them with a number or a text right behind it.
+            letters = re.match(r"-[A-Za-z0-9]*", word)
+            if letters is None or not set(letters[0][1:]) <= set(short + "0123456789"):
+                return None
+            options.append(word)
+        else:
+            operands.append(word)
+    return options, operands
+
+
+def _find(arguments: Sequence[str]) -> Reads | None:
+    paths: list[str] = []
+    has_tests = False
+    for word in arguments:
+        has_tests |= word.startswith(("-", "!", "("))
+        if (
+            word.startswith("-")
+            and word not in programs().find
+            and not re.fullmatch(r"-\d+[A-Za-z]?|-HP?", word)
+        ):
+            return None
+        if not has_tests:
+            paths.append(word)
+    return Reads(paths)
+
+
+def _git(arguments: Sequence[str]) -> Reads | None:
+    if arguments and arguments[0] == "--no-pager":
+        arguments = arguments[1:]
+    known = programs().reading_git.get(arguments[0]) if arguments else None
+    if known is None:
+        return None
+    subcommand, rest = arguments[0], arguments[1:]
+    split = _split(rest, known.short, known.long)
+    if split is None:
+        return None
+    options, operands = split
+    if subcommand in {"branch", "tag"} and operands and not options:
+        return None  # it would make one
+    if (
+        subcommand in {"branch", "tag"}
+        and not {"--list", "-l", "--contains", "--merged", "--no-merged"}.intersection(options)
+        and operands
+    ):
+        return None
+    if subcommand in {"remote", "stash", "worktree", "reflog"} and operands[:1] not in (
+        [],
+        ["list"],
+        ["show"],
+    ):
+        return None
+    if subcommand in {"stash", "worktree"} and operands[:1] != ["list"] and operands[:1] != ["show"]:
+        return None
+    if subcommand == "remote" and operands:
+        return None  # `show` asks the server
+    paths = [
+        operand.rpartition(":")[2] if subcommand in {"show", "cat-file"} else operand for operand in operands
+    ]
+    return Reads(paths, uses_git=True)

@@ -1,0 +1,127 @@
+"""The rules of one agent: the user's, the project's, and those that answers have made."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from newel.agent.ports import Touch
+from newel.permissions.commands.judge import UNKNOWN, CallJudgement, ProjectView, judge_command
+from newel.permissions.kept import KeptRules
+from newel.permissions.project_rules import FILE as PROJECT_FILE
+from newel.permissions.rules import COMMANDS, Effect, PathRule, Rule, RuleSet, ToolRule
+from newel.permissions.secret_paths import SecretPaths
+from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS
+
+FILE_TOOLS: Final = frozenset({"write", "edit"})
+"""Tools that change nothing but the files that they say they touch."""
+
+
+class RuleBook:
+    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made."""
+
+    def __init__(self, settings: RuleSet, project: RuleSet, kept: KeptRules) -> None:
+        self.settings = settings
+        self.project = project
+        self.kept = kept
+        self._written = settings | project
+        self._merged: tuple[RuleSet, RuleSet] | None = None
+
+    @property
+    def may_stop_calls(self) -> bool:
+        """Whether some rule asks or denies: kept ones never do."""
+        return bool(self._written.ask or self._written.deny)
+
+    def current(self) -> RuleSet:
+        """All rules as they are now; the same object until they change."""
+        kept = self.kept.current()
+        if self._merged is None or self._merged[0] is not kept:
+            self._merged = kept, self._written | kept
+        return self._merged[1]
+
+    def rows(self) -> list[RuleRow]:
+        """All rules, the strongest first."""
+        rows = [
+            RuleRow(effect, str(rule), where)
+            for where, rules in ((SETTINGS, self.settings), (PROJECT_FILE, self.project))
+            for effect, some in rules.by_effect().items()
+            for rule in some
+        ]
+        kept = [
+            RuleRow("allow", each.rule, self.kept.id_of(each.rule), each.since) for each in self.kept.list()
+        ]
+        return sorted([*rows, *kept], key=lambda row: ("deny", "ask", "allow").index(row.effect))
+
+
+class RuleRow(msgspec.Struct, frozen=True):
+    """A rule in a list. ``where`` is its file, or the id by which a kept rule is revoked; ``since`` is empty but for kept ones."""
+
+    effect: Effect
+    rule: str
+    where: str
+    since: str = ""
+
+
+SETTINGS: Final = "config.toml"
+
+
+class CallJudge:
+    """Judges calls by the rules. ``places`` judges the paths, so they are only asked here for what an ``allow`` allows."""
+
+    def __init__(self, book: RuleBook, places: SecretPaths, project: ProjectView) -> None:
+        self.book = book
+        self._places = places
+        self._project = project
+
+    async def judge(self, name: str, touches: Sequence[Touch], text: str) -> CallJudgement:
+        """Judge a call of the tool ``name``. ``text`` is what it does, as its preview says."""
+        rules = self.book.current()
+        if rule := _of_tool(rules.deny, name):
+            return CallJudgement("deny", rule)
+        asked = _of_tool(rules.ask, name)
+        judged = UNKNOWN
+        if name == COMMANDS:
+            judged = await judge_command(text, rules, self._project)
+        elif name in FILE_TOOLS:
+            judged = self._judge_changes(touches)
+        if judged.effect == "deny" or not asked:
+            is_allowed = judged.effect == "none" and _of_tool(rules.allow, name)
+            if is_allowed and not self._starts_programs(touches if name != COMMANDS else ()):
+                return CallJudgement("allow")
+            return judged
+        return CallJudgement("ask", f"your rule asks: {asked}")
+
+    def _judge_changes(self, touches: Sequence[Touch]) -> CallJudgement:
+        changed = [touch.path for touch in touches if touch.writes]
+        if not changed or self._starts_programs(touches):
+            return UNKNOWN
+        if all(self._places.allows_changes(path) for path in changed):
+            return CallJudgement("allow")
+        offers = [self._offer(path) for path in changed]
+        return CallJudgement("none", rules=tuple(dict.fromkeys(filter(None, offers))))
+
+    def _offer(self, path: str) -> str:
+        """The rule that allows changes in the folder of a file; empty for a file outside the project."""
+        inside = self._places.inside_project(path)
+        folder = posixpath.dirname(inside)
+        if not inside or any(letter in folder for letter in "*?()\n"):
+            return ""
+        return str(PathRule("write", f"{folder}/**") if folder else ToolRule("write"))
+
+    def _starts_programs(self, touches: Sequence[Touch]) -> bool:
+        """Whether a change makes other programs run something: no general rule allows it."""
+        inside = [self._places.inside_project(touch.path) for touch in touches if touch.writes]
+        return any(
+            f"/{name}/" in f"/{path.casefold()}/" for path in inside if path for name in SETTINGS_OF_TOOLS
+        )
+
+
+def _of_tool(rules: Sequence[Rule], name: str) -> str:
+    """The first rule about every call of a tool; empty for none."""
+    names = (name, "write") if name in FILE_TOOLS else (name,)
+    return next(
+        (str(rule) for rule in rules if isinstance(rule, ToolRule) and any(map(rule.matches, names))), ""
+    )

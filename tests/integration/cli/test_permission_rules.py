@@ -1,0 +1,187 @@
+"""If these fail, what the user has forbidden runs, or they are asked about what they have allowed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
+
+Make = Callable[..., Newel]
+
+
+def rules(newel: Newel, **lists: list[str]) -> None:
+    config = newel.home / ".newel" / "config.toml"
+    config.parent.mkdir(exist_ok=True)
+    lines = [f"{effect} = {json.dumps(texts)}\n" for effect, texts in lists.items()]
+    config.write_text("[permissions]\n" + "".join(lines))
+
+
+def write(path: str, content: str = "x\n") -> dict[str, object]:
+    arguments = {"file_path": path, "content": content}
+    return {"tool_calls": [{"function": {"name": "write", "arguments": arguments}}]}
+
+
+def git(newel: Newel, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=newel.project, check=True)
+
+
+def result(newel: Newel) -> str:
+    """What the model got of its last call."""
+    return str(newel.requests[-1]["messages"][-1]["content"])
+
+
+@pytest.mark.parametrize("approve", ["auto", "ask", "review"])
+@pytest.mark.parametrize(
+    "command",
+    ["touch a", "echo x && /usr/bin/touch a", "sh -c 'touch a'", "env X=1 touch a", "echo $(touch a)"],
+)
+def test_a_denied_command_runs_in_no_mode(with_model: Make, approve: str, command: str) -> None:
+    newel = with_model(scenario("work", bash(command), {"content": "Done."}))
+    rules(newel, deny=["bash(touch *)"], allow=["bash"])
+    newel("--approve", approve, "work")
+    assert "the user's rule `deny bash(touch *)` forbids it" in result(newel)
+    assert not (newel.project / "a").exists()
+
+
+@pytest.mark.parametrize("approve", ["auto", "ask", "review"])
+def test_a_denied_file_is_neither_read_nor_written(with_model: Make, approve: str) -> None:
+    newel = with_model(scenario("work", write("private/notes.md"), {"content": "Done."}))
+    rules(newel, deny=["read(private/**)"], allow=["write"])
+    newel("--approve", approve, "work")
+    assert "`deny read(private/**)` forbids it" in result(newel)
+    assert not (newel.project / "private").exists()
+
+
+def test_what_a_rule_asks_about_does_not_run_where_nobody_can_be_asked(with_model: Make) -> None:
+    """Also in auto, which asks about nothing else."""
+    newel = with_model(scenario("work", bash("touch a"), {"content": "Done."}))
+    rules(newel, ask=["bash(touch *)"])
+    done = newel("--approve", "auto", "work")
+    assert "needs the user's approval (your rule asks: bash(touch *))" in result(newel)
+    assert done.returncode == 1
+    assert not (newel.project / "a").exists()
+
+
+def test_an_allowed_command_runs_unasked(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash("touch a && ls"), {"content": "Done."}))
+    rules(newel, allow=["bash(touch *)"])
+    assert newel("--approve", "ask", "work").returncode == 0
+    assert (newel.project / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["touch a; mkdir b", "touch a > c", "touch $X a", "X=1 touch a", "./touch a"]
+)
+def test_an_allowed_command_takes_no_other_along(with_model: Make, command: str) -> None:
+    newel = with_model(scenario("work", bash(command), {"content": "Done."}))
+    rules(newel, allow=["bash(touch *)"])
+    assert newel("--approve", "ask", "work").returncode == 1
+    assert list(newel.project.iterdir()) == []
+
+
+def test_an_allowed_folder_is_edited_unasked_and_no_other(with_model: Make) -> None:
+    newel = with_model(
+        scenario("work", write("src/a"), write("b"), write("src/.vscode/tasks.json"), {"content": "Done."})
+    )
+    rules(newel, allow=["write(src/**)"])
+    assert newel("--approve", "ask", "work").returncode == 1
+    assert {str(path.relative_to(newel.project)) for path in newel.project.rglob("*")} == {"src", "src/a"}
+
+
+@pytest.mark.parametrize(
+    "command", ["ls -la", "cat a | head -3", "git status --short", "grep -rn x .", "cd ./ && ls"]
+)
+def test_commands_that_only_read_run_unasked(with_model: Make, command: str) -> None:
+    newel = with_model(scenario("work", bash(f"{command}"), {"content": "Done."}))
+    (newel.project / "a").write_text("x\n")
+    git(newel, "init", "-q")
+    assert newel("--approve", "ask", "work").returncode == 0
+    assert "exit code: 0" in result(newel)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "include.path", "core.hooksPath"],
+)
+def test_git_is_asked_about_in_a_repository_that_starts_programs(with_model: Make, setting: str) -> None:
+    newel = with_model(scenario("work", bash("git status"), {"content": "Done."}))
+    git(newel, "init", "-q")
+    git(newel, "config", setting, "touch pwned")
+    assert newel("--approve", "ask", "work").returncode == 1
+    assert "needs the user's approval" in result(newel)
+
+
+def test_a_project_tightens_and_never_allows(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash("touch a"), {"content": "Done."}))
+    project_rules = newel.project / ".newel" / "permissions.toml"
+    project_rules.parent.mkdir()
+    project_rules.write_text('deny = ["bash(touch *)"]\n')
+    newel("work")
+    assert "`deny bash(touch *)` forbids it" in result(newel)
+    sent = len(newel.requests)
+    for text in ('allow = ["bash"]\n', "deny = [", 'denny = ["bash"]\n', 'deny = ["bsah"]\n'):
+        project_rules.write_text(text)
+        done = newel("work")
+        assert done.returncode == 1
+        assert "permissions.toml: The project's permission rules cannot be used" in done.stderr
+    assert len(newel.requests) == sent
+
+
+def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) -> None:
+    """The same question each day teaches people to answer without reading."""
+    call = bash("npm test -- --watch=false || true")
+    steps = [
+        scenario("first", call, {"content": "One."}),
+        scenario("second", bash("npm test; npm testx"), {"content": "Two."}),
+        scenario("third", call, {"content": "Three."}),
+    ]
+    newel = with_model({"scenarios": [each["scenarios"][0] for each in steps]})
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        terminal.type("first", "Enter")
+        terminal.wait_for("p always allows here: npm test *")
+        terminal.wait_for("Enter answers")
+        terminal.type("p", "Enter")
+        terminal.wait_for("One.")
+        terminal.type("second", "Enter")
+        terminal.wait_for("p always allows here: npm testx")
+        terminal.wait_for("Enter answers", times=2)
+        terminal.type("n", "Enter")
+        terminal.wait_for("Two.")
+        terminal.type("/permissions", "Enter")
+        terminal.wait_for("allow  bash(npm test *)")
+    assert newel("--approve", "ask", "third").returncode == 0
+    listed = newel("permissions").stdout
+    assert newel("permissions", "revoke", listed.split()[2]).returncode == 0
+    assert newel("--approve", "ask", "third").returncode == 1
+    assert newel("permissions").stdout.startswith("There are no rules.")
+
+
+def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:
+    newel = with_model(
+        scenario("go", write("src/a"), write("src/deep/b"), write("c"), {"content": "Done."}),
+    )
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        terminal.type("go", "Enter")
+        terminal.wait_for("p always allows here: edits in src/")
+        terminal.wait_for("Enter answers")
+        terminal.type("p", "Enter")
+        terminal.wait_for("p always allows here: edits")
+        terminal.wait_for("+++ c")
+        assert (newel.project / "src/deep/b").exists()
+        assert not (newel.project / "c").exists()
+
+
+def test_an_agent_keeps_no_rule_for_itself(with_model: Make) -> None:
+    newel = with_model(scenario("work", bash(f"{BIN}/newel permissions add bash"), {"content": "Done."}))
+    newel("work")
+    assert "is a decision of the user" in result(newel)
+    assert newel("permissions").stdout.startswith("There are no rules.")

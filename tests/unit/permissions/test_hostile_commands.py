@@ -1,0 +1,156 @@
+"""If these fail, a command that starts a program, writes, or shows a secret runs without a question."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from newel.permissions.commands.judge import judge_command
+from newel.permissions.commands.project_view import WorkspaceView
+from newel.permissions.rules import RuleSet, parse_rule
+from newel.permissions.secret_paths import SecretPaths
+from newel.workspace.local import LocalWorkspace
+
+pytestmark = pytest.mark.anyio
+
+DATA: Final = tomllib.loads(Path(__file__).with_name("hostile_commands.toml").read_text())
+
+STARTS: Final = [
+    *(carrier.replace("BASE", base) for carrier in DATA["carriers"] for base in DATA["bases"]),
+    *DATA["starts"],
+]
+
+NARROW: Final = RuleSet(
+    allow=tuple(
+        map(
+            parse_rule,
+            ["bash(git status)", "bash(git log)", "bash(ls *)", "bash(npm run test)", "bash(echo *)"],
+        )
+    )
+)
+
+SECRET: Final = "SECRET-4711"
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a project, a repository in it, programs, and secrets."""
+    base = tmp_path_factory.mktemp("hostile")
+    project = base / "project"
+    for folder in ("sub", "bin", "folder"):
+        (project / folder).mkdir(parents=True)
+    for name, text in {
+        "a.txt": "one\ntwo\n",
+        "b.txt": "b\na\n",
+        "sub/c.txt": "c\n",
+        "run.sh": "pwn\n",
+        "Makefile.pwn": "all:\n\tpwn\n",
+        "hex.txt": "00000000: 6162\n",
+        "p.diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+ONE\n two\n",
+        "big.txt": "line of some length\n" * 5_000,
+        ".env": f"X={SECRET}\n",
+        "../outside": f"{SECRET}\n",
+    }.items():
+        (project / name).write_text(text)
+    (project / "run.sh").chmod(0o755)
+    (project / "link").symlink_to("../outside")
+    (project / "folder/link").symlink_to("../.env")
+    for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn"):
+        path = project / place
+        path.parent.mkdir(exist_ok=True)
+        path.write_text('#!/bin/sh\n: > "$MARK"\n')
+        path.chmod(0o755)
+    git = "git -c user.name=a -c user.email=a@b"
+    _sh(
+        project,
+        f"git init -q -b main && echo '*' > .git/info/exclude && git add -f a.txt b.txt sub && {git} commit -qm 1 "
+        f"&& git branch other && git tag v1 && echo three >> a.txt && {git} commit -qam 2 && git remote add origin /nowhere "
+        "&& git config user.name a && git config user.email a@b && git config diff.external pwn && echo changed >> b.txt "
+        "&& git config --unset diff.external",
+    )
+    return base
+
+
+def _sh(project: Path, command: str) -> None:
+    subprocess.run(["bash", "-ec", command], cwd=project, check=True, stdout=subprocess.DEVNULL)
+
+
+def view_of(project: Path, home: Path) -> WorkspaceView:
+    root = os.path.realpath(project)
+    places = SecretPaths(root, home=str(home), environ={})
+    return WorkspaceView(LocalWorkspace(root), places)
+
+
+def test_there_are_five_hundred() -> None:
+    assert len({*STARTS, *DATA["writes"], *DATA["reads"]}) >= 500
+
+
+@pytest.mark.parametrize("kind", ["starts", "writes", "reads", "unproven"])
+async def test_no_hostile_command_runs_unasked(template: Path, kind: str) -> None:
+    view = view_of(template / "project", template / "home")
+    commands = STARTS if kind == "starts" else DATA[kind]
+    passed = [
+        command
+        for command in commands
+        if (await judge_command(command, NARROW, view)).effect in {"reads", "allow"}
+    ]
+    assert passed == []
+
+
+@pytest.mark.slow  # runs each of them
+def test_the_hostile_commands_do_what_they_are_here_for(template: Path, tmp_path: Path) -> None:
+    """Otherwise the test above would be about commands that harm nobody."""
+    harmless: list[str] = []
+    for kind, commands in {"starts": STARTS, "writes": DATA["writes"], "reads": DATA["reads"]}.items():
+        for number, command in enumerate(commands):
+            base = tmp_path / f"{kind}-{number}"
+            shutil.copytree(template, base, symlinks=True)
+            before = _tree(base / "project")
+            done = _run(base, command)
+            hostile = {
+                "starts": (base / "mark").exists(),
+                "writes": _tree(base / "project") != before,
+                "reads": SECRET in done or SECRET[::-1] in done,
+            }[kind]
+            if not hostile:
+                harmless.append(f"{kind}: {command}")
+            shutil.rmtree(base)
+    assert not harmless, "\n".join(harmless)
+
+
+def _run(base: Path, command: str) -> str:
+    environ = {
+        "PATH": f"{base}/bin:{os.environ['PATH']}",
+        "HOME": str(base),
+        "MARK": str(base / "mark"),
+        "HOOK": "pwn",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=base / "project",
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=20,
+        check=False,
+    )
+    return done.stdout.decode(errors="replace")
+
+
+def _tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Modes and contents. Git's index and objects may change by reading."""
+    return {
+        str(path): (
+            path.lstat().st_mode,
+            path.read_bytes() if path.is_file() and not path.is_symlink() else b"",
+        )
+        for path in folder.rglob("*")
+        if path.name != "index" and "objects" not in path.parts
+    }

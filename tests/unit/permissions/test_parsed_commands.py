@@ -1,0 +1,228 @@
+"""If these fail, a rule judges other commands than those that bash runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from newel.permissions.commands.parse import parse
+
+PROGRAMS: Final = ("one", "two", "git")
+
+STUB: Final = """#!/bin/sh
+{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n\\0'; } >> "$LOG"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("ls", [("ls",)]),
+        ("ls -la src && git status", [("ls", "-la", "src"), ("git", "status")]),
+        ("cat a | head -3 | wc", [("cat", "a"), ("head", "-3"), ("wc",)]),
+        ("grep 'a b' \"c d\" e\\ f", [("grep", "a b", "c d", "e f")]),
+        ("a 2>/dev/null; b 2>&1 || c", [("a",), ("b",), ("c",)]),
+        ("a\nb\n", [("a",), ("b",)]),
+        ("a # b; c", []),
+        ("a > f", []),
+        ("a $x", []),
+        ("a $(b)", []),
+        ("a *.py", []),
+        ("X=1 a", []),
+        ("a &", []),
+        ("(a)", []),
+        ("if a; then b; fi", []),
+        ("a() { b; }; a", []),
+        ("a '", []),
+        ("", []),
+    ],
+)
+def test_a_plain_text_gives_its_commands(text: str, plain: list[tuple[str, ...]]) -> None:
+    assert parse(text).plain == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rm x",
+        "/bin/rm x",
+        "a; rm x",
+        "a | rm x",
+        "$(rm x)",
+        "a `rm x`",
+        "a <(rm x)",
+        "(rm x)",
+        "if rm x; then a; fi",
+        "for i in a; do rm x; done",
+        "f() { rm x; }",
+        "X=1 rm x",
+        "env X=1 rm x",
+        "sudo -u me rm x",
+        "timeout 5 rm x",
+        "nice -n 5 rm x",
+        "xargs rm x",
+        "find . -exec rm x ;",
+        "sh -c 'rm x'",
+        'bash -c "a; rm x"',
+        "bash -c 'sh -c \"rm x\"'",
+        "eval rm x",
+        "a <<EOF\n$(rm x)\nEOF",
+        "\\rm x",
+        "r''m x",
+        "'rm' x",
+        "command rm x",
+        "! rm x",
+        "time rm x",
+        "cat > f && rm x",
+        "[[ $(rm x) ]]",
+    ],
+)
+def test_a_command_is_found_wherever_it_stands(text: str) -> None:
+    """A rule that denies it would be no rule otherwise."""
+    found = [((words[0] or "").rpartition("/")[2], *words[1:]) for words in parse(text).commands if words]
+    assert ("rm", "x") in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$X y", "${X} y", "$(echo rm) x", "`a` x", 'bash -c "$X"', "eval $X", "a '", "{a,b}", "x" * 30_000],
+)
+def test_a_program_that_is_only_known_later_is_noticed(text: str) -> None:
+    assert parse(text).hides_program
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stubs")
+    for name in PROGRAMS:
+        (folder / name).write_text(STUB)
+        (folder / name).chmod(0o755)
+    (folder / "work").mkdir()
+    return folder
+
+
+PIECES: Final = st.sampled_from(
+    [
+        *PROGRAMS,
+        *(
+            " ",
+            " ",
+            " ",
+            " ",
+            "\t",
+            "\n",
+            ";",
+            " && ",
+            " || ",
+            " | ",
+            "&",
+            "'",
+            '"',
+            "\\",
+            "$",
+            "`",
+            "(",
+            ")",
+            "{",
+            "}",
+        ),
+        *(
+            "#",
+            " #",
+            "~",
+            "*",
+            "?",
+            "[",
+            "]",
+            "!",
+            "=",
+            "<",
+            ">",
+            " 2>&1",
+            " 2>/dev/null",
+            " >/dev/null",
+            ",",
+            ":",
+            "^",
+            "%",
+        ),
+        *(
+            "a",
+            "b",
+            "-c",
+            "--x=1",
+            "'q r'",
+            '"s t"',
+            "\\ ",
+            "\\\n",
+            "\r",
+            "\u00a0",
+            "\u200b",
+            "é",
+            "if",
+            "then",
+            "fi",
+            "for",
+            "in",
+            "do",
+            "done",
+        ),
+        *(
+            "case",
+            "esac",
+            "function",
+            "time",
+            "[[",
+            "]]",
+            "((",
+            "))",
+            "$((",
+            "<<E\n",
+            "\nE\n",
+            "<<<",
+            "$'",
+            "\\x41",
+            "-",
+            "--",
+            "1",
+            "\x01",
+            "|&",
+        ),
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(pieces=st.lists(PIECES, min_size=1, max_size=10), first=st.sampled_from(PROGRAMS))
+def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
+    stubs: Path, pieces: list[str], first: str
+) -> None:
+    text = f"{first} {''.join(pieces)}"
+    plain = parse(text).plain
+    if not plain:
+        return
+    log = stubs / "log"
+    log.write_bytes(b"")
+    subprocess.run(
+        ["/bin/bash", "-c", text],
+        cwd=stubs / "work",
+        env={"PATH": str(stubs), "LOG": str(log), "HOME": str(stubs)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=10,
+        check=False,
+    )
+    ran = [
+        tuple(os.fsdecode(word) for word in entry.split(b"\0")[:-1])
+        for entry in log.read_bytes().split(b"\n\0")
+        if entry
+    ]
+    assert {*ran} <= {*plain}
+    assert not list((stubs / "work").iterdir())

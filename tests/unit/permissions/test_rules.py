@@ -1,0 +1,82 @@
+"""If these fail, a rule allows what it does not name, or a deny does nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from newel.agent.errors import ConfigError
+from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_rules, parse_rule
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("bash", ToolRule("bash")),
+        ("bash(*)", ToolRule("bash")),
+        ("write", ToolRule("write")),
+        ("github__*", ToolRule("github__*")),
+        ("github__create_issue", ToolRule("github__create_issue")),
+        ("bash(git status)", CommandRule(("git", "status"))),
+        ("bash(git status *)", CommandRule(("git", "status"), any_rest=True)),
+        ("bash(git status:*)", CommandRule(("git", "status"), any_rest=True)),
+        ("bash(npm run 'a b')", CommandRule(("npm", "run", "a b"))),
+        ("bash(rm *.o)", CommandRule(("rm", "*.o"))),
+        ("read(~/notes/**)", PathRule("read", "~/notes/**")),
+        ("edit(src/**)", PathRule("write", "src/**")),
+        ("write(./src)", PathRule("write", "src")),
+        ("write(**/generated/**)", PathRule("write", "**/generated/**")),
+    ],
+)
+def test_a_rule_is_parsed_and_written_as_it_reads(text: str, rule: object) -> None:
+    parsed = parse_rule(text)
+    assert parsed == rule
+    assert parse_rule(str(parsed)) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "TOOL"),
+        ("bsah", "No tool is called bsah"),
+        ("bash()", "empty"),
+        ("bash(git status; rm x)", "one rule for each"),
+        ("bash(git $(x))", "one rule for each"),
+        ("bash(git 'x)", "cannot be split"),
+        ("bash(* x)", "names no program"),
+        ("read(../x)", r"no \.\."),
+        ("read(~bob/x)", "begins with"),
+        ("run(x)", "take a pattern"),
+        ("bash(git status) x", "TOOL"),
+        ("read(a(b))", "brackets"),
+    ],
+)
+def test_what_is_no_rule_is_refused_with_the_reason(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "matches"),
+    [
+        ("git status", "git status", True),
+        ("git status", "git status -s", False),
+        ("git status", "git statusx", False),
+        ("git status *", "git status", True),
+        ("git status *", "git status -s x", True),
+        ("git status *", "git statusx", False),
+        ("git *", "gitx status", False),
+        ("npm run test*", "npm run test-all", True),
+        ("npm run test*", "npm run test a", False),
+        ("git * --force", "git push --force", True),
+        ("git * --force", "git push x --force", False),
+    ],
+)
+def test_a_rule_matches_whole_words(rule: str, command: str, matches: bool) -> None:
+    parsed = parse_rule(f"bash({rule})")
+    assert isinstance(parsed, CommandRule)
+    assert parsed.matches(command.split()) is matches
+
+
+def test_rules_are_described_in_words() -> None:
+    rules = ["bash(npm test *)", "write(src/deep/**)", "write", "github__*"]
+    assert describe_rules(rules) == "npm test *, edits in src/deep/, edits, the tool github__*"
