@@ -120,6 +120,7 @@ def grown(checkpoint: Checkpoint, files: Iterable[FileVersion], folders: Iterabl
     """
     files = (*checkpoint.files, *files)
     existed = {before.path for before in files if stat.S_ISDIR(before.mode)}
+    existed |= _parents_of(before.path for before in files if before.blob)
     created = dict.fromkeys(name for name in (*checkpoint.folders, *folders) if name not in existed)
     return msgspec.structs.replace(checkpoint, files=files, folders=tuple(created))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from newel.agent.errors import NewelError
@@ -149,6 +149,10 @@ async def back_and_forth(root: Path, home: Path, commands: list[Steps], workspac
 
 
 @settings(max_examples=examples(30), deadline=None)
+@example(  # a folder that went with the one in it, and comes back empty, is no new one
+    begin=[(deep, "b/a", "a")],
+    commands=[[(folder, "b", "a")], [(write, "a", "a"), (folder, "b/a", "a")], [(write, "b/a", "a")]],
+)
 @given(begin=STEPS, commands=st.lists(STEPS, min_size=1, max_size=3))
 def test_any_change_of_a_tree_is_undone_and_redone_exactly(begin: Steps, commands: list[Steps]) -> None:
     with tempfile.TemporaryDirectory(prefix="newel-kinds-") as place:
