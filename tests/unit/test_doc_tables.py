@@ -82,7 +82,7 @@ def test_every_option_is_documented_and_every_documented_one_exists() -> None:
     ("option", "choices"),
     [
         ("--thinking", "off|minimal|low|medium|high"),
-        ("--approve", "auto|ask|review|read-only"),
+        ("--approve", "auto|ask|review|plan|read-only"),
         ("--renderer", "rich|console|json"),
         ("--output-format", "text|json|stream-json"),
         ("--input-format", "text|stream-json"),

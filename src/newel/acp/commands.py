@@ -12,7 +12,18 @@ from newel.terminal.commands import CommandContext, SlashCommand
 from newel.terminal.renderers.base import Renderer
 from newel.terminal.repl.slash_commands import COMMANDS
 
-OFFERED: Final = ("compact", "cost", "tools", "review", "keep", "reject", "undo", "rollback", "export")
+OFFERED: Final = (
+    "compact",
+    "cost",
+    "tools",
+    "review",
+    "keep",
+    "reject",
+    "undo",
+    "rollback",
+    "export",
+    "permissions",
+)
 
 COLUMNS: Final = 100
 

@@ -37,6 +37,7 @@ MODES: Final[dict[Preset, tuple[str, str]]] = {
     "ask": ("Ask", "Ask before each change and each command"),
     "auto": ("Auto", "Change files and run commands without asking"),
     "review": ("Review", "Work on a copy of the project; you keep or reject each change"),
+    "plan": ("Plan", "Look around without changing anything, and write a plan"),
     "read-only": ("Read only", "Change nothing"),
 }
 

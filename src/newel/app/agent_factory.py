@@ -257,7 +257,7 @@ async def build_agent(
     run_config = RunConfig(
         model=in_use.model,
         transform=Transformer(),
-        **_prompts(manner, tools, instructions, workspaces, context.host),
+        **_prompts(manner, tools, instructions, workspaces, context.host, plans=settings.approve == "plan"),
         tools=tools,
         thinking=settings.thinking,
         agent_mode=in_use.agent_mode,
@@ -309,7 +309,7 @@ def _own_tools(
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
-    if context.offered is None and settings.approve != "read-only":
+    if context.offered is None and settings.approve not in {"plan", "read-only"}:
         return tools, notices
     from newel.tools.search import search_tools
 
@@ -410,6 +410,8 @@ def _prompts(
     instructions: list[Any],
     workspaces: WorkspaceFactory,
     host: ExecutionHost,
+    *,
+    plans: bool,
 ) -> _Prompts:
     """The system prompts of a ``RunConfig``."""
     import time
@@ -424,6 +426,7 @@ def _prompts(
         shell=host.shell,
         date=time.strftime("%Y-%m-%d"),
         manner=manner,
+        plans=plans,
     )
     return {
         "system_prompt": system_prompt(context, [tool.spec for tool in tools]),

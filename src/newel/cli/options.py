@@ -59,7 +59,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add("--thinking", choices=["off", "minimal", "low", "medium", "high"], help="how much the model reasons")
     add(
         "--approve",
-        choices=["auto", "ask", "review", "read-only"],
+        choices=["auto", "ask", "review", "plan", "read-only"],
         help="which tool calls run without asking (default: auto)",
     )
     add(

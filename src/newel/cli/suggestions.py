@@ -67,7 +67,7 @@ _OPTION_HINTS: Final = {
         ("--dangerously-bypass-approvals-and-sandbox", _AUTO),
         (
             "-a --ask-for-approval --approval-mode --approval-policy --permission-mode --sandbox -s",
-            "`--approve auto|ask|review|read-only` sets what runs without asking.",
+            "`--approve auto|ask|review|plan|read-only` sets what runs without asking.",
         ),
         (
             "--stream-json",

@@ -55,7 +55,7 @@ from newel.providers.routing import DEFAULT_ROUTING, AgentMode, RoutingLimits
 from newel.storage.files import read_regular
 from newel.workspace.sandbox.policy import SandboxMode
 
-Approve = Literal["auto", "ask", "review", "read-only"]
+Approve = Literal["auto", "ask", "review", "plan", "read-only"]
 RendererName = Literal["rich", "console", "json"]
 
 

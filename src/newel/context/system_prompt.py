@@ -174,9 +174,16 @@ After each run the user reviews your changes in the copy and keeps or rejects ea
 the copy in the next run. `write` and `edit` cannot change files elsewhere."""
 
 
+PLAN = """\
+# Plan first
+This session begins as a plan: read and search as much as you need, and change nothing. `bash` runs only commands that read, such as `git log`. \
+Ask if the task can be understood in more than one way. End with a plan: what you will change in which files, in which order, what could go \
+wrong, and how you will check it. Changes are possible as soon as the user asks you to carry the plan out."""
+
+
 class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a system prompt tells of its surroundings. ``manner`` replaces Newel's own instructions on style, ``copy_of`` is the
-    project's folder if ``cwd`` is a copy of it.
+    project's folder if ``cwd`` is a copy of it, ``plans`` tells that the agent begins with a plan.
     """
 
     cwd: str
@@ -186,6 +193,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     date: str
     manner: str | None = None
     copy_of: str | None = None
+    plans: bool = False
 
 
 def system_prompt(context: PromptContext, tools: Sequence[ToolSpec]) -> str:
@@ -214,6 +222,8 @@ def _surroundings(context: PromptContext) -> list[str]:
         parts += [f'<instructions file="{file.path}">\n{file.text.strip()}\n</instructions>' for file in used]
     if context.copy_of is not None:
         parts.append(COPY.format(cwd=context.cwd, project=context.copy_of))
+    if context.plans:
+        parts.append(PLAN)
     parts.append(
         f"# Here and now\nFolder: {context.cwd}\nSystem: {context.os_name}\nShell: {context.shell}\nDate: {context.date}"
     )

@@ -29,8 +29,9 @@ DECIDES: Final[Mapping[str, Sequence[str]]] = {
 """The commands with which the user decides, with their deciding actions; none means all actions."""
 
 MAY_START: Final[Mapping[str, Sequence[str]]] = {
-    "auto": ("auto", "ask", "review", "read-only"),
-    "review": ("review", "read-only"),
+    "auto": ("auto", "ask", "review", "plan", "read-only"),
+    "review": ("review", "plan", "read-only"),
+    "plan": ("plan", "read-only"),
 }
 """The presets that an agent may start, by its own. Under ``ask``, the user would not be asked for the other agent's calls."""
 

@@ -119,7 +119,13 @@ async def test_modes_are_the_approval_presets(with_model: WithModel) -> None:
     newel = with_model(scenario("run", TOUCH, DONE))
     async with editing(newel) as ide:
         answer = await ide.new_session()
-        assert [mode.id for mode in answer.modes.available_modes] == ["ask", "auto", "review", "read-only"]
+        assert [mode.id for mode in answer.modes.available_modes] == [
+            "ask",
+            "auto",
+            "review",
+            "plan",
+            "read-only",
+        ]
         await ide.agent.set_session_mode(session_id=ide.session, mode_id="read-only")
         await ide.prompt("run")
         assert not (newel.project / "made.txt").exists()

@@ -109,6 +109,8 @@ class CodingRepl(Repl[CommandContext]):
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:
             lines.append(f"{self._activity} · Esc stops")
+        elif self._agent.approve == "plan" and self._agent.state.messages:
+            lines.append("/implement carries out the plan · /implement auto without asking")
         elif not self._agent.state.messages:
             lines.append("Enter sends · Alt+Enter new line · / commands · @ files · ! shell")
         return lines

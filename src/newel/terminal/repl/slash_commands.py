@@ -11,6 +11,7 @@ from newel.agent.errors import NewelError, SessionInUse, UsageError
 from newel.agent.formatting import pluralize
 from newel.agent.messages import AssistantMessage, ToolCall, ToolResultMessage, UserMessage
 from newel.agent.ports import AgentMode, ThinkingLevel
+from newel.permissions.approval import Preset
 from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 LISTED = 20
 """Sessions that ``/resume`` offers."""
+IMPLEMENT = "Carry out the plan."
+"""The prompt after a plan, which Enter sends."""
+
 SHOWN = 100_000
 """Characters of a call's input or output that ``/show`` prints."""
 
@@ -270,6 +274,40 @@ async def tools(context: CommandContext, _: str) -> None:
     context.say(format_columns(rows, context.ui.columns()))
 
 
+async def approve(context: CommandContext, preset: str) -> None:
+    agent = context.agent
+    presets = f"Others are {', '.join(name for name in get_args(Preset) if name != agent.approve)}."
+    if preset and preset not in get_args(Preset):
+        context.say(f"There is no --approve {one_line(preset, 40)}.")
+    try:
+        for valid in get_args(Preset):
+            if valid == preset:
+                agent.set_approve(valid)
+    except NewelError as error:
+        context.say(str(error))
+        return
+    context.say(
+        f"Calls are approved as under --approve {agent.approve}. {'' if preset else presets}".rstrip()
+    )
+
+
+async def implement(context: CommandContext, preset: str) -> None:
+    """``/implement`` asks before each change, ``/implement auto`` does not."""
+    agent = context.agent
+    if preset not in {"", "ask", "auto"}:
+        raise UsageError("Usage: /implement [ask|auto]")
+    if agent.approve != "plan":
+        context.say("There is no plan to carry out. /approve plan begins one.")
+        return
+    agent.set_approve("auto" if preset == "auto" else "ask")
+    context.say(
+        "Calls run without asking from now on."
+        if preset == "auto"
+        else "Each change is asked about from now on."
+    )
+    context.ui.restore_input(IMPLEMENT)
+
+
 async def permissions(context: CommandContext, argument: str) -> None:
     """``/permissions``, ``/permissions revoke ID`` or ``/permissions revoke --all``."""
     from newel.permissions.listing import NO_RULES, describe_revoked, rule_columns
@@ -349,6 +387,8 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("export", "[FILE]", "write the session as .md or .html, with secrets masked", export),
     SlashCommand("cost", "", "show the tokens and cost of this conversation", cost, at_once=True),
     SlashCommand("tools", "", "list the model's tools", tools, at_once=True),
+    SlashCommand("approve", "[MODE]", "show or set what runs without asking", approve, at_once=True),
+    SlashCommand("implement", "[auto]", "carry out the plan, asking before changes or not", implement),
     SlashCommand(
         "permissions",
         "[revoke ID|--all]",

@@ -25,7 +25,13 @@ from newel.terminal.run_result import PromptResult, SessionStarted
 
 Line = dict[str, Any]
 
-_MODES: Final = {"auto": "bypassPermissions", "ask": "default", "review": "acceptEdits", "read-only": "plan"}
+_MODES: Final = {
+    "auto": "bypassPermissions",
+    "ask": "default",
+    "review": "acceptEdits",
+    "plan": "plan",
+    "read-only": "plan",
+}
 _SERVER_STATES: Final = {"active": "connected", "broken": "failed", "starting": "pending"}
 _STOP_REASONS: Final = {"stop": "end_turn", "toolUse": "tool_use", "length": "max_tokens"}
 _SUBTYPES: Final = {"max_turns": "error_max_turns", "max_cost": "error_max_budget_usd"}

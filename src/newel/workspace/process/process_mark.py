@@ -244,7 +244,7 @@ def _read(path: str) -> bytes:
 
 # -- the number -------------------------------------------------------------------------------------------
 
-RIGHTS: Final = ("", "read-only", "ask", "review", "auto")
+RIGHTS: Final = ("", "read-only", "plan", "ask", "review", "auto")
 """An agent's rights: values of ``--approve``, the fewest rights first; empty for unknown."""
 
 _LEAST: Final = 1 << 60
