@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -30,10 +31,10 @@ STEPS: list[dict[str, Any]] = [
     tool("edit", file_path="c.txt", old_string="two", new_string="TWO"),
     bash("printf 2 >> ran; rm d.txt; mkdir -p sub; printf 'new e\\n' > e.new; mv e.new sub/e.txt"),
 ]
-"""What the model does. ``ran`` tells which commands have run, and whether the first one came to its end."""
+"""The work of the model. ``ran`` tells which commands have run, and whether the first one came to its end."""
 
 WORK = scenario("work", *STEPS, {"content": "Done."})
-GO_ON = scenario("go on", {"content": "Nothing to do."})
+GO_ON = scenario("go on", bash("true"), {"content": "Nothing to do."})
 CHAT = {"scenarios": [*GO_ON["scenarios"], *WORK["scenarios"]]}
 
 
@@ -122,14 +123,15 @@ class Scene:
         return [] if len(said) <= 1 else [("twice", f"the prompt is in the session {len(said)} times")]
 
     def undone(self) -> Found:
-        """Undo the run, and compare all bytes."""
-        said = self.newel("undo", "--yes") if self.files != OLD else None
-        if self.files == OLD:
-            return []
-        names = sorted(
-            {name for name in {*OLD, *self.files} if OLD.get(name) != self.files.get(name)},
-        )
-        return [("lost", f"undo left {names}: {said and said.stdout + said.stderr}")]
+        """Undo the runs, the latest first, and compare all bytes."""
+        said: list[str] = []
+        for point in json.loads(self.newel("checkpoints", "--json").stdout)["checkpoints"]:
+            if self.files != OLD:
+                done = self.newel("undo", point["checkpoint_id"], "--yes")
+                said.append(done.stdout + done.stderr)
+        there = self.files
+        names = sorted(name for name in {*OLD, *there} if OLD.get(name) != there.get(name))
+        return [("lost", f"undo left {names}: {said}")] if names else []
 
     def litter(self) -> Found:
         """Temporary files and copies of the project."""

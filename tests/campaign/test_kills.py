@@ -9,9 +9,10 @@ import json
 import random
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,12 +99,27 @@ def read_until(process: Process, holds: Callable[[dict[str, Any]], bool]) -> dic
 
 
 @contextmanager
+def drained(process: Process) -> Generator[Process]:
+    """A full pipe would hold it up."""
+    assert process.stdout is not None
+    reader = threading.Thread(target=process.stdout.read, daemon=True)
+    reader.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(10)
+
+
+@contextmanager
 def rpc(scene: Scene) -> Generator[Process]:
     with scene.newel.start("rpc", stdin=subprocess.PIPE) as process:
         write(process, type="prompt", id=1, text=scene.prompt)
         assert read_until(process, lambda line: line["type"] == "response")["success"]
         scene.acknowledged = True
-        yield process
+        with drained(process):
+            yield process
 
 
 @contextmanager
@@ -117,7 +133,8 @@ def acp(scene: Scene) -> Generator[Process]:
         session = read_until(process, lambda line: line.get("id") == 2)["result"]["sessionId"]
         block = {"type": "text", "text": scene.prompt}
         request(3, "session/prompt", sessionId=session, prompt=[block])
-        yield process
+        with drained(process):
+            yield process
 
 
 @contextmanager
