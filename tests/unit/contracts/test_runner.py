@@ -133,6 +133,22 @@ async def test_each_limit_stops_the_run_with_its_reason(work: Work, contract: Co
     assert words in state.reason
 
 
+async def never(_: ModelRequest) -> AssistantMessage:
+    await anyio.sleep(30)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("script", [[calls("sleep 20; touch b"), YES], [never], [calls("true"), never]])
+async def test_the_limit_of_time_cuts_off_what_is_running(work: Work, script: list[Answer]) -> None:
+    """A server that answers for ever, or a command that hangs, would hold up a run that nobody watches."""
+    with anyio.fail_after(10):
+        state = await work(Contract(text="x", max_minutes=0.01), script)
+    assert state.state == "stopped"
+    assert state.reason.startswith("Stopped at the limit of 0.01 minutes.")
+    assert not (work.folder / "b").exists()
+    assert len(work.told(Interrupted)) == 1
+
+
 async def test_the_last_allowed_turn_is_still_judged(work: Work) -> None:
     state = await work(Contract(text="x", max_turns=1), [calls("touch a"), YES])
     assert state.state == "completed"
