@@ -36,8 +36,7 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
         base.chmod(0o755)
         for folder in (newel.home, newel.project):
             shutil.copytree(folder, base / folder.name, symlinks=True)
-            os.chown(base / folder.name, USER, USER)
-        for path in (base / newel.project.name).rglob("*"):
+        for path in base.rglob("*"):
             if not path.lstat().st_mode & stat.S_ISUID:  # which such a program would lose
                 os.chown(path, USER, USER, follow_symlinks=False)
         given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
