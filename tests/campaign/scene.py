@@ -26,10 +26,10 @@ def tool(name: str, **arguments: Any) -> dict[str, Any]:
 
 
 STEPS: list[dict[str, Any]] = [
-    bash("printf 1 >> ran; printf 'new a\\n' > a.new; mv a.new a.txt; sleep 0.05; printf '!' >> ran"),
+    bash("printf 1 >> ran; printf 'new a\\n' > a.new && mv a.new a.txt; sleep 0.05; printf '!' >> ran"),
     tool("write", file_path="b.txt", content=NEW["b.txt"]),
     tool("edit", file_path="c.txt", old_string="two", new_string="TWO"),
-    bash("printf 2 >> ran; rm d.txt; mkdir -p sub; printf 'new e\\n' > e.new; mv e.new sub/e.txt"),
+    bash("printf 2 >> ran; rm d.txt; mkdir -p sub; printf 'new e\\n' > e.new && mv e.new sub/e.txt"),
 ]
 """The work of the model. ``ran`` tells which commands have run, and whether the first one came to its end."""
 
