@@ -73,10 +73,11 @@ def _remove_leftovers(path: Path) -> None:
     pattern = re.compile(re.escape(f".{path.name}-") + r"[0-9a-f]{16}\.tmp")
     with contextlib.suppress(OSError):
         for name in filter(pattern.fullmatch, os.listdir(path.parent)):  # noqa: PTH208 — names are enough
-            _remove_unless_locked(path.with_name(name))
+            remove_unless_locked(path.with_name(name))
 
 
-def _remove_unless_locked(temporary: Path) -> None:
+def remove_unless_locked(temporary: Path) -> None:
+    """Remove a temporary file of a process that has ended; ``lock`` tells that it has not. Never raises."""
     with contextlib.suppress(OSError), open_regular(temporary) as file:
         lock(file, wait=False)
         temporary.unlink()
