@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,11 @@ class Scene:
     def torn(self) -> Found:
         """Files that are neither old nor new."""
         there = self.files
-        return [
-            ("torn", f"{name}: {there.get(name)!r:.80}")
-            for name in {*OLD, *NEW}
-            if there.get(name) not in {OLD.get(name), NEW.get(name)}
-        ]
+        return [("torn", f"{name}: {there.get(name)!r:.80}") for name in self.torn_in(there)]
+
+    @staticmethod
+    def torn_in(files: Mapping[str, str]) -> list[str]:
+        return [name for name in {*OLD, *NEW} if files.get(name) not in {OLD.get(name), NEW.get(name)}]
 
     def untouched(self) -> Found:
         return [] if self.files == OLD else [("torn", f"the project has changed: {sorted(self.files)}")]
