@@ -15,12 +15,18 @@ from tests.faults.test_full_disk import MOUNTS, can_mount
 
 pytestmark = pytest.mark.skipif(not can_mount(), reason="nobody may mount a small disk of their own here")
 
+NEWEL, PROJECT = "home/.newel", "project"
 DISKS = {
-    **{f"{size} for Newel's folder": (("home/.newel", size),) for size in ("64k", "400k", "900k", "1500k")},
-    **{f"{size} for the project": (("project", size),) for size in ("28k", "32k", "40k")},
-    "both": (("home/.newel", "900k"), ("project", "32k")),
-    "Newel's folder, in review": (("home/.newel", "500k"),),
+    **{
+        f"{size} for Newel's folder": ((NEWEL, size),)
+        for size in ("4k", "16k", "64k", "150k", "200k", "280k")
+    },
+    **{f"{size} for the project": ((PROJECT, size),) for size in ("16k", "20k", "24k")},
+    "both": ((NEWEL, "150k"), (PROJECT, "20k")),
+    "Newel's folder, in review": ((NEWEL, "100k"),),
 }
+FULL = ("disk is full", "No space left", "Not enough space")
+
 SCRIPT = """
 mount_all() { for disk in $DISKS; do
   mkdir -p "$FOLDER/${disk%=*}"; mount -t tmpfs -o "$1size=${disk#*=}" none "$FOLDER/${disk%=*}"
@@ -44,8 +50,10 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(scene: Scene, name: str) -> tuple[Found, bool]:
-    """Run on small disks, and again with room; returns what is wrong, and whether the undo was exact."""
+def run(scene: Scene, name: str) -> tuple[Found, bool, bool]:
+    """Run on small disks, and again with room; returns what is wrong, whether the undo was exact, and
+    whether a disk was full.
+    """
     folder = scene.folder
     scene.newel.project.rename(folder / "saved")
     scene.newel.project.mkdir()
@@ -77,16 +85,19 @@ def run(scene: Scene, name: str) -> tuple[Found, bool]:
         found.append(
             ("lost", f"the undo is not exact, and nothing said so: {sorted(undone)}\n{said}\n{later}")
         )
-    return found + scene.orphans(), exact
+    return found + scene.orphans(), exact, any(words in said for words in FULL)
 
 
 def test_full_disks(tmp_path: Path, tally: CampaignTally) -> None:
     row, exact = tally.row("full disk"), 0
+    full = 0
     with running(CHAT, strict=True) as server:
         for number, name in enumerate(DISKS):
             scene = Scene(tmp_path / f"{number}", server, number)
             with tally.attempt(row, name) as found:
-                problems, was_exact = run(scene, name)
+                problems, was_exact, was_full = run(scene, name)
+                full += was_full
                 exact += was_exact
                 found.extend(problems)
-    row.note = f"{exact} undone exactly, {row.tried - exact} said that they are not"
+    assert full >= len(DISKS) // 2, full
+    row.note = f"{full} were full; {exact} undone exactly, {row.tried - exact} said that they are not"
