@@ -62,7 +62,8 @@ def tally(request: pytest.FixtureRequest) -> Generator[CampaignTally]:
     counted = CampaignTally()
     yield counted
     request.node.user_properties += [(KEY, msgspec.json.encode(row).decode()) for row in counted.rows]
-    assert counted.problems == []
+    if counted.problems:
+        pytest.fail("\n".join(counted.problems), pytrace=False)
 
 
 @pytest.fixture
