@@ -343,6 +343,38 @@ async def test_a_run_resumes_from_any_event_of_its_journal_and_repeats_nothing(
         assert [each.passed for each in again.told(AcceptanceEnd)][-1], length
 
 
+class Strict(Diligent):
+    """Refuses a conversation with a call without a result, as servers do."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        called = {
+            call.id
+            for message in request.messages
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls
+        }
+        answered = {getattr(message, "tool_call_id", "") for message in request.messages}
+        if called - answered:
+            raise RequestRejected("Each call must be followed by its result.")
+        return await super().complete(request, on_delta)
+
+
+async def test_a_resumed_run_that_dies_again_resumes_from_any_event(work: Work, tmp_path: Path) -> None:
+    await work(CHECKED, Strict())
+    first = next(n for n, event in enumerate(work.journal) if isinstance(event, ToolExecutionStart)) + 1
+    (tmp_path / "second").mkdir()
+    second = Work(tmp_path / "second")
+    await second(CHECKED, Strict(), earlier=work.journal[:first])
+    for length in range(first, len(second.journal)):
+        (tmp_path / str(length)).mkdir()
+        third = Work(tmp_path / str(length))
+        earlier = second.journal[:length]
+        ran = [event for event in earlier if isinstance(event, ToolExecutionStart)]
+        (third.folder / "done").write_text("".join(f"{n}\n" for n in range(len(ran))))
+        state = await third(CHECKED, Strict(), earlier=earlier)
+        assert state.state == "completed", (length, state.reason)
+
+
 async def test_limits_count_the_usage_of_earlier_processes(work: Work) -> None:
     await work(
         Contract(text="x", max_turns=9), [calls("touch a"), NO, calls("touch b"), NO, RequestRejected("gone")]
