@@ -30,21 +30,26 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
     """
     if os.geteuid() != 0:
         return _run(sys.executable, newel.home, newel.project, newel.environ | environ, words)
-    python = next((each for each in (sys.executable, SYSTEM_PYTHON) if _is_usable(each)), None)
-    if python is None:
-        pytest.skip("an ordinary user cannot run a Python of this version here, or cannot read this checkout")
+    python = usable_python()
     with tempfile.TemporaryDirectory(prefix="newel-user-") as name:
         base = Path(name)
         base.chmod(0o755)
         for folder in (newel.home, newel.project):
             shutil.copytree(folder, base / folder.name, symlinks=True)
-            os.chown(base / folder.name, USER, USER)
-        for path in (base / newel.project.name).rglob("*"):
+        for path in base.rglob("*"):
             if not path.lstat().st_mode & stat.S_ISUID:  # which such a program would lose
                 os.chown(path, USER, USER, follow_symlinks=False)
         given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
         user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
         return _run(python, base / newel.home.name, base / newel.project.name, given, words, **user)
+
+
+def usable_python() -> str:
+    """A Python that an ordinary user can run Newel with. Skips the test if there is none."""
+    python = next((each for each in (sys.executable, SYSTEM_PYTHON) if _is_usable(each)), None)
+    if python is None:
+        pytest.skip("an ordinary user cannot run a Python of this version here, or cannot read this checkout")
+    return python
 
 
 def _run(

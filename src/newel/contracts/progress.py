@@ -158,7 +158,9 @@ class ContractProgress:
         self._calls = [(call.name, call.arguments) for call in message.tool_calls]
         self._open = {call.id for call in message.tool_calls}
         self._outputs = []
-        if not self._open:
+        if self._open:
+            self.step = "work"  # a resumed turn may have ended its calls already, and gone on to a further request
+        else:
             self._end_turn()
 
     def _end_turn(self) -> None:

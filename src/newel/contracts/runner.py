@@ -146,7 +146,7 @@ class _ContractRunner:
         try:
             if self._progress.contract.max_cost is not None and config.check_cost is not None:
                 await config.check_cost(config.model)
-            ending = await self._steps(self._one_turn_config(config), pass_on)
+            ending = await self._steps_in_time(self._one_turn_config(config), pass_on)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 if not self._interrupted:
@@ -183,6 +183,21 @@ class _ContractRunner:
         await emit(end)
         return end
 
+    async def _steps_in_time(self, config: RunConfig, emit: Emit) -> Ending:
+        """All steps, cut off at the limit of time: a server may answer for ever, and a command may wait for it."""
+        minutes = self._progress.contract.max_minutes
+        with anyio.move_on_after(minutes * 60 - self._progress.seconds):
+            return await self._steps(config, emit)
+        if not self._interrupted:
+            await emit(Interrupted())
+        exceeded = self._progress.exceeded_limit(max(self._seconds, minutes * 60))
+        return exceeded or ("stopped", f"Stopped at the limit of time. {self._progress.summary()}")
+
+    @property
+    def _seconds(self) -> float:
+        """Of work, in earlier processes and in this one."""
+        return self._progress.seconds + anyio.current_time() - self._started_at
+
     async def _steps(self, config: RunConfig, emit: Emit) -> Ending:
         progress = self._progress
         while progress.step != "complete":
@@ -191,9 +206,7 @@ class _ContractRunner:
             if progress.step == "accept":
                 await self._accept()
                 continue
-            if exceeded := progress.exceeded_limit(
-                progress.seconds + anyio.current_time() - self._started_at
-            ):
+            if exceeded := progress.exceeded_limit(self._seconds):
                 return exceeded
             if progress.step == "judge":
                 await self._evaluate(config, emit)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from newel.storage.file_lock import lock
 
 PRIVATE_FILE: Final = 0o600
 _MAX_NAME: Final = 200
@@ -36,20 +39,48 @@ def read_regular(path: Path, most: int | None = MOST) -> bytes:
 
 def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Write a private file in place of an earlier one: readers see the old content or the new one. ``sync`` waits for the
-    disk. Raises ``OSError``, and then leaves everything as it was.
+    disk. Removes the temporary files that killed processes left of it. Raises ``OSError``, and then leaves everything as
+    it was.
     """
-    temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
+    _remove_leftovers(path)
+    descriptor, temporary = _open_temporary(path)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             if sync:
                 file.flush()
                 os.fsync(descriptor)
-        temporary.replace(path)
+            temporary.replace(path)  # while the lock is held
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _open_temporary(path: Path) -> tuple[int, Path]:
+    """A new file beside another one, with a lock that tells it from a leftover."""
+    while True:
+        temporary = path.with_name(f".{path.name}-{os.urandom(8).hex()}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, PRIVATE_FILE)
+        with contextlib.suppress(OSError):  # a file system without locks, on which nothing is a leftover
+            lock(descriptor)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        os.close(descriptor)  # it was removed before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    pattern = re.compile(re.escape(f".{path.name}-") + r"[0-9a-f]{16}\.tmp")
+    with contextlib.suppress(OSError):
+        for name in filter(pattern.fullmatch, os.listdir(path.parent)):  # noqa: PTH208 — names are enough
+            remove_unless_locked(path.with_name(name))
+
+
+def remove_unless_locked(temporary: Path) -> None:
+    """Remove a temporary file of a process that has ended; ``lock`` tells that it has not. Never raises."""
+    with contextlib.suppress(OSError), open_regular(temporary) as file:
+        lock(file, wait=False)
+        temporary.unlink()
 
 
 def project_folder(directory: Path, cwd: str) -> Path:

@@ -133,6 +133,22 @@ async def test_each_limit_stops_the_run_with_its_reason(work: Work, contract: Co
     assert words in state.reason
 
 
+async def never(_: ModelRequest) -> AssistantMessage:
+    await anyio.sleep(30)
+    raise AssertionError
+
+
+@pytest.mark.parametrize("script", [[calls("sleep 20; touch b"), YES], [never], [calls("true"), never]])
+async def test_the_limit_of_time_cuts_off_what_is_running(work: Work, script: list[Answer]) -> None:
+    """A server that answers for ever, or a command that hangs, would hold up a run that nobody watches."""
+    with anyio.fail_after(10):
+        state = await work(Contract(text="x", max_minutes=0.01), script)
+    assert state.state == "stopped"
+    assert state.reason.startswith("Stopped at the limit of 0.01 minutes.")
+    assert not (work.folder / "b").exists()
+    assert len(work.told(Interrupted)) == 1
+
+
 async def test_the_last_allowed_turn_is_still_judged(work: Work) -> None:
     state = await work(Contract(text="x", max_turns=1), [calls("touch a"), YES])
     assert state.state == "completed"
@@ -325,6 +341,38 @@ async def test_a_run_resumes_from_any_event_of_its_journal_and_repeats_nothing(
         judged = sum(isinstance(event, Evaluation) for event in earlier)
         assert judged + len(model.questions) == len(again.told(Evaluation)) <= questions + 1, length
         assert [each.passed for each in again.told(AcceptanceEnd)][-1], length
+
+
+class Strict(Diligent):
+    """Refuses a conversation with a call without a result, as servers do."""
+
+    async def complete(self, request: ModelRequest, on_delta: OnDelta, /) -> AssistantMessage:
+        called = {
+            call.id
+            for message in request.messages
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls
+        }
+        answered = {getattr(message, "tool_call_id", "") for message in request.messages}
+        if called - answered:
+            raise RequestRejected("Each call must be followed by its result.")
+        return await super().complete(request, on_delta)
+
+
+async def test_a_resumed_run_that_dies_again_resumes_from_any_event(work: Work, tmp_path: Path) -> None:
+    await work(CHECKED, Strict())
+    first = next(n for n, event in enumerate(work.journal) if isinstance(event, ToolExecutionStart)) + 1
+    (tmp_path / "second").mkdir()
+    second = Work(tmp_path / "second")
+    await second(CHECKED, Strict(), earlier=work.journal[:first])
+    for length in range(first, len(second.journal)):
+        (tmp_path / str(length)).mkdir()
+        third = Work(tmp_path / str(length))
+        earlier = second.journal[:length]
+        ran = [event for event in earlier if isinstance(event, ToolExecutionStart)]
+        (third.folder / "done").write_text("".join(f"{n}\n" for n in range(len(ran))))
+        state = await third(CHECKED, Strict(), earlier=earlier)
+        assert state.state == "completed", (length, state.reason)
 
 
 async def test_limits_count_the_usage_of_earlier_processes(work: Work) -> None:

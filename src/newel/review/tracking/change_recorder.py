@@ -36,7 +36,7 @@ from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
-from newel.review.tracking.effects import TrackedOperation, TrackedRun, retry
+from newel.review.tracking.effects import RECORDS_DELETED, SCAN_TIMED_OUT, TrackedOperation, TrackedRun, retry
 from newel.review.tracking.file_states import (
     FileTooLarge,
     changes_since,
@@ -60,16 +60,6 @@ IN_MEMORY_BYTES: Final = 64 << 20
 
 SCAN_TIMEOUT_S: Final = 5.0
 """Limit for finding the changes of a stopped command: the user is waiting, and its host may not respond."""
-
-RECORDS_DELETED: Final = (
-    "Something other than Newel has deleted records of changes while a command ran. What was recorded before may not be undone "
-    "any more; look at `newel review` and at your files."
-)
-
-SCAN_TIMED_OUT: Final = (
-    "The interrupted command may have changed files; scanning for changes timed out. "
-    "They will be recorded with the next command, or when Newel is next used here."
-)
 
 
 class ChangeRecorder:
@@ -438,8 +428,14 @@ class ChangeRecorder:
         if not new:
             return False
         folders = await self._sink.new_folders(folders)
-        prepare = partial(self._prepare, operation, new, folders, blobs)
+        prepared: list[Checkpoint] = []
+
+        def prepare() -> None:
+            prepared.append(self._prepare(operation, new, folders, blobs))
+
         operation.notices += await self._sink.put(operation.run.id, new, prepare)
+        # Not before it is stored: an attempt that failed has left no checkpoint.
+        operation.run.checkpoint = prepared[-1] if prepared else operation.run.checkpoint
         return True
 
     def _prepare(
@@ -448,8 +444,10 @@ class ChangeRecorder:
         changes: Sequence[FileChange],
         folders: Sequence[str],
         blobs: Sequence[bytes],
-    ) -> None:
-        """The part of a record that is about the run: its checkpoint, and that a write is not pending any more."""
+    ) -> Checkpoint:
+        """The part of a record that is about the run: its checkpoint, which is returned, and that a write is not pending any
+        more.
+        """
         self._ledger.put_blobs(blobs)
         run = operation.run
         checkpoint = self._ledger.checkpoint_of_run(run.id) or run.checkpoint
@@ -465,9 +463,9 @@ class ChangeRecorder:
         if files:
             checkpoint = grown(checkpoint, files, folders)
             self._ledger.add_checkpoint(checkpoint)
-        run.checkpoint = checkpoint
         if operation.path is not None:
             self._log.end(operation.effect_id)
+        return checkpoint
 
     async def _without_implied(
         self, checkpoint: Checkpoint | None, changes: Sequence[FileChange]

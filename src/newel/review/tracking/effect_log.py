@@ -25,7 +25,7 @@ from newel.review.model.file_lines import content_of
 from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.store.schema import LedgerError
 from newel.storage.file_lock import lock
-from newel.storage.files import open_regular, read_regular, replace_file
+from newel.storage.files import open_regular, read_regular, remove_unless_locked, replace_file
 from newel.workspace.snapshots.index import load
 from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
 
@@ -106,18 +106,26 @@ class EffectLog:
     def _acquire(self, folder: Path) -> None:
         if self._lock >= 0:
             return
+        while not self._create(folder):
+            pass  # another process took the file for a leftover, before it was locked
+
+    def _create(self, folder: Path) -> bool:
         name = new_id()
         temporary = folder / f".{name}.tmp"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             lock(descriptor)
             temporary.rename(folder / f"{name}{_RUNNING}")  # no other process ever sees it unlocked
-        except BaseException:
+        except BaseException as error:
+            taken = isinstance(error, FileNotFoundError) and not os.fstat(descriptor).st_nlink
             os.close(descriptor)
+            if taken and folder.is_dir():
+                return False
             with contextlib.suppress(OSError):  # the first error counts
                 temporary.unlink()
             raise
         self._name, self._lock = name, descriptor
+        return True
 
     # -- the states of all files ------------------------------------------------------------------------
 
@@ -198,6 +206,8 @@ class EffectLog:
                 for effect_id, record in effects:
                     yield PendingEffect(effect_id, record, known)
                 _remove(self._folder, name)
+        for temporary in self._folder.glob(".*.tmp"):
+            remove_unless_locked(temporary)
 
     # -- files that are not covered -----------------------------------------------------------------------
 

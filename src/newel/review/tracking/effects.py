@@ -20,6 +20,17 @@ MAX_TITLE: Final = 80
 """Characters of the title of a run, which is the start of its prompt."""
 
 
+RECORDS_DELETED: Final = (
+    "Something other than Newel has deleted records of changes while a command ran. What was recorded before may not be undone "
+    "any more; look at `newel review` and at your files."
+)
+
+SCAN_TIMED_OUT: Final = (
+    "The interrupted command may have changed files; scanning for changes timed out. "
+    "They will be recorded with the next command, or when Newel is next used here."
+)
+
+
 class TrackedRun:
     """One prompt and all that is done for it. Its ``checkpoint`` is created when its first change is recorded."""
 

@@ -155,3 +155,13 @@ def test_pending_facts_are_complete_however_often_they_are_extended(tmp_path: Pa
         log.close()
     [pending] = recovered(tmp_path)
     assert pending.known.states == {"f": FileSnapshot(contents[-1].hex(), 0)}
+
+
+def test_recovery_removes_the_files_that_kills_left_half_made(tmp_path: Path) -> None:
+    """They would pile up in Newel's folder for ever."""
+    Ledger.open(tmp_path).close()
+    (tmp_path / ".0123.tmp").touch()
+    with (tmp_path / ".4567.tmp").open("wb") as alive:
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        assert titles(tmp_path) == []
+    assert files(tmp_path) == {".4567.tmp"}

@@ -1,0 +1,82 @@
+"""If these fail, a clock that jumps (a laptop that wakes, a wrong time server) costs the user a conversation or an undo."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mock_llm_server import running
+from tests.campaign.scene import GO_ON, OLD, STEPS, Found, Scene, tool
+from tests.campaign.tally import CampaignTally
+from tests.requirements import require_program
+from tests.support import BIN, bash, scenario
+
+JUMPS = ("+400d", "-400d", "+1h", "-1h", "+26y", "-3s")
+"""Offsets of the clock while the run works; afterwards it is right again."""
+
+
+def library() -> str:
+    require_program("faketime")
+    found = [*Path("/usr/lib").glob("**/faketime/libfaketimeMT.so.1")]
+    if not found:
+        pytest.skip("the library of faketime is not where it usually is")
+    return str(found[0])
+
+
+def script(jump: str) -> dict[str, Any]:
+    """The clock jumps in the first command, before and after what it changes, and is right again after a write."""
+    first = STEPS[0]["tool_calls"][0]["function"]["arguments"]["command"]
+    steps = [
+        bash(f"echo {jump} > $CLOCK; {first}"),
+        STEPS[1],
+        bash("echo +0 > $CLOCK"),
+        STEPS[2],
+        bash(f"echo {jump} > $CLOCK"),
+        STEPS[3],
+        tool("write", file_path="f.txt", content="x\n"),
+        {"content": "Done."},
+    ]
+    return {"scenarios": [*GO_ON["scenarios"], *scenario("work", *steps)["scenarios"]]}
+
+
+def problems(scene: Scene, preload: str) -> Found:
+    clock = scene.folder / "clock"
+    clock.write_text("+0\n")
+    environ = {
+        "LD_PRELOAD": preload,
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "CLOCK": str(clock),
+    }
+    done = subprocess.run(
+        [str(BIN / "newel"), "--approve", "auto", scene.prompt],
+        cwd=scene.newel.project,
+        env=scene.newel.environ | environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    found: Found = [("lost", done.stdout + done.stderr)] if done.returncode else []
+    found += scene.torn() + scene.twice() + scene.messages_lost()
+    if scene.newel("--continue", "go on").returncode != 0:
+        found.append(("lost", "the session does not continue"))
+    if len(scene.newel.sessions) != 1:
+        found.append(("lost", "the latest session was not found"))
+    return found + scene.orphans() + scene.undone() + scene.litter()
+
+
+def test_jumps_of_the_clock(tmp_path: Path, tally: CampaignTally) -> None:
+    preload = library()
+    row = tally.row("jumps of the clock")
+    for number, jump in enumerate(JUMPS):
+        with running(script(jump), strict=True) as server, tally.attempt(row, jump) as found:
+            scene = Scene(tmp_path / f"{number}", server, number)
+            assert scene.files == OLD
+            found.extend(problems(scene, preload))
+    row.note = ", ".join(JUMPS)
