@@ -134,6 +134,8 @@ class SecretPaths:
         outside the project. A file of the project that is a link to such a file is refused.
         """
         judged = self.judge(path)
+        if judged.level == "never" and judged.rule:
+            return f"your rule `deny {judged.rule}` forbids it."
         if judged.level == "never":
             return (
                 f"{path} holds secrets ({judged.reason}). To allow it, put into your config.toml: "

@@ -6,7 +6,14 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
-from newel.permissions.commands.parse import ParsedCommand, Words, parse, program, without_global_options
+from newel.permissions.commands.parse import (
+    ParsedCommand,
+    Words,
+    parse,
+    program,
+    reads_program,
+    without_global_options,
+)
 from newel.permissions.commands.programs import programs
 from newel.permissions.commands.reading import Reads, find_reads
 from newel.permissions.rules import CommandRule, Rule, RuleSet
@@ -143,7 +150,9 @@ async def _offers(
 
 def _offer(words: tuple[str, ...]) -> CommandRule | None:
     """The rule that allows a command, and where a user means that, others of its kind."""
-    if program(words) in programs().asked_each_time or any("*" in word or "\n" in word for word in words):
+    if program(words) in programs().asked_each_time or reads_program(words):
+        return None
+    if any("*" in word or "\n" in word for word in words):
         return None
     if (subcommands := programs().families.get(words[0])) is None:
         return CommandRule(words)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from newel.permissions.commands.programs import programs
@@ -26,15 +27,17 @@ MAX_DEPTH: Final = 4
 Words = tuple[str | None, ...]
 """The words of a simple command, the program first. None is a word that is only known when the command runs."""
 
-_PLAIN: Final = frozenset({"program", "list", "pipeline", "command", "command_name", "redirected_statement"})
+_PLAIN: Final = frozenset(
+    {"comment", "program", "list", "pipeline", "command", "command_name", "redirected_statement"}
+)
 _WORDS: Final = frozenset({"word", "number", "raw_string", "string", "string_content", "concatenation"})
 _TOKENS: Final = frozenset({"&&", "||", ";", "|", "\n", '"'})
 _SAFE_REDIRECT: Final = re.compile(r"[012]?>&[12]|(?:[012]|&)?>>?\s*/dev/null|0?<\s*/dev/null")
 
 _UNUSUAL: Final = re.compile(
-    r"[^\x20-\x7e\n\u00a1-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufe4f\U00010000-\U0001ffff]|\\\n"
+    r"[^\x20-\x7e\n\u00a1-\u1fff\u2c00-\ud7ff\uf900-\ufdff\ufe20-\ufe4f\U00010000-\U0001ffff]"
 )
-"""Characters that a shell and a parser may see differently: control characters, odd spaces, a continued line."""
+"""Characters that a shell and a parser may see differently: control characters, odd spaces."""
 
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
@@ -55,10 +58,7 @@ class ParsedCommand(NamedTuple):
     @property
     def hides_program(self) -> bool:
         """Whether a program's name is only known when the command runs."""
-        return any(
-            not words or words[0] is None or (program(words) in programs().shells and None in words)
-            for words in self.commands
-        )
+        return any(not words or words[0] is None or _runs_unknown_script(words) for words in self.commands)
 
 
 def parse(text: str) -> ParsedCommand:
@@ -76,7 +76,7 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
         commands.append((None,))
         return False
     root = _parser().parse(data).root_node
-    is_plain = not root.has_error and _UNUSUAL.search(text) is None
+    is_plain = not root.has_error and _UNUSUAL.search(text) is None and not _skips_text(root, data)
     for node in _nodes(root):
         if node.type == "command":
             words = tuple(_words(node))
@@ -108,9 +108,26 @@ def _nodes(root: Node) -> Iterator[Node]:
         waiting += reversed(node.children)
 
 
+def _skips_text(root: Node, data: bytes) -> bool:
+    """Whether the parser took something for space between words that is none: a backslash, above all."""
+    at = 0
+    for node in _nodes(root):
+        if node.child_count == 0 or node.type in {"string", "raw_string"}:
+            if data[at : node.start_byte].strip(b" \t\n"):
+                return True
+            at = max(at, node.end_byte)
+    return bool(data[at:].strip(b" \t\n"))
+
+
 def _is_plain(node: Node) -> bool:
     if node.is_missing or node.is_error:
         return False
+    if node.type == "word" and b"\\" in (node.text or b""):
+        return False  # the parser ends words at some backslashes where bash does not
+    if node.type == "command" and any(
+        one.end_byte == other.start_byte for one, other in pairwise(node.children)
+    ):
+        return False  # one word for bash
     if node.type == "file_redirect":
         return _SAFE_REDIRECT.fullmatch(_text(node)) is not None
     inside_redirect = node.parent is not None and node.parent.type == "file_redirect"
@@ -190,6 +207,21 @@ def _scripts(words: Words) -> Iterator[str]:
                 yield word
     if program(words) in {"eval", "exec"} and None not in words:
         yield " ".join(word for word in words[1:] if word is not None)
+
+
+def _runs_unknown_script(words: Words) -> bool:
+    """Whether a shell gets a script that is only known when it runs, or reads it from its standard input."""
+    if program(words) not in programs().shells:
+        return False
+    return None in words or reads_program(words)
+
+
+def reads_program(words: Words) -> bool:
+    """Whether a shell or an interpreter runs what it reads from its standard input."""
+    known = programs()
+    return program(words) in known.shells | known.interpreters and all(
+        word is not None and word.startswith("-") for word in words[1:]
+    )
 
 
 def without_global_options(words: Sequence[str | None]) -> Words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import anyio
@@ -48,13 +48,20 @@ class WorkspaceView:
         return await anyio.to_thread.run_sync(self._is_git_safe, where)
 
     def _is_open(self, folders: Iterable[str]) -> bool:
-        """Whether all that is below folders may be read, as far as names tell. Links are not followed, as no such command does."""
-        left = MAX_ENTRIES
-        for folder in folders:
-            for path, names in _walk(folder):
-                left -= len(names)
-                if left < 0 or any(self._places.judge(f"{path}/{name}").level != "free" for name in names):
+        """Whether all that is below folders may be read, as far as names tell, and what links lead to."""
+        waiting, left = [folder for folder in folders if Path(folder).is_dir()], MAX_ENTRIES
+        while waiting:
+            try:
+                entries = list(os.scandir(waiting.pop()))
+            except OSError:
+                return False
+            left -= len(entries)
+            for entry in entries:
+                path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                if left < 0 or self._places.judge(path).level != "free":
                     return False
+                if entry.is_dir(follow_symlinks=False) and entry.name not in BUILD_DIRS:
+                    waiting.append(entry.path)
         return True
 
     def _is_git_safe(self, folder: str) -> bool:
@@ -87,12 +94,6 @@ class WorkspaceView:
             if self._places.holds_secrets(f"{top}/{os.fsdecode(path)}"):
                 return False
         return True
-
-
-def _walk(folder: str) -> Iterator[tuple[str, list[str]]]:
-    for path, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in BUILD_DIRS]
-        yield path, names
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -27,7 +27,7 @@ GIT_SETTINGS: Final = re.compile(
     r"core\.(?:fsmonitor|hookspath|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
     r"|filter\..*|merge\..*\.driver|pager\..*|gpg\..*|log\.showsignature|interactive\.difffilter|include(?:if)?\..*|credential\..*|browser\..*|man\..*"
     r"|alias\..*|extensions\..*|trailer\..*|uploadpack\..*|remote\..*\.(?:uploadpack|receivepack|vcs|proxy|promisor|partialclonefilter)|core\.worktree|submodule\..*\.update|grep\.fallbacktonoindex"
-    r"|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule",
+    r"|sequence\.editor|help\..*|init\.templatedir|safe\..*|status\.submodulesummary|diff\.submodule|diff\.orderfile|blame\.ignorerevsfile|mailmap\..*",
     re.IGNORECASE,
 )
 """Settings of a repository with which a command of git that reads might start a program, or read another place."""
@@ -44,6 +44,8 @@ def find_reads(words: Sequence[str]) -> Reads | None:
         return _git(words[1:])
     if name == "find":
         return _find(words[1:])
+    if name == "sed":
+        return _sed(words[1:])
     known = programs().reading.get(name)
     return None if known is None else _simple(known, words[1:])
 
@@ -109,6 +111,13 @@ def _find(arguments: Sequence[str]) -> Reads | None:
         if not has_tests:
             paths.append(word)
     return Reads(paths)
+
+
+def _sed(arguments: Sequence[str]) -> Reads | None:
+    """``sed -n 10,20p FILE``: lines by their numbers, as other scripts can write and start programs."""
+    if len(arguments) < 2 or arguments[0] != "-n" or any(word.startswith("-") for word in arguments[1:]):
+        return None
+    return Reads(list(arguments[2:])) if re.fullmatch(r"(?:\d+(?:,(?:\d+|\$))?p;?)+", arguments[1]) else None
 
 
 def _git(arguments: Sequence[str]) -> Reads | None:
