@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from newel.permissions.commands.parse import parse
+from tests.properties import examples
 
 PROGRAMS: Final = ("one", "two", "git")
 
