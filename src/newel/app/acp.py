@@ -125,8 +125,10 @@ class EditorSessions:
 
         from newel.acp.workspace import ClientHost
         from newel.app.agent_factory import AgentOptions, AgentParts, open_agent
+        from newel.app.sandbox_default import without_sandbox
 
-        settings = msgspec.structs.replace(settings, approve=mode)
+        # The editor's terminals are outside of any sandbox, and show each command.
+        settings = without_sandbox(msgspec.structs.replace(settings, approve=mode))
         through_client = None
         if settings.host is None:  # the editor's files are those of this machine
             through_client = partial(

@@ -111,11 +111,13 @@ async def open_agent(
     from newel.app.agent_models import open_models
     from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
+    from newel.app.sandbox_default import choose_sandbox
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
+    settings = choose_sandbox(settings, attended=ask is not None)
     enter(settings.approve, attended=ask is not None)
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:

@@ -20,6 +20,7 @@ from newel.agent.errors import ConfigError
 from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
+from newel.config.variables import SANDBOX_DEFAULT
 from newel.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ ON_A_HOST: Final = (
 )
 
 DOES_NOT_HOLD: Final = (
-    "The sandbox does not hold on this machine: {failures}. Commands would not be confined, so Newel does not start. "
+    "The sandbox does not hold on this machine: {failures}. Commands would not be confined. "
     "Use --sandbox off with --approve ask, or ask your administrator."
 )
 
@@ -60,7 +61,7 @@ async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGe
     """The place where agents work, with its commands in a sandbox if the settings want that; ``ask`` is asked about servers that they want to
     reach. Raises ``ConfigError`` if they cannot be, and ``WorkspaceError``.
     """
-    if settings.sandbox.mode == "off":
+    if settings.sandbox.mode in {"off", None}:
         async with open_host(settings.cwd, settings.host) as host:
             yield host
         return
@@ -71,7 +72,8 @@ async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGe
     async with AsyncExitStack() as stack:
         sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
         stack.callback(sandboxes.close)
-        sandboxes.check()
+        if settings.origins.get("sandbox") != SANDBOX_DEFAULT and (failure := sandboxes.find_failure()):
+            raise ConfigError(failure)
         yield LocalHost(
             str(settings.cwd),
             find_launcher=sandboxes.of,
@@ -103,18 +105,21 @@ class Sandboxes:
             self._opened[folder, server] = Sandbox(find)
         return self._opened[folder, server]
 
-    def check(self) -> None:
-        """Try what is forbidden in the sandbox of the project, once for each policy on this system. Raises ``ConfigError``."""
+    def find_failure(self) -> str:
+        """Try what is forbidden in the sandbox of the project, once for each policy on this system; returns what does not hold, "" if all
+        does. Raises ``WorkspaceError`` if there can be no sandbox.
+        """
         folder = os.path.realpath(self._settings.cwd)
         key = _key_of(find_policy(self._settings, folder, None))
         path = self._settings.home / TESTED
         tested = _read_tested(path)
         if key in tested:
-            return
+            return ""
         if failures := self.of(folder).test():
-            raise ConfigError(DOES_NOT_HOLD.format(failures="; ".join(failures)))
+            return DOES_NOT_HOLD.format(failures="; ".join(failures))
         with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
+        return ""
 
     def close(self) -> None:
         while self._opened:
@@ -142,7 +147,7 @@ def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: N
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
     """The policy for the tools that work in a folder; None without a sandbox."""
-    return None if settings.sandbox.mode == "off" else find_policy(settings, folder, None)
+    return None if settings.sandbox.mode in {"off", None} else find_policy(settings, folder, None)
 
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:

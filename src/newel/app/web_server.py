@@ -143,6 +143,7 @@ async def open_workbench(
     """
     from newel.app.review_limits import review_limits
     from newel.app.sandbox import open_agent_host
+    from newel.app.sandbox_default import choose_sandbox
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
@@ -151,6 +152,9 @@ async def open_workbench(
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
+    settings = choose_sandbox(settings, attended=True)
+    if settings.unconfined:
+        print(f"newel: {settings.unconfined}", file=sys.stderr)  # noqa: T201 — for the user
     host = await stack.enter_async_context(open_agent_host(settings))
     directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))

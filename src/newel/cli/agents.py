@@ -121,12 +121,14 @@ def _contract(options: argparse.Namespace) -> Contract:
 
 async def _run_agent(settings: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
     from newel.app.sandbox import open_agent_host
+    from newel.app.sandbox_default import choose_sandbox
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.contract_job import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
 
+    settings = choose_sandbox(settings, attended=False)
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_agent_host(settings))
         run_to_resume = (

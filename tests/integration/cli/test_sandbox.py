@@ -211,7 +211,7 @@ def test_only_allowed_servers_are_reached_and_never_this_machine(with_model: Wit
         home = newel.home / ".newel"
         home.mkdir()
         (home / "config.toml").write_text('[sandbox]\nmode = "workspace"\ndomains = ["*"]\n')
-        newel("go")
+        newel("go", NEWEL_SANDBOX="")
         direct, denied, through = results(newel)
         server.shutdown()
     assert "refused" in direct
@@ -259,23 +259,85 @@ def _processes_with(words: str) -> list[Path]:
     return found
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program takes root")
-def test_without_bubblewrap_nothing_runs(with_model: WithModel) -> None:
-    newel = with_model(scenario("go", bash("touch ran"), DONE))
-    hide = "mount --bind /dev/null $(readlink -f $(command -v bwrap))"
-    command = f"{hide} && exec {BIN}/newel --sandbox workspace go"
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command],
+HIDDEN = [
+    "unshare",
+    "-m",
+    "sh",
+    "-c",
+    'mount --bind /dev/null $(readlink -f $(command -v bwrap)) && exec "$@"',
+    "sh",
+]
+"""Begins a command for which this machine has no bubblewrap."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program takes root")
+
+
+def run_hidden(newel: Newel, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HIDDEN, f"{BIN}/newel", *words],
         cwd=newel.project,
-        env=newel.environ,
+        env=newel.environ | {"NEWEL_SANDBOX": ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@as_root
+@pytest.mark.parametrize("words", [("--sandbox", "workspace"), ()], ids=["chosen", "default"])
+def test_without_bubblewrap_nothing_runs_unattended(with_model: WithModel, words: tuple[str, ...]) -> None:
+    newel = with_model(scenario("go", bash("touch ran"), DONE))
+    done = run_hidden(newel, *words, "go")
     assert done.returncode == 1
     assert "apt-get install bubblewrap" in done.stderr
+    assert "--sandbox off" in done.stderr
     assert newel.requests == []
+
+
+@as_root
+def test_a_run_that_changes_nothing_needs_no_sandbox(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", DONE))
+    assert run_hidden(newel, "--approve", "read-only", "go").returncode == 0
+    assert run_hidden(newel, "--sandbox", "off", "go").returncode == 0
+
+
+@as_root
+def test_without_bubblewrap_a_user_is_asked(with_model: WithModel, drive: Callable[..., Driver]) -> None:
+    newel = with_model(scenario("go", bash("touch ran"), DONE))
+    newel.environ["NEWEL_SANDBOX"] = ""
+    driver = drive(newel, "--approve", "auto", under=HIDDEN)
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    assert not (newel.project / "ran").exists()
+
+
+def test_the_default_confines_commands(with_model: WithModel) -> None:
+    newel = with_model(scenario("go", bash(BREAK_OUT), DONE))
+    (newel.home / ".ssh").mkdir()
+    (newel.home / ".ssh/key").write_text("very secret\n")
+    done = newel("go", NEWEL_SANDBOX="")
+    assert done.returncode == 0, done.stderr
+    assert "very secret" not in results(newel)[0]
+    assert (newel.project / "made.txt").exists()
+    assert not (newel.home / "x").exists()
+
+
+def test_a_newel_in_the_sandbox_starts_no_other_one(with_model: WithModel) -> None:
+    """It could not: there are no user namespaces inside. What it starts is in the same sandbox."""
+    newel = with_model(scenario("go", bash("printenv NEWEL_SANDBOX"), DONE))
+    newel("go", NEWEL_SANDBOX="")
+    assert results(newel)[0].startswith("stdout:\n1\n")
+    done = newel("doctor", NEWEL_SANDBOX="1")
+    (line,) = [each for each in done.stdout.splitlines() if " sandbox " in each]
+    assert " off " in line
+
+
+def test_a_wrong_variable_is_named(with_model: WithModel) -> None:
+    done = with_model()("go", NEWEL_SANDBOX="yes")
+    assert done.returncode == 1
+    assert "NEWEL_SANDBOX is 'yes', but must be one of workspace, read-only, off" in done.stderr
 
 
 def test_a_host_is_refused_in_words(with_model: WithModel) -> None:

@@ -11,6 +11,9 @@ from newel.workspace.sandbox.repository import SandboxRepository
 
 SandboxMode = Literal["workspace", "read-only", "off"]
 
+INSIDE = "1"
+"""The value of ``NEWEL_SANDBOX`` for commands in a sandbox."""
+
 
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Paths are absolute and real. Everything may be read but the user's home folder ``home``, where only ``readable`` and

@@ -31,7 +31,7 @@ from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
-from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.policy import INSIDE, SandboxPolicy
 from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class Sandbox:
     def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
         policy = self._policy
         inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
-        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": "1"}  # noqa: S108 — it is private
+        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": INSIDE}  # noqa: S108 — it is private
         if self._broker is not None:
             inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
         if policy is not None and policy.proxy is not None:
