@@ -25,7 +25,7 @@ class Newel:
         self.project.mkdir()
         self.environ = {
             "PATH": f"{BIN}:{os.environ['PATH']}",
-            "NEWEL_SANDBOX": "off",
+            "NEWEL_SANDBOX": os.environ["NEWEL_SANDBOX"],  # see conftest.py
             "HOME": str(self.home),
             "TERM": "dumb",
             "LANG": "C.UTF-8",
