@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -68,11 +69,11 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end adds to an agent: ``host`` replaces that of the folder, ``session_id`` is the id of a session that is opened
+    """What a front end adds to an agent: ``host`` replaces that of the folder, whose commands have this sandbox, ``session_id`` is the id of a session that is opened
     or else created, ``tools`` and ``mcp_servers`` are added to those of Newel and the user.
     """
 
-    host: Callable[[ExecutionHost], ExecutionHost] | None = None
+    host: Callable[[ExecutionHost, SandboxMode], ExecutionHost] | None = None
     session_id: str | None = None
     tools: Sequence[Tool] = ()
     mcp_servers: Sequence[ServerConfig] = ()
@@ -111,7 +112,7 @@ async def open_agent(
     from newel.app.agent_models import open_models
     from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
-    from newel.app.sandbox_default import choose_sandbox
+    from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
@@ -123,7 +124,7 @@ async def open_agent(
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
         place = await stack.enter_async_context(open_agent_host(settings, ask))
-        host = parts.host(place) if parts.host else place
+        host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -282,6 +283,8 @@ async def build_agent(
         templates=templates,
         compactor=compactor,
         approve=settings.approve,
+        sandbox=settings.sandbox.mode or "read-only",
+        sandbox_problem=settings.sandbox_problem,
         instructions=describe(instructions),
     )
     workspaces.attend(agent)

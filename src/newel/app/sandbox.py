@@ -20,7 +20,6 @@ from newel.agent.errors import ConfigError
 from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
-from newel.config.variables import SANDBOX_DEFAULT
 from newel.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
@@ -33,13 +32,8 @@ if TYPE_CHECKING:
     from newel.workspace.sandbox.sandbox import Sandbox
     from newel.workspace.sandbox.settings_watch import Notify
 
-ON_A_HOST: Final = (
-    "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
-)
-
 DOES_NOT_HOLD: Final = (
-    "The sandbox does not hold on this machine: {failures}. Commands would not be confined. "
-    "Use --sandbox off with --approve ask, or ask your administrator."
+    "The sandbox does not hold on this machine: {failures}. Commands would not be confined."
 )
 
 TESTED: Final = "sandbox_tested.json"
@@ -58,22 +52,18 @@ ABOUT: Final = (
 
 @asynccontextmanager
 async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGenerator[ExecutionHost]:
-    """The place where agents work, with its commands in a sandbox if the settings want that; ``ask`` is asked about servers that they want to
-    reach. Raises ``ConfigError`` if they cannot be, and ``WorkspaceError``.
+    """The place where agents work, with its commands in a sandbox unless it is off; ``ask`` is asked about servers that they want to
+    reach. The mode is that of ``choose_sandbox``: without one, commands can change nothing. Raises ``ConfigError`` and ``WorkspaceError``.
     """
-    if settings.sandbox.mode in {"off", None}:
+    if settings.sandbox.mode == "off":
         async with open_host(settings.cwd, settings.host) as host:
             yield host
         return
-    if settings.host is not None:
-        raise ConfigError(ON_A_HOST)
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
         sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
         stack.callback(sandboxes.close)
-        if settings.origins.get("sandbox") != SANDBOX_DEFAULT and (failure := sandboxes.find_failure()):
-            raise ConfigError(failure)
         yield LocalHost(
             str(settings.cwd),
             find_launcher=sandboxes.of,
@@ -147,7 +137,7 @@ def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: N
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
     """The policy for the tools that work in a folder; None without a sandbox."""
-    return None if settings.sandbox.mode in {"off", None} else find_policy(settings, folder, None)
+    return None if settings.sandbox.mode == "off" else find_policy(settings, folder, None)
 
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
@@ -166,7 +156,8 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
     below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
-    own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
+    # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
+    own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *_package_folders())]
     repository = find_sandbox_repository(folder, home)
     of_git = [repository.top, repository.common] if repository is not None else []
     readable = _existing([*below_home, *own, project, folder, *of_git, *_paths(wanted.readable)])
@@ -185,6 +176,12 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         repository=repository if writable else None,
         limits=_limits(wanted),
     )
+
+
+def _package_folders() -> list[str]:
+    import newel
+
+    return [os.path.dirname(path) for path in newel.__path__]  # noqa: PTH120 — texts
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:
@@ -284,6 +281,6 @@ def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     domains = ", ".join(wanted.domains)
     reached = f"reach only these servers: {domains}" if domains else "reach no server"
     return ABOUT.format(
-        writable="nothing" if wanted.mode == "read-only" else "only the project",
+        writable="only the project" if wanted.mode == "workspace" else "nothing",
         network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_project_server
-from newel.app.sandbox_default import choose_sandbox
+from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import EchoSuppressor, can_draw
@@ -71,10 +71,12 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     answered = options.asks_program if lines_in else json_in
     approver = _approver() if interactive or answered or watched else None
     elicit = approver.elicit if approver else None
-    settings = _with_sandbox(settings, approver, has_header=interactive)
+    warn_of_project_server(settings)
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
+        if not interactive:  # a header says so, too
+            warn_of_sandbox(agent.sandbox_problem)
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout
@@ -103,21 +105,11 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 home=settings.home,
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
-                header=header(agent, settings),
-                warning=settings.unconfined,
+                header=header(agent),
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
         )
-
-
-def _with_sandbox(settings: Settings, approver: Approver | None, *, has_header: bool) -> Settings:
-    """The settings with a mode of the sandbox, with the warnings about them; without a header, also why there is none."""
-    warn_of_project_server(settings)
-    settings = choose_sandbox(settings, attended=approver is not None)
-    if settings.unconfined and not has_header:
-        print(f"newel: {settings.unconfined}", file=sys.stderr)  # noqa: T201 — for the user
-    return settings
 
 
 async def _run_prompts(
@@ -252,7 +244,7 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     )
 
 
-def header(agent: CodingAgent, settings: Settings) -> str:
+def header(agent: CodingAgent) -> str:
     """The version, folder, model and settings on one line; below it, damage to the session's file."""
     from importlib.metadata import version
 
@@ -268,7 +260,7 @@ def header(agent: CodingAgent, settings: Settings) -> str:
         folder,
         " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
-        "" if settings.sandbox.mode == "off" else f"sandbox: {settings.sandbox.mode}",
+        f"sandbox: {agent.sandbox}",
         agent.instructions,
         recorded,
     ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.app.model_resolver import project_server_notice, warn_of_project_server
+from newel.app.sandbox_choice import choose_sandbox, warn_of_sandbox
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
@@ -68,6 +69,8 @@ async def serve_workbench(
     from newel.web.websocket import ServerInfo
 
     warn_of_project_server(settings)
+    settings = choose_sandbox(settings, attended=True)
+    warn_of_sandbox(settings.sandbox_problem)
     token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
@@ -80,8 +83,10 @@ async def serve_workbench(
             newel=version("newel"),
             project=workbench.folder,
             approve=settings.approve,
+            sandbox=settings.sandbox.mode or "read-only",
+            sandbox_problem=settings.sandbox_problem,
             ephemeral=options.ephemeral,
-            notice=project_server_notice(settings),
+            notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
         )
         app = create_app(
             workbench,
@@ -143,7 +148,6 @@ async def open_workbench(
     """
     from newel.app.review_limits import review_limits
     from newel.app.sandbox import open_agent_host
-    from newel.app.sandbox_default import choose_sandbox
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
@@ -152,9 +156,6 @@ async def open_workbench(
     from newel.workbench.workbench import Workbench
 
     limits = review_limits(settings)
-    settings = choose_sandbox(settings, attended=True)
-    if settings.unconfined:
-        print(f"newel: {settings.unconfined}", file=sys.stderr)  # noqa: T201 — for the user
     host = await stack.enter_async_context(open_agent_host(settings))
     directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))

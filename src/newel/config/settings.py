@@ -199,7 +199,7 @@ class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
     ``max_processes`` is a number for the user's processes in it, ``max_memory`` and ``max_file`` are GiB of each process and each file.
 
-    ``mode`` is None where nobody has chosen one: then ``newel.app.sandbox_default`` decides by the machine.
+    ``mode`` is None where nobody has chosen one: then ``newel.app.sandbox_choice`` decides by the machine.
     """
 
     mode: SandboxMode | None = None
@@ -271,8 +271,8 @@ class Settings(msgspec.Struct, frozen=True):
     tool's result, ``allow`` the files outside the project that tools may open. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
-    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``unconfined`` says why commands run in no sandbox, if
-    nobody has chosen that. ``origins`` names the place of each value that
+    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
+    sandbox, if nobody has chosen that. ``origins`` names the place of each value that
     is not a default.
     """
 
@@ -298,7 +298,7 @@ class Settings(msgspec.Struct, frozen=True):
     ignored: IgnoredServer | None = None
     allow: tuple[Rule, ...] = ()
     sandbox: SandboxSettings = SandboxSettings()
-    unconfined: str = ""
+    sandbox_problem: str = ""
     retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()

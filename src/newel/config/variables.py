@@ -12,9 +12,6 @@ from newel.workspace.sandbox.policy import INSIDE, SandboxMode
 AGENT_MODE = "NEWEL_AGENT_MODE"
 SANDBOX = "NEWEL_SANDBOX"
 
-SANDBOX_DEFAULT = "default"
-"""The origin of a mode of the sandbox that nobody has chosen; see ``newel.app.sandbox_default``."""
-
 
 def read_modes(environ: Mapping[str, str]) -> dict[str, str | None]:
     """The modes by the names of their settings, None for one that is not chosen. Raises ``ConfigError``."""

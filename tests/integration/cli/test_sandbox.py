@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.server
-import os
 import subprocess
 import threading
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from tests.driver import Driver
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import wait_until
-from tests.support import BIN, Newel, bash, scenario
+from tests.support import Newel, bash, scenario
 
 require_program("bwrap", "bubblewrap")
 
@@ -257,81 +256,6 @@ def _processes_with(words: str) -> list[Path]:
         with contextlib.suppress(OSError):
             found += [path] if words in path.read_text() else []
     return found
-
-
-HIDDEN = [
-    "unshare",
-    "-m",
-    "sh",
-    "-c",
-    'mount --bind /dev/null $(readlink -f $(command -v bwrap)) && exec "$@"',
-    "sh",
-]
-"""Begins a command for which this machine has no bubblewrap."""
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program takes root")
-
-
-def run_hidden(newel: Newel, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*HIDDEN, f"{BIN}/newel", *words],
-        cwd=newel.project,
-        env=newel.environ | {"NEWEL_SANDBOX": ""},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@as_root
-@pytest.mark.parametrize("words", [("--sandbox", "workspace"), ()], ids=["chosen", "default"])
-def test_without_bubblewrap_nothing_runs_unattended(with_model: WithModel, words: tuple[str, ...]) -> None:
-    newel = with_model(scenario("go", bash("touch ran"), DONE))
-    done = run_hidden(newel, *words, "go")
-    assert done.returncode == 1
-    assert "apt-get install bubblewrap" in done.stderr
-    assert "--sandbox off" in done.stderr
-    assert newel.requests == []
-
-
-@as_root
-def test_a_run_that_changes_nothing_needs_no_sandbox(with_model: WithModel) -> None:
-    newel = with_model(scenario("go", DONE))
-    assert run_hidden(newel, "--approve", "read-only", "go").returncode == 0
-    assert run_hidden(newel, "--sandbox", "off", "go").returncode == 0
-
-
-@as_root
-def test_without_bubblewrap_a_user_is_asked(with_model: WithModel, drive: Callable[..., Driver]) -> None:
-    newel = with_model(scenario("go", bash("touch ran"), DONE))
-    newel.environ["NEWEL_SANDBOX"] = ""
-    driver = drive(newel, "--approve", "auto", under=HIDDEN)
-    driver.send(type="message", content="go")
-    driver.answer(driver.until("approval_request"), "no")
-    driver.until("agent_end")
-    assert not (newel.project / "ran").exists()
-
-
-def test_the_default_confines_commands(with_model: WithModel) -> None:
-    newel = with_model(scenario("go", bash(BREAK_OUT), DONE))
-    (newel.home / ".ssh").mkdir()
-    (newel.home / ".ssh/key").write_text("very secret\n")
-    done = newel("go", NEWEL_SANDBOX="")
-    assert done.returncode == 0, done.stderr
-    assert "very secret" not in results(newel)[0]
-    assert (newel.project / "made.txt").exists()
-    assert not (newel.home / "x").exists()
-
-
-def test_a_newel_in_the_sandbox_starts_no_other_one(with_model: WithModel) -> None:
-    """It could not: there are no user namespaces inside. What it starts is in the same sandbox."""
-    newel = with_model(scenario("go", bash("printenv NEWEL_SANDBOX"), DONE))
-    newel("go", NEWEL_SANDBOX="")
-    assert results(newel)[0].startswith("stdout:\n1\n")
-    done = newel("doctor", NEWEL_SANDBOX="1")
-    (line,) = [each for each in done.stdout.splitlines() if " sandbox " in each]
-    assert " off " in line
 
 
 def test_a_wrong_variable_is_named(with_model: WithModel) -> None:

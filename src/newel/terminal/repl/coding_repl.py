@@ -32,17 +32,16 @@ async def run_repl(
     approver: Approver,
     screen: Literal["rich", "console"] = "rich",
     header: str = "",
-    warning: str = "",
     first_prompts: Sequence[Prompt] = (),
 ) -> int:
     """Converse with the user until they leave; returns the exit code of ``Repl.run``. ``home`` is Newel's own folder,
-    ``header`` the first line shown, ``warning`` one that also stays in the status line; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
+    ``header`` the first line shown; ``first_prompts`` run first. A terminal that cannot move its cursor gets ``console``.
     """
     ui = _open_ui(agent, home, screen)
     notice = PendingNotice(agent, slash_command)
     approver.attend(ui.ask)
     try:
-        repl = CodingRepl(agent, ui, home, notice, header=header, warning=warning)
+        repl = CodingRepl(agent, ui, home, notice, header)
         for prompt in first_prompts:
             repl.enqueue(prompt)
         return await repl.run(agent)
@@ -76,27 +75,19 @@ class CodingRepl(Repl[CommandContext]):
     """While a prompt is answered, more text reaches the same run; commands marked ``at_once`` act meanwhile."""
 
     def __init__(
-        self,
-        agent: CodingAgent,
-        ui: TerminalUI,
-        home: Path,
-        notice: PendingNotice,
-        *,
-        header: str,
-        warning: str,
+        self, agent: CodingAgent, ui: TerminalUI, home: Path, notice: PendingNotice, header: str
     ) -> None:
         super().__init__(ui, COMMANDS, CommandContext(agent, ui, home))
         self._agent = agent
         self._notice = notice
         self._header = header
-        self._warning = warning
         self._queueing = anyio.Lock()
 
     def _greet(self) -> None:
         if self._header:
             self.ui.renderer.note(self._header)
-        if self._warning:
-            self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._warning))
+        if self._agent.sandbox_problem:
+            self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
         if self._agent.state.messages:
             self.ui.renderer.note(recap(self._agent))
 
@@ -117,8 +108,8 @@ class CodingRepl(Repl[CommandContext]):
         lines = [f"  {_line(message)}  (next)" for message in queue.steer]
         lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
         lines += super().state_lines()
-        if self._warning:
-            lines.append(one_line(self._warning, 60))
+        if self._agent.sandbox_problem:
+            lines.append(one_line(self._agent.sandbox_problem, 60))
         if self._is_prompting:
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:

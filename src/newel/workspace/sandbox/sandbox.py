@@ -59,6 +59,10 @@ class SandboxError(WorkspaceError):
     """The sandbox cannot be used; no command runs."""
 
 
+class CannotStart(SandboxError):
+    """bubblewrap is there, and ended instead of starting the sandbox."""
+
+
 class SandboxedProcess:
     """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd."""
 
@@ -190,7 +194,7 @@ class Sandbox:
         except (OSError, SandboxError) as error:
             reason = self._last_words()
             self._stop()
-            raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
+            raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
         ours.settimeout(ANSWER_S)
 
     def _open_broker(self, program: str, policy: SandboxPolicy) -> tuple[GitBroker | None, Mapping[str, str]]:
@@ -324,14 +328,11 @@ def _launcher_code(files: Mapping[str, str]) -> bytes:
 def find_bubblewrap() -> str:
     """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
     if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise SandboxError(
-            f"The sandbox needs Linux on {' or '.join(MACHINES)}. Use --sandbox off to run without one."
-        )
+        raise SandboxError(f"The sandbox needs Linux on {' or '.join(MACHINES)}.")
     if program := shutil.which("bwrap", path=PROGRAMS):
         return program
     raise SandboxError(
-        "The sandbox needs bubblewrap, which is not installed. Install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: "
-        "dnf install bubblewrap), or use --sandbox off to run without one."
+        "The sandbox needs bubblewrap, which is not installed (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: `dnf install bubblewrap`)."
     )
 
 
