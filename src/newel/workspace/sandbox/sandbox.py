@@ -9,7 +9,6 @@ Nothing ever runs outside instead: if bubblewrap is missing or does not hold wha
 from __future__ import annotations
 
 import contextlib
-import json
 import marshal
 import os
 import platform
@@ -279,6 +278,8 @@ class Sandbox:
 
     def _receive(self, *wanted: str) -> tuple[dict[str, Any], list[int]]:
         """The next answer with one of these fields; statuses are kept. Raises ``OSError`` and ``SandboxError``."""
+        import json
+
         while True:
             packet, descriptors, _, _ = socket.recv_fds(self._connection(), MAX_PACKET, 1)
             if not packet:
