@@ -143,39 +143,50 @@ def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder."""
     from newel.permissions.secret_paths import existing_secret_places
-    from newel.workspace.sandbox.policy import (
-        DOWNLOADS,
-        SETTINGS_OF_TOOLS,
-        TOOLCHAINS,
-        SandboxPolicy,
-        is_below,
-    )
+    from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
     from newel.workspace.sandbox.repository import find_sandbox_repository
+    from newel.workspace.sandbox.toolchains import find_toolchains
 
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
-    below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
+    tools = find_toolchains(home, os.environ)
     # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
     own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *_package_folders())]
     repository = find_sandbox_repository(folder, home)
     of_git = [repository.top, repository.common] if repository is not None else []
-    readable = _existing([*below_home, *own, project, folder, *of_git, *_paths(wanted.readable)])
+    readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
     protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    hidden = [
+        *existing_secret_places(home, str(settings.home)),
+        *_other_homes([home, *readable, *writable]),
+    ]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
         protected=[path for path in protected if not is_below(path, writable[1:])],
-        hidden=[
-            *existing_secret_places(home, str(settings.home)),
-            *_other_homes([home, *readable, *writable]),
-        ],
+        hidden=hidden,
+        links=_links(tools, [*readable, *writable], hidden),
         proxy=proxy,
         repository=repository if writable else None,
         limits=_limits(wanted),
     )
+
+
+def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, str]:
+    """Those of the paths that are, or lead through, links which the sandbox lacks, such as ``~/.gitconfig`` of users who keep it in a
+    repository; with the real paths.
+    """
+    from newel.workspace.sandbox.policy import is_below
+
+    links: dict[str, str] = {}
+    for path in sorted(paths):
+        real = os.path.realpath(path)
+        if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
+            links[path] = real
+    return links
 
 
 def _package_folders() -> list[str]:

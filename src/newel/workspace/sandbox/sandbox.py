@@ -361,5 +361,5 @@ def _pid_of(descriptor: int) -> int:
 
 
 def _is_shown(path: str, policy: SandboxPolicy) -> bool:
-    shown = [*policy.readable, *policy.writable]
+    shown = [*policy.readable, *policy.writable, *policy.links]
     return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)
