@@ -297,13 +297,13 @@ def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
 ) -> tuple[list[Tool], SandboxNotices]:
     """The agent's tools, and what they have to say about the sandbox."""
-    from newel.app.sandbox import SandboxNotices, policy_of, watch_settings
+    from newel.app.sandbox import SandboxNotices, policy_of, watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
     notices = SandboxNotices()
     policy = policy_of(settings, workspaces.works_in.root)
-    works_in = watch_settings(workspaces.works_in, policy, notices.notify)
+    works_in = watch_commands(workspaces.works_in, policy, notices)
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.sandbox.sandbox import Sandbox
-    from newel.workspace.sandbox.settings_watch import Notify
 
 DOES_NOT_HOLD: Final = (
     "The sandbox does not hold on this machine: {failures}. Commands would not be confined."
@@ -45,7 +44,7 @@ SOCKET_PREFIX: Final = "newel-proxy-"
 MAX_TESTED: Final = 200
 
 ABOUT: Final = (
-    "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder. Settings of tools in the "
+    "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder; new files there and in /tmp are lost at the end. Settings of tools in the "
     "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
 )
 
@@ -126,13 +125,17 @@ class SandboxNotices:
             await self.emit(ErrorEvent(code="settings_created", message=message))
 
 
-def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: Notify) -> Workspace:
-    """The workspace, with a notice when a command creates settings of tools that the sandbox would protect if they existed."""
-    if policy is None or not policy.writable:
+def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices) -> Workspace:
+    """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
+    the sandbox would protect if they existed.
+    """
+    if policy is None:
         return workspace
+    from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    return SettingsWatch(workspace, policy.protected, notify)
+    hinting = SandboxHints(workspace, policy)
+    return SettingsWatch(hinting, policy.protected, notices.notify) if policy.writable else hinting
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:

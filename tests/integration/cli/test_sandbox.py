@@ -242,6 +242,25 @@ def test_the_model_knows_its_limits(with_model: WithModel) -> None:
     assert "sandbox" not in newel.requests[-1]["messages"][0]["content"]
 
 
+def test_a_command_that_the_sandbox_stops_is_explained_once(with_model: WithModel) -> None:
+    """The words of the kernel, "Read-only file system", look like a fault of the machine: the model tries again, or gives up."""
+    stopped = {
+        "touch /etc/newel-test": "writable",
+        "ssh -o BatchMode=yes git@nowhere.invalid 2>&1 | tail -1": "domains",
+        "cat ~/.config/thing/settings": "readable",
+        "echo Cannot connect to the Docker daemon >&2; false": "no service of this machine",
+    }
+    fine = "grep -n x made.txt; echo fine > made.txt; cat made.txt"
+    newel = with_model(scenario("go", bash(fine), *map(bash, stopped), *map(bash, stopped), DONE))
+    assert newel("--sandbox", "workspace", "go").returncode == 0
+    first, *others = results(newel)
+    assert "sandbox" not in first
+    for hint, result in zip(stopped.values(), others[:4], strict=True):
+        assert hint in result
+        assert "--sandbox off" in result
+    assert not any("--sandbox off" in result for result in others[4:])
+
+
 def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -> None:
     newel = with_model(scenario("go", bash("sleep 299 & echo begun > begun; wait"), DONE))
     with newel.start("--sandbox", "workspace", "go") as process:
