@@ -248,17 +248,20 @@ def test_a_command_that_the_sandbox_stops_is_explained_once(with_model: WithMode
         "touch /etc/newel-test": "writable",
         "ssh -o BatchMode=yes git@nowhere.invalid 2>&1 | tail -1": "domains",
         "cat ~/.config/thing/settings": "readable",
+        "echo kept > ~/notes.txt; cp made.txt ~/src/project/; cat ~/notes.txt": "lost at its end",
         "echo Cannot connect to the Docker daemon >&2; false": "no service of this machine",
     }
-    fine = "grep -n x made.txt; echo fine > made.txt; cat made.txt"
+    fine = (
+        "grep -n x made.txt; echo fine > made.txt; cp made.txt ../project/b.txt; cat ~/.gitconfig 2>/dev/null"
+    )
     newel = with_model(scenario("go", bash(fine), *map(bash, stopped), *map(bash, stopped), DONE))
     assert newel("--sandbox", "workspace", "go").returncode == 0
     first, *others = results(newel)
     assert "sandbox" not in first
-    for hint, result in zip(stopped.values(), others[:4], strict=True):
+    for hint, result in zip(stopped.values(), others[:5], strict=True):
         assert hint in result
         assert "--sandbox off" in result
-    assert not any("--sandbox off" in result for result in others[4:])
+    assert not any("--sandbox off" in result for result in others[5:])
 
 
 def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -> None:

@@ -141,7 +141,10 @@ class CodingRepl(Repl[CommandContext]):
         completed = await run_command(self._agent.workspace, command, lines.add)
         lines.finish()
         if completed.exit_code:
-            self.ui.renderer.note(exit_summary(completed))
+            where = (
+                "" if self._agent.sandbox == "off" else " · in the sandbox: your own shell has more rights"
+            )
+            self.ui.renderer.note(exit_summary(completed) + where)
 
     async def _queue_message(self, text: str, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""
