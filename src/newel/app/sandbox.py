@@ -153,7 +153,11 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
-    tools = find_toolchains(home, os.environ)
+    secret = existing_secret_places(home, str(settings.home))
+    # git's settings may include a file of `~/.ssh`.
+    tools = [
+        path for path in find_toolchains(home, os.environ) if not is_below(os.path.realpath(path), secret)
+    ]
     # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
     own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *_package_folders())]
     repository = find_sandbox_repository(folder, home)
@@ -161,10 +165,7 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
     protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
-    hidden = [
-        *existing_secret_places(home, str(settings.home)),
-        *_other_homes([home, *readable, *writable]),
-    ]
+    hidden = [*secret, *_other_homes([home, *readable, *writable])]
     return SandboxPolicy(
         home=home,
         writable=writable,

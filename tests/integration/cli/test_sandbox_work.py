@@ -110,11 +110,12 @@ def test_pytest_passes(with_model: WithModel, more: str) -> None:
 def make_home_of_links(home: Path) -> None:
     """Settings of git in a repository of dotfiles, a version of Node behind a link, an environment of Python, and a key."""
     files = {
-        "dotfiles/gitconfig": "[include]\n  path = ~/dotfiles/work\n",
+        "dotfiles/gitconfig": "[include]\n  path = ~/dotfiles/work\n[include]\n  path = ~/.ssh/config\n",
+        ".ssh/config": "very secret\n",
         "dotfiles/work": "[user]\n  name = Ada\n  email = ada@example.org\n",
         ".nvm/versions/v1/lib/node.sh": "#!/bin/sh\necho node v1\n",
-        ".fly/bin/fly": "#!/bin/sh\necho fly\n",
-        ".fly/config.yml": "very secret\n",
+        ".thing/bin/thing": "#!/bin/sh\necho thing\n",
+        ".thing/config.yml": "very secret\n",
     }
     for name, text in files.items():
         path = home / name
@@ -131,21 +132,21 @@ def make_home_of_links(home: Path) -> None:
 def test_tools_of_the_home_folder_are_found_and_its_keys_are_not(with_model: WithModel) -> None:
     commands = (
         "git commit -q --allow-empty -m One && git log --format=%an",
-        "node; fly",
+        "node; thing",
         "python -c 'import sys; print(sys.prefix)'",
-        "cat ~/.fly/config.yml",
+        "cat ~/.thing/config.yml ~/.ssh/config",
     )
     newel = with_model(scenario("go", *map(bash, commands), {"content": "Done."}))
     make_home_of_links(newel.home)
     subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
-    folders = [newel.home / name for name in (".nvm/current/bin", ".fly/bin", "environments/tools/bin")]
+    folders = [newel.home / name for name in (".nvm/current/bin", ".thing/bin", "environments/tools/bin")]
     result = newel(
         "--sandbox", "workspace", "go", PATH=os.pathsep.join([*map(str, folders), newel.environ["PATH"]])
     )
     assert result.returncode == 0, result.stderr
     found = [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
     assert "Ada" in found[0]
-    assert "node v1\nfly\n" in found[1]
+    assert "node v1\nthing\n" in found[1]
     assert str(newel.home / "environments/tools") in found[2]
     assert "very secret" not in found[3]
     assert "No such file" in found[3]
