@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from newel.app.model_resolver import ResolvedModel
     from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import WorkspaceFactory
+    from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.system_prompt import Instructions
@@ -237,8 +238,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.workspace_factory import guard_secrets, open_workspaces, secret_paths_of
-    from newel.context.attachments import Attachable
+    from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
     from newel.session.coding_agent import CodingAgent
@@ -269,9 +269,7 @@ async def build_agent(
         config=run_config,
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
-        attachable=Attachable(
-            guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached
-        ),
+        attachable=_attachable(workspaces, secret_paths),
         session=context.session,
         open_session=context.open_session,
         journal=context.journal,
@@ -291,6 +289,13 @@ async def build_agent(
     notices.emit = agent.emit
     agent.secrets = lambda: _secrets(settings)
     return agent
+
+
+def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:
+    from newel.app.workspace_factory import guard_secrets
+    from newel.context.attachments import Attachable
+
+    return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
 
 
 def _own_tools(

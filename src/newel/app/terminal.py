@@ -75,8 +75,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
-        if not interactive:  # a header says so, too
-            warn_of_sandbox(agent.sandbox_problem)
+        warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout

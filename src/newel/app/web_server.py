@@ -68,9 +68,7 @@ async def serve_workbench(
     from newel.web.server import listen, serve
     from newel.web.websocket import ServerInfo
 
-    warn_of_project_server(settings)
-    settings = choose_sandbox(settings, attended=True)
-    warn_of_sandbox(settings.sandbox_problem)
+    settings = _with_sandbox(settings)
     token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
@@ -114,6 +112,14 @@ async def serve_workbench(
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
+
+
+def _with_sandbox(settings: Settings) -> Settings:
+    """The settings with a mode of the sandbox; prints what the user has to know about them."""
+    warn_of_project_server(settings)
+    settings = choose_sandbox(settings, attended=True)
+    warn_of_sandbox(settings.sandbox_problem)
+    return settings
 
 
 def project_key(settings: Settings) -> str:
