@@ -16,12 +16,15 @@ from tests.requirements import summary
 from tests.sshd import Sshd, served
 
 # What the tests themselves are told.
-KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_TESTS_THOROUGH", "NEWEL_CHROMIUM"}
+KEPT = {"NEWEL_TESTS_NEED_ALL", "NEWEL_TESTS_THOROUGH", "NEWEL_TESTS_SANDBOX", "NEWEL_CHROMIUM"}
 for name in [
     name for name in os.environ if name.startswith(("LLM_", "OPENAI_", "NEWEL_", "ANTHROPIC_", "GEMINI_"))
 ]:
     if name not in KEPT:
         del os.environ[name]
+# Most tests look at what a command does outside the project, at its number, or at its servers; those of the sandbox remove this.
+# To see which tests hold in the sandbox, too: NEWEL_TESTS_SANDBOX=workspace.
+os.environ["NEWEL_SANDBOX"] = os.environ.get("NEWEL_TESTS_SANDBOX", "off")
 
 
 def _pass(_: int, __: FrameType | None) -> None:

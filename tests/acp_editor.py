@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -219,11 +219,17 @@ class Connection:
 
 @asynccontextmanager
 async def editing(
-    newel: Newel, *options: str, files: bool = True, terminals: bool = False, editor: Editor | None = None
+    newel: Newel,
+    *options: str,
+    files: bool = True,
+    terminals: bool = False,
+    editor: Editor | None = None,
+    under: Sequence[str] = (),
 ) -> AsyncGenerator[Connection]:
-    """An editor that has started ``newel acp`` and said what it can do."""
+    """An editor that has started ``newel acp`` and said what it can do. ``under`` is a command that runs it."""
     editor = editor or Editor()
     process = await asyncio.create_subprocess_exec(
+        *under,
         str(BIN / "newel"),
         "acp",
         *options,

@@ -23,13 +23,16 @@ MODULES = os.pathsep.join([str(Path(__file__).parents[1] / "src"), sysconfig.get
 MAIN = "import sys; from newel.cli.main import main; sys.exit(main())"
 
 
-def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run Newel as an ordinary user: the current one unless that is root. Skips the test where that is impossible.
+def run_as_user(
+    newel: Newel, *words: str, under: Sequence[str] = (), **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Newel as an ordinary user: the current one unless that is root. Skips the test where that is impossible. ``under`` is a command
+    that root begins it with.
 
     For another user the folders are copied, because pytest closes its own to others whenever another pytest starts.
     """
     if os.geteuid() != 0:
-        return _run(sys.executable, newel.home, newel.project, newel.environ | environ, words)
+        return _run([sys.executable], newel.home, newel.project, newel.environ | environ, words)
     python = usable_python()
     with tempfile.TemporaryDirectory(prefix="newel-user-") as name:
         base = Path(name)
@@ -40,8 +43,12 @@ def run_as_user(newel: Newel, *words: str, **environ: str) -> subprocess.Complet
             if not path.lstat().st_mode & stat.S_ISUID:  # which such a program would lose
                 os.chown(path, USER, USER, follow_symlinks=False)
         given = newel.environ | {"PATH": os.defpath, "HOME": str(base / newel.home.name)} | environ
+        folders = base / newel.home.name, base / newel.project.name
+        if under:
+            become = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
+            return _run([*under, *become, python], *folders, given, words)
         user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
-        return _run(python, base / newel.home.name, base / newel.project.name, given, words, **user)
+        return _run([python], *folders, given, words, **user)
 
 
 def usable_python() -> str:
@@ -53,10 +60,15 @@ def usable_python() -> str:
 
 
 def _run(
-    python: str, home: Path, project: Path, environ: Mapping[str, str], words: Sequence[str], **user: Any
+    python: Sequence[str],
+    home: Path,
+    project: Path,
+    environ: Mapping[str, str],
+    words: Sequence[str],
+    **user: Any,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [python, "-c", MAIN, *words],
+        [*python, "-c", MAIN, *words],
         cwd=project,
         env={**environ, "HOME": str(home), "PYTHONPATH": MODULES},
         stdin=subprocess.DEVNULL,

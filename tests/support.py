@@ -25,6 +25,7 @@ class Newel:
         self.project.mkdir()
         self.environ = {
             "PATH": f"{BIN}:{os.environ['PATH']}",
+            "NEWEL_SANDBOX": os.environ["NEWEL_SANDBOX"],  # see conftest.py
             "HOME": str(self.home),
             "TERM": "dumb",
             "LANG": "C.UTF-8",

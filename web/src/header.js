@@ -6,6 +6,12 @@ import { HostStatus } from "./host-status.js";
 import { countServers } from "./mcp-panel.js";
 import { nextTheme, theme } from "./theme.js";
 
+const SANDBOX = {
+  workspace: "Commands change the project only",
+  "read-only": "Commands change nothing",
+  off: "Commands can change whatever you can",
+};
+
 export class Header {
   constructor({ commands, columns }) {
     this.host = new HostStatus();
@@ -25,10 +31,11 @@ export class Header {
       this.showTheme();
     });
     this.flags = h("span", { class: "flags" });
+    this.sandbox = h("span", {});
     const adding = (words, label, onclick) =>
       h("button", { type: "button", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
     this.el = h("div", { class: "head" },
-      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.flags,
+      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.flags, this.sandbox,
       h("span", { class: "spacer" }),
       columns.files, columns.review,
       this.tools,
@@ -56,6 +63,9 @@ export class Header {
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
     setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
     setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
+    setText(this.sandbox, hello.sandboxProblem ? "no sandbox" : `sandbox: ${hello.sandbox}`);
+    setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
+    setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text" : "flags");
     setAttr(this.tools, "aria-expanded", isToolsOpen);
     if (servers !== this.servers) this.#counts(countServers(servers));
     this.servers = servers;

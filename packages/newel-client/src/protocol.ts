@@ -351,6 +351,10 @@ export interface StateData {
   agentMode: "hybrid_auto" | "local" | "remote";
   /** The preset: which calls run without asking. */
   approve: string;
+  /** What commands may change: the project, nothing, or what the user may. */
+  sandbox: "off" | "read-only" | "workspace";
+  /** Why commands run in no sandbox although nobody has turned it off; else empty. */
+  sandboxProblem: string;
   folder: string;
   /** Whether a prompt is being answered. */
   isStreaming: boolean;

@@ -132,6 +132,7 @@ class AcpSession:
         """Open the agent, and keep it until it is to be left."""
         async with self._open_agent(self.mode, self._parts) as agent:
             self._agent, self._leave = agent, anyio.Event()
+            self.mode = agent.approve  # `ask` in place of another one, where there is no sandbox
             self._release()
             agent.subscribe(self._on_event)
             self._opened.set()
@@ -158,7 +159,9 @@ class AcpSession:
     # -- events -----------------------------------------------------------------------------------
 
     async def announce(self) -> None:
-        """Tell the client what it can offer."""
+        """Tell the client what it can offer, and what protects it."""
+        if self.agent.sandbox_problem:
+            self._translator.note(self.agent.sandbox_problem)
         self.client.update(p.AvailableCommandsUpdate(available_commands=available_commands(self.agent)))
         self._show_usage()
 
@@ -335,6 +338,8 @@ class AcpSession:
         problem, self._problem = self._problem, None
         if problem is not None:
             raise problem
+        if self.mode != mode:
+            raise NewelError(self.agent.sandbox_problem)
 
 
 def _one_of(value: str, choices: tuple[T, ...], what: str) -> T:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from newel.mcp.server_config import ServerConfig
     from newel.permissions.approval import Preset
     from newel.session.coding_agent import CodingAgent
+    from newel.workspace.execution_host import ExecutionHost
+    from newel.workspace.sandbox.policy import SandboxMode
 
 BY_HAND: Final = (
     "newel: newel acp is for editors: it reads the Agent Client Protocol from standard input. "
@@ -126,23 +128,21 @@ class EditorSessions:
         from newel.acp.workspace import ClientHost
         from newel.app.agent_factory import AgentOptions, AgentParts, open_agent
 
+        def through_client(place: ExecutionHost, sandbox: SandboxMode) -> ExecutionHost:
+            # The client's terminals are outside of any sandbox.
+            in_terminals = sandbox == "off"
+            return ClientHost(place, client, parts.on_terminal, self._environ, in_terminals=in_terminals)
+
         settings = msgspec.structs.replace(settings, approve=mode)
-        through_client = None
-        if settings.host is None:  # the editor's files are those of this machine
-            through_client = partial(
-                ClientHost,
-                client=client,
-                on_terminal=parts.on_terminal,
-                environ=self._environ,
-                in_terminals=settings.sandbox.mode == "off",
-            )
         return open_agent(
             settings,
             AgentOptions(flags=self._flags, cwd=settings.cwd),
             parts.ask,
             wait_for_tools=False,
             parts=AgentParts(
-                host=through_client,
+                host=through_client
+                if settings.host is None
+                else None,  # the editor's files are those of this machine
                 session_id=client.session_id,
                 tools=parts.tools,
                 mcp_servers=servers,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from newel.app.model_resolver import ResolvedModel
     from newel.app.sandbox import SandboxNotices
     from newel.app.workspace_factory import WorkspaceFactory
+    from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
     from newel.context.prompt_templates import Template
     from newel.context.system_prompt import Instructions
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -69,11 +71,11 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a front end adds to an agent: ``host`` replaces that of the folder, ``session_id`` is the id of a session that is opened
+    """What a front end adds to an agent: ``host`` replaces that of the folder, whose commands have this sandbox, ``session_id`` is the id of a session that is opened
     or else created, ``tools`` and ``mcp_servers`` are added to those of Newel and the user.
     """
 
-    host: Callable[[ExecutionHost], ExecutionHost] | None = None
+    host: Callable[[ExecutionHost, SandboxMode], ExecutionHost] | None = None
     session_id: str | None = None
     tools: Sequence[Tool] = ()
     mcp_servers: Sequence[ServerConfig] = ()
@@ -112,17 +114,19 @@ async def open_agent(
     from newel.app.agent_models import open_models
     from newel.app.network_questions import in_turn
     from newel.app.sandbox import open_agent_host
+    from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
+    settings = choose_sandbox(settings, attended=ask is not None)
     enter(settings.approve, attended=ask is not None)
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
         place = await stack.enter_async_context(open_agent_host(settings, ask))
-        host = parts.host(place) if parts.host else place
+        host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -235,8 +239,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.workspace_factory import guard_secrets, open_workspaces, secret_paths_of
-    from newel.context.attachments import Attachable
+    from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
     from newel.permissions.commands.project_view import WorkspaceView
@@ -272,9 +275,7 @@ async def build_agent(
         config=run_config,
         workspace=workspaces.workspace,
         works_in=workspaces.works_in,
-        attachable=Attachable(
-            guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached
-        ),
+        attachable=_attachable(workspaces, secret_paths),
         session=context.session,
         open_session=context.open_session,
         journal=context.journal,
@@ -286,6 +287,8 @@ async def build_agent(
         templates=templates,
         compactor=compactor,
         approve=settings.approve,
+        sandbox=settings.sandbox.mode or "read-only",
+        sandbox_problem=settings.sandbox_problem,
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
@@ -295,17 +298,24 @@ async def build_agent(
     return agent
 
 
+def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:
+    from newel.app.workspace_factory import guard_secrets
+    from newel.context.attachments import Attachable
+
+    return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
+
+
 def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
 ) -> tuple[list[Tool], SandboxNotices]:
     """The agent's tools, and what they have to say about the sandbox."""
-    from newel.app.sandbox import SandboxNotices, policy_of, watch_settings
+    from newel.app.sandbox import SandboxNotices, policy_of, watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
     notices = SandboxNotices()
     policy = policy_of(settings, workspaces.works_in.root)
-    works_in = watch_settings(workspaces.works_in, policy, notices.notify)
+    works_in = watch_commands(workspaces.works_in, policy, notices)
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from newel.agent.errors import NewelError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_project_server
+from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import load_settings
 
 
@@ -38,6 +39,7 @@ async def _serve(options: AgentOptions) -> int:
     warn_of_project_server(settings)
     approver = Approver()
     async with open_agent(settings, options, approver, approver.elicit) as agent:
+        warn_of_sandbox(agent.sandbox_problem)
         gc.freeze()  # all that is loaded stays: later collections need not look at it
         from newel.terminal.rpc.server import run_rpc
 

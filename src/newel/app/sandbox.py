@@ -30,15 +30,9 @@ if TYPE_CHECKING:
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.sandbox.sandbox import Sandbox
-    from newel.workspace.sandbox.settings_watch import Notify
-
-ON_A_HOST: Final = (
-    "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
-)
 
 DOES_NOT_HOLD: Final = (
-    "The sandbox does not hold on this machine: {failures}. Commands would not be confined, so Newel does not start. "
-    "Use --sandbox off with --approve ask, or ask your administrator."
+    "The sandbox does not hold on this machine: {failures}. Commands would not be confined."
 )
 
 TESTED: Final = "sandbox_tested.json"
@@ -50,28 +44,25 @@ SOCKET_PREFIX: Final = "newel-proxy-"
 MAX_TESTED: Final = 200
 
 ABOUT: Final = (
-    "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder. Settings of tools in the "
+    "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder; new files there and in /tmp are lost at the end. Settings of tools in the "
     "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
 )
 
 
 @asynccontextmanager
 async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGenerator[ExecutionHost]:
-    """The place where agents work, with its commands in a sandbox if the settings want that; ``ask`` is asked about servers that they want to
-    reach. Raises ``ConfigError`` if they cannot be, and ``WorkspaceError``.
+    """The place where agents work, with its commands in a sandbox unless it is off; ``ask`` is asked about servers that they want to
+    reach. The mode is that of ``choose_sandbox``: without one, commands can change nothing. Raises ``ConfigError`` and ``WorkspaceError``.
     """
     if settings.sandbox.mode == "off":
         async with open_host(settings.cwd, settings.host) as host:
             yield host
         return
-    if settings.host is not None:
-        raise ConfigError(ON_A_HOST)
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
         sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
         stack.callback(sandboxes.close)
-        sandboxes.check()
         yield LocalHost(
             str(settings.cwd),
             find_launcher=sandboxes.of,
@@ -103,18 +94,21 @@ class Sandboxes:
             self._opened[folder, server] = Sandbox(find)
         return self._opened[folder, server]
 
-    def check(self) -> None:
-        """Try what is forbidden in the sandbox of the project, once for each policy on this system. Raises ``ConfigError``."""
+    def find_failure(self) -> str:
+        """Try what is forbidden in the sandbox of the project, once for each policy on this system; returns what does not hold, "" if all
+        does. Raises ``WorkspaceError`` if there can be no sandbox.
+        """
         folder = os.path.realpath(self._settings.cwd)
         key = _key_of(find_policy(self._settings, folder, None))
         path = self._settings.home / TESTED
         tested = _read_tested(path)
         if key in tested:
-            return
+            return ""
         if failures := self.of(folder).test():
-            raise ConfigError(DOES_NOT_HOLD.format(failures="; ".join(failures)))
+            return DOES_NOT_HOLD.format(failures="; ".join(failures))
         with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
+        return ""
 
     def close(self) -> None:
         while self._opened:
@@ -131,13 +125,17 @@ class SandboxNotices:
             await self.emit(ErrorEvent(code="settings_created", message=message))
 
 
-def watch_settings(workspace: Workspace, policy: SandboxPolicy | None, notify: Notify) -> Workspace:
-    """The workspace, with a notice when a command creates settings of tools that the sandbox would protect if they existed."""
-    if policy is None or not policy.writable:
+def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices) -> Workspace:
+    """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
+    the sandbox would protect if they existed.
+    """
+    if policy is None:
         return workspace
+    from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    return SettingsWatch(workspace, policy.protected, notify)
+    hinting = SandboxHints(workspace, policy)
+    return SettingsWatch(hinting, policy.protected, notices.notify) if policy.writable else hinting
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
@@ -148,38 +146,57 @@ def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder."""
     from newel.permissions.secret_paths import existing_secret_places
-    from newel.workspace.sandbox.policy import (
-        DOWNLOADS,
-        SETTINGS_OF_TOOLS,
-        TOOLCHAINS,
-        SandboxPolicy,
-        is_below,
-    )
+    from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
     from newel.workspace.sandbox.repository import find_sandbox_repository
+    from newel.workspace.sandbox.toolchains import find_toolchains
 
     home = os.path.realpath(Path.home())
     project = os.path.realpath(settings.cwd)
     wanted = settings.sandbox
-    below_home = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
-    own = [os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix)]
+    secret = existing_secret_places(home, str(settings.home))
+    # git's settings may include a file of `~/.ssh`.
+    tools = [
+        path for path in find_toolchains(home, os.environ) if not is_below(os.path.realpath(path), secret)
+    ]
+    # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
+    own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *_package_folders())]
     repository = find_sandbox_repository(folder, home)
     of_git = [repository.top, repository.common] if repository is not None else []
-    readable = _existing([*below_home, *own, project, folder, *of_git, *_paths(wanted.readable)])
+    readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
     protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    hidden = [*secret, *_other_homes([home, *readable, *writable])]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
         protected=[path for path in protected if not is_below(path, writable[1:])],
-        hidden=[
-            *existing_secret_places(home, str(settings.home)),
-            *_other_homes([home, *readable, *writable]),
-        ],
+        hidden=hidden,
+        links=_links(tools, [*readable, *writable], hidden),
         proxy=proxy,
         repository=repository if writable else None,
         limits=_limits(wanted),
     )
+
+
+def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, str]:
+    """Those of the paths that are, or lead through, links which the sandbox lacks, such as ``~/.gitconfig`` of users who keep it in a
+    repository; with the real paths.
+    """
+    from newel.workspace.sandbox.policy import is_below
+
+    links: dict[str, str] = {}
+    for path in sorted(paths):
+        real = os.path.realpath(path)
+        if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
+            links[path] = real
+    return links
+
+
+def _package_folders() -> list[str]:
+    import newel
+
+    return [os.path.dirname(path) for path in newel.__path__]  # noqa: PTH120 — texts
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:
@@ -279,6 +296,6 @@ def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     domains = ", ".join(wanted.domains)
     reached = f"reach only these servers: {domains}" if domains else "reach no server"
     return ABOUT.format(
-        writable="nothing" if wanted.mode == "read-only" else "only the project",
+        writable="only the project" if wanted.mode == "workspace" else "nothing",
         network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from newel.agent.errors import ConfigError, UsageError
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.model_resolver import warn_of_project_server
+from newel.app.sandbox_choice import warn_of_sandbox
 from newel.config.settings import Settings, load_settings
 from newel.terminal.commands import shell_command_for
 from newel.terminal.ui.echo import EchoSuppressor, can_draw
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from newel.terminal.stream_json.renderer import StreamJsonRenderer
     from newel.terminal.ui.approval import Approver
     from newel.text.json_schema import AnswerSchema
-    from newel.workspace.sandbox.policy import SandboxMode
 
 
 def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
@@ -67,14 +67,15 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
             "--output-format and --schema are for a prompt on the command line or standard input."
         )
     schema = _schema(options)
-    warn_of_project_server(settings)
     watched = sys.stdin.isatty() and sys.stdout.isatty() and screen in {"rich", "console"}
     answered = options.asks_program if lines_in else json_in
     approver = _approver() if interactive or answered or watched else None
     elicit = approver.elicit if approver else None
+    warn_of_project_server(settings)
     format_command = shell_command_for(settings.host)
     async with open_agent(settings, options, approver, elicit, wait_for_tools=not interactive) as agent:
         gc.freeze()  # all that is loaded stays: later collections need not look at it
+        warn_of_sandbox("" if interactive else agent.sandbox_problem)  # where no header says so
         if options.simple:
             from newel.terminal.simple_repl import run_simple_repl
             from newel.terminal.stdout import text_stdout
@@ -103,7 +104,7 @@ async def run_with(settings: Settings, options: AgentOptions) -> int:
                 home=settings.home,
                 approver=_require_approver(approver),
                 screen="console" if screen == "console" else "rich",
-                header=header(agent, sandbox=settings.sandbox.mode),
+                header=header(agent),
             )
         return await _run_prompts(
             settings, options, agent, screen=screen, piped=piped, approver=approver, held=held
@@ -242,7 +243,7 @@ def _renderer(name: str, agent: CodingAgent, options: AgentOptions) -> Renderer:
     )
 
 
-def header(agent: CodingAgent, *, sandbox: SandboxMode) -> str:
+def header(agent: CodingAgent) -> str:
     """The version, folder, model and settings on one line; below it, damage to the session's file."""
     from importlib.metadata import version
 
@@ -258,7 +259,7 @@ def header(agent: CodingAgent, *, sandbox: SandboxMode) -> str:
         folder,
         " ".join(filter(None, (agent.state.model.id, agent.where))),
         agent.approve,
-        "" if sandbox == "off" else f"sandbox: {sandbox}",
+        f"sandbox: {agent.sandbox}",
         agent.instructions,
         recorded,
     ]

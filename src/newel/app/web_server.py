@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from newel.app.model_resolver import project_server_notice, warn_of_project_server
+from newel.app.sandbox_choice import choose_sandbox, warn_of_sandbox
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
@@ -67,7 +68,7 @@ async def serve_workbench(
     from newel.web.server import listen, serve
     from newel.web.websocket import ServerInfo
 
-    warn_of_project_server(settings)
+    settings = _with_sandbox(settings)
     token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
     listener = listen(options.bind, options.port)
     access = ServerAccess(token=token, host=listener.host, port=listener.port)
@@ -80,8 +81,10 @@ async def serve_workbench(
             newel=version("newel"),
             project=workbench.folder,
             approve=settings.approve,
+            sandbox=settings.sandbox.mode or "read-only",
+            sandbox_problem=settings.sandbox_problem,
             ephemeral=options.ephemeral,
-            notice=project_server_notice(settings),
+            notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
         )
         app = create_app(
             workbench,
@@ -109,6 +112,14 @@ async def serve_workbench(
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
+
+
+def _with_sandbox(settings: Settings) -> Settings:
+    """The settings with a mode of the sandbox; prints what the user has to know about them."""
+    warn_of_project_server(settings)
+    settings = choose_sandbox(settings, attended=True)
+    warn_of_sandbox(settings.sandbox_problem)
+    return settings
 
 
 def project_key(settings: Settings) -> str:

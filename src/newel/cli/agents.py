@@ -119,21 +119,24 @@ def _contract(options: argparse.Namespace) -> Contract:
         raise UsageError(f"Invalid contract: {error}.") from error
 
 
-async def _run_agent(settings: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
+async def _run_agent(given: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
     from newel.app.sandbox import open_agent_host
+    from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.contract_job import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
 
+    settings = choose_sandbox(given, attended=False)
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_agent_host(settings))
         run_to_resume = (
             await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
         )
         if run_to_resume is not None:
-            settings = _settings_of(run_to_resume, settings, options)
+            # Its preset may run commands unasked, where that of the settings does not.
+            settings = choose_sandbox(_settings_of(run_to_resume, given, options), attended=False)
         factory = await stack.enter_async_context(
             open_agent_factory(settings, host, ephemeral=False, attended=False)
         )

@@ -23,7 +23,9 @@ def command_demo(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--renderer", choices=["rich", "console", "json"], help="how to show the run")
     options = parser.parse_args(arguments)
-    return anyio.run(_demo, Flags(renderer=options.renderer, model="mock-model", api_key="none"))
+    # Its commands are Newel's own, so it needs no sandbox, which this machine may not have.
+    flags = Flags(renderer=options.renderer, model="mock-model", api_key="none", sandbox="off")
+    return anyio.run(_demo, flags)
 
 
 async def _demo(flags: Flags) -> int:

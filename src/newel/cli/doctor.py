@@ -19,6 +19,7 @@ from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolCallMode
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
+from newel.app.sandbox_choice import choose_sandbox
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
@@ -63,6 +64,7 @@ def _findings(flags: Flags) -> Iterator[Check]:
         return
     yield from _settings(settings)
     yield from _home(settings.home)
+    yield _sandbox(settings)
     try:
         yield from anyio.run(_server, settings)
     except NewelError as error:
@@ -87,6 +89,17 @@ def _settings(settings: Settings) -> Iterator[Check]:
     for model, facts in settings.models.items():
         sizes = f"context {facts.context_window}, output {facts.max_output}"
         yield Check(NOTE, "facts", f"{model}: {f'alias of {facts.alias_of}' if facts.alias_of else sizes}")
+
+
+def _sandbox(settings: Settings) -> Check:
+    """Whether commands run in a sandbox."""
+    try:
+        chosen = choose_sandbox(settings, attended=True)
+    except NewelError as error:
+        return Check(BAD, "sandbox", str(error))
+    if chosen.sandbox_problem:
+        return Check(NOTE, "sandbox", chosen.sandbox_problem)
+    return Check(NOTE, "sandbox", f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}")
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:

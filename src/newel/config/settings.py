@@ -46,6 +46,7 @@ from newel.config.hosts import HostModel, choose_model, host_places
 from newel.config.jexida import RemoteSettings, Through
 from newel.config.keys import KeyStore
 from newel.config.trust import IgnoredServer, named_server, trusted_places
+from newel.config.variables import read_modes
 from newel.permissions.rules import RuleSet, RuleTexts
 from newel.providers.families import Api
 from newel.providers.http.urls import is_loopback
@@ -64,7 +65,6 @@ ONLY_DOTENV = "a server that only .env names"
 ON_A_HOST = "work on a host"
 """The origin of ``approve`` if work on a host sets it to ``ask``."""
 REVIEW_PREFIX = "NEWEL_REVIEW_"
-AGENT_MODE = "NEWEL_AGENT_MODE"
 
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -192,9 +192,11 @@ class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
     ``max_processes`` is a number for the user's processes in it, ``max_memory`` and ``max_file`` are GiB of each process and each file.
+
+    ``mode`` is None where nobody has chosen one: then ``newel.app.sandbox_choice`` decides by the machine.
     """
 
-    mode: SandboxMode = "off"
+    mode: SandboxMode | None = None
     writable: list[str] = []
     readable: list[str] = []
     domains: list[str] = []
@@ -263,7 +265,8 @@ class Settings(msgspec.Struct, frozen=True):
     tool's result, ``rules`` are those of ``[permissions]``. ``host`` is the SSH address where agents work
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
-    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``origins`` names the place of each value that
+    ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
+    sandbox, if nobody has chosen that. ``origins`` names the place of each value that
     is not a default.
     """
 
@@ -289,6 +292,7 @@ class Settings(msgspec.Struct, frozen=True):
     ignored: IgnoredServer | None = None
     rules: RuleSet = RuleSet()
     sandbox: SandboxSettings = SandboxSettings()
+    sandbox_problem: str = ""
     retention: RetentionSettings = RetentionSettings()
     agent_mode: AgentMode = "remote"
     local: LocalModel = LocalModel()
@@ -306,7 +310,7 @@ def load_settings(
     origins: dict[str, str] = {}
     stronger = _strongest_places(flags, environ)
     of_project, ignored = trusted_places(home, cwd, _of_project(cwd), stronger)
-    of_user = Place(str(path), msgspec.structs.asdict(file))
+    of_user = Place(str(path), msgspec.structs.asdict(file) | {"sandbox": file.sandbox.mode})
     places = [*stronger, *of_project, of_user, *KeyStore(home).places()]
     endpoint = _endpoint(places, home)
 
@@ -350,7 +354,7 @@ def load_settings(
         ignored=ignored,
         rules=file.permissions.parse(f"{path}: permissions."),
         retention=file.retention,
-        sandbox=msgspec.structs.replace(file.sandbox, mode=flags.sandbox or file.sandbox.mode),
+        sandbox=msgspec.structs.replace(file.sandbox, mode=first("sandbox")),
         agent_mode=first("agent_mode") or "remote",
         local=_local_model(file.local, home),
         routing=file.hybrid.limits(),
@@ -377,17 +381,7 @@ def _local_model(local: LocalModel, home: Path) -> LocalModel:
 def _strongest_places(flags: Flags, environ: Mapping[str, str]) -> list[Place]:
     """The command line and the environment."""
     typed = Place("command line", msgspec.structs.asdict(flags))
-    mode = Place("environment", {"agent_mode": _agent_mode(environ)})
-    return [typed, *read_variables("environment", environ), mode]
-
-
-def _agent_mode(environ: Mapping[str, str]) -> str | None:
-    mode = environ.get(AGENT_MODE)
-    if mode and mode not in get_args(AgentMode):
-        raise ConfigError(
-            f"environment: {AGENT_MODE} is {mode[:40]!r}, but must be one of {', '.join(get_args(AgentMode))}."
-        )
-    return mode
+    return [typed, *read_variables("environment", environ), Place("environment", read_modes(environ))]
 
 
 def _limits(flags: Flags, caps: UsageCaps) -> Limits:

@@ -19,6 +19,7 @@ from newel.permissions.approval import Preset
 from newel.permissions.rule_book import RuleBook
 from newel.session.manager import SessionManager
 from newel.workspace.port import Workspace
+from newel.workspace.sandbox.policy import SandboxMode
 
 
 class SessionTotals(msgspec.Struct, frozen=True):
@@ -81,7 +82,8 @@ class CodingAgent(Agent):
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
     ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
     ``find_policy`` the policy of an approval preset.
-    Screens show ``approve`` (the preset), ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
+    Screens show ``approve`` (the preset), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none although nobody has turned it off),
+    ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
     location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """
 
@@ -101,6 +103,8 @@ class CodingAgent(Agent):
         compactor: Compactor | None = None,
         journal: Emit | None = None,
         approve: Preset = "auto",
+        sandbox: SandboxMode = "off",
+        sandbox_problem: str = "",
         instructions: str = "",
         where: str = "",
         works_in: Workspace | None = None,
@@ -116,7 +120,9 @@ class CodingAgent(Agent):
         self._find_policy = find_policy
         self.templates = templates
         self.compactor = compactor
-        self.approve = approve
+        self.approve: Preset = approve
+        self.sandbox: SandboxMode = sandbox
+        self.sandbox_problem = sandbox_problem
         self.instructions = instructions
         self.where: str = where
         self.run_id = ""
@@ -182,10 +188,12 @@ class CodingAgent(Agent):
 
     def set_approve(self, preset: Preset) -> None:
         """Approve calls by another preset from the next one on. Raises ``CannotChangeMode`` from and to ``review``, whose tools work in
-        another folder: open the session again for that.
+        another folder: open the session again for that. It also raises it for a preset that runs commands unasked where a sandbox is missing.
         """
         if preset == self.approve:
             return
+        if self.sandbox_problem and preset in {"auto", "review"}:
+            raise CannotChangeMode(self.sandbox_problem)
         if self._find_policy is None or "review" in {preset, self.approve}:
             raise CannotChangeMode(
                 f"A session cannot change from --approve {self.approve} to {preset} while it is open."

@@ -31,6 +31,7 @@ from newel.runs.models import (
     TabTotals,
 )
 from newel.runs.run_events import RunEvent
+from newel.workspace.sandbox.policy import SandboxMode
 from newel.workspace.ssh.host_monitor import HostState
 
 VERSION = 1
@@ -257,6 +258,10 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     project: str
     model: str
     approve: str
+    sandbox: SandboxMode
+    """What commands may change: the project, nothing, or what the user may."""
+    sandbox_problem: str
+    """Why commands run in no sandbox although nobody has turned it off; else empty."""
     ephemeral: bool
     review: bool
     """Whether the server has the review API (docs/review-api.md)."""

@@ -29,6 +29,7 @@ from newel.web import protocol
 from newel.workbench.tab_reader import Frame, follow
 from newel.workbench.tab_session import TabSession
 from newel.workbench.workbench import TabChange, Workbench
+from newel.workspace.sandbox.policy import SandboxMode
 
 MAX_REQUESTS = 32
 """Requests of one socket in progress; the next one is read when one of them is done."""
@@ -74,6 +75,8 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     newel: str
     project: str
     approve: str
+    sandbox: SandboxMode = "off"
+    sandbox_problem: str = ""
     ephemeral: bool
     notice: str = ""
 
@@ -130,6 +133,8 @@ class _Socket:
                     project=info.project,
                     model=model.name,
                     approve=info.approve,
+                    sandbox=info.sandbox,
+                    sandbox_problem=info.sandbox_problem,
                     ephemeral=info.ephemeral,
                     review=review,
                     tabs=self._workbench.tabs,

@@ -47,7 +47,7 @@ class Pair:
         return load_settings(
             Flags(agent_mode=mode),
             cwd=self.project,
-            environ={"NEWEL_HOME": str(self.home), **server, **environ},
+            environ={"NEWEL_HOME": str(self.home), "NEWEL_SANDBOX": "off", **server, **environ},
         )
 
     @asynccontextmanager

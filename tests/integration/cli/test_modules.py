@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.requirements import require_program
 from tests.support import Newel
 
 LOADED_WHEN_USED = {
@@ -30,6 +31,7 @@ LOADED_WHEN_USED = {
     "newel.terminal.review.run_format",
     "newel.terminal.shown_command",
     "newel.workspace.process.runner",
+    "newel.workspace.sandbox.git_broker",
     "newel.workspace.snapshots.port",
     "sqlite3",
     "termios",
@@ -45,11 +47,16 @@ def test_newel_runs_as_a_module(module: str) -> None:
     assert done.stdout.startswith("newel ")
 
 
+@pytest.mark.parametrize("sandbox", ["off", "workspace"])
 def test_the_first_request_does_not_wait_for_unneeded_modules(
-    with_model: Callable[..., Newel],
+    with_model: Callable[..., Newel], sandbox: str
 ) -> None:
     """Each module costs every start a fraction of a millisecond; these cost the most."""
-    done = with_model()("Say hello.", PYTHONPROFILEIMPORTTIME="1")
+    newel = with_model()
+    if sandbox != "off":
+        require_program("bwrap", "bubblewrap")
+        newel("doctor", NEWEL_SANDBOX=sandbox)  # which tries what is forbidden
+    done = newel("Say hello.", NEWEL_SANDBOX=sandbox, PYTHONPROFILEIMPORTTIME="1")
     imports = [
         line.rpartition("|")[2].strip()
         for line in done.stderr.splitlines()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
+import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -102,3 +105,48 @@ def test_pytest_passes(with_model: WithModel, more: str) -> None:
         with_model, make_python_project, f"{sys.executable} -m pytest -q {more} test_it.py"
     )
     assert "2 passed" in result
+
+
+def make_home_of_links(home: Path) -> None:
+    """Settings of git in a repository of dotfiles, a version of Node behind a link, an environment of Python, and a key."""
+    files = {
+        "dotfiles/gitconfig": "[include]\n  path = ~/dotfiles/work\n[include]\n  path = ~/.ssh/config\n",
+        ".ssh/config": "very secret\n",
+        "dotfiles/work": "[user]\n  name = Ada\n  email = ada@example.org\n",
+        ".nvm/versions/v1/lib/node.sh": "#!/bin/sh\necho node v1\n",
+        ".thing/bin/thing": "#!/bin/sh\necho thing\n",
+        ".thing/config.yml": "very secret\n",
+    }
+    for name, text in files.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    (home / ".gitconfig").symlink_to("dotfiles/gitconfig")
+    (home / ".nvm/versions/v1/bin").mkdir()
+    (home / ".nvm/versions/v1/bin/node").symlink_to("../lib/node.sh")
+    (home / ".nvm/current").symlink_to("versions/v1")
+    venv.create(home / "environments/tools", with_pip=False)
+
+
+def test_tools_of_the_home_folder_are_found_and_its_keys_are_not(with_model: WithModel) -> None:
+    commands = (
+        "git commit -q --allow-empty -m One && git log --format=%an",
+        "node; thing",
+        "python -c 'import sys; print(sys.prefix)'",
+        "cat ~/.thing/config.yml ~/.ssh/config",
+    )
+    newel = with_model(scenario("go", *map(bash, commands), {"content": "Done."}))
+    make_home_of_links(newel.home)
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
+    folders = [newel.home / name for name in (".nvm/current/bin", ".thing/bin", "environments/tools/bin")]
+    result = newel(
+        "--sandbox", "workspace", "go", PATH=os.pathsep.join([*map(str, folders), newel.environ["PATH"]])
+    )
+    assert result.returncode == 0, result.stderr
+    found = [each["content"] for each in newel.requests[-1]["messages"] if each["role"] == "tool"]
+    assert "Ada" in found[0]
+    assert "node v1\nthing\n" in found[1]
+    assert str(newel.home / "environments/tools") in found[2]
+    assert "very secret" not in found[3]
+    assert "No such file" in found[3]

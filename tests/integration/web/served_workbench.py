@@ -39,7 +39,9 @@ from newel.workspace.local import LocalWorkspace
 from tests.scripted_provider import deltas
 
 TOKEN = "the-token-of-all-these-tests-0123456789"
-ABOUT = ServerInfo(newel="0.1.0", project="/home/me/shop", approve="auto", ephemeral=True)
+ABOUT = ServerInfo(
+    newel="0.1.0", project="/home/me/shop", approve="auto", sandbox="workspace", ephemeral=True
+)
 
 
 def says(text: str, *calls: ToolCall) -> AssistantMessage:

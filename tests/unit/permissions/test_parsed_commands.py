@@ -216,7 +216,9 @@ PIECES: Final = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(pieces=st.lists(PIECES, min_size=1, max_size=10), first=st.sampled_from(PROGRAMS))
 def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
     stubs: Path, pieces: list[str], first: str

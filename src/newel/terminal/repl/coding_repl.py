@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from newel.agent.events import ErrorEvent
 from newel.agent.messages import AppMessage, UserMessage
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, parse_command, slash_command
@@ -85,6 +86,8 @@ class CodingRepl(Repl[CommandContext]):
     def _greet(self) -> None:
         if self._header:
             self.ui.renderer.note(self._header)
+        if self._agent.sandbox_problem:
+            self.ui.renderer.handle(ErrorEvent(code="no_sandbox", message=self._agent.sandbox_problem))
         if self._agent.state.messages:
             self.ui.renderer.note(recap(self._agent))
 
@@ -105,6 +108,8 @@ class CodingRepl(Repl[CommandContext]):
         lines = [f"  {_line(message)}  (next)" for message in queue.steer]
         lines += [f"  {_line(message)}  (when it is done)" for message in queue.later]
         lines += super().state_lines()
+        if self._agent.sandbox_problem:
+            lines.append(one_line(self._agent.sandbox_problem, 60))
         if self._is_prompting:
             lines.append("Enter sends now · Tab sends after the run · Esc stops")
         elif self._activity:
@@ -138,7 +143,10 @@ class CodingRepl(Repl[CommandContext]):
         completed = await run_command(self._agent.workspace, command, lines.add)
         lines.finish()
         if completed.exit_code:
-            self.ui.renderer.note(exit_summary(completed))
+            where = (
+                "" if self._agent.sandbox == "off" else " · in the sandbox: your own shell has more rights"
+            )
+            self.ui.renderer.note(exit_summary(completed) + where)
 
     async def _queue_message(self, text: str, when: When) -> None:
         """Add a message to the current run. The lock keeps the order while the files of one are read."""

@@ -291,6 +291,8 @@ class Conversation:
             thinking_level=state.thinking_level,
             agent_mode=state.agent_mode,
             approve=agent.approve,
+            sandbox=agent.sandbox,
+            sandbox_problem=agent.sandbox_problem,
             is_streaming=state.is_streaming,
             pending_tool_calls=sorted(state.pending_tool_calls),
             pending_approvals=sorted(self._questions),

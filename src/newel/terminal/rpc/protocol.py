@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from newel.agent.events import AgentEvent, Event
 from newel.agent.messages import AppMessage, Attachment, Usage, Wire
 from newel.agent.ports import AgentMode, ThinkingLevel, Touch
+from newel.workspace.sandbox.policy import SandboxMode
 
 Data = TypeVar("Data")
 
@@ -90,6 +91,10 @@ class StateData(RpcData, frozen=True):
     agent_mode: AgentMode
     approve: str
     """The preset: which calls run without asking."""
+    sandbox: SandboxMode
+    """What commands may change: the project, nothing, or what the user may."""
+    sandbox_problem: str
+    """Why commands run in no sandbox although nobody has turned it off; else empty."""
     folder: str
     is_streaming: bool
     """Whether a prompt is being answered."""

@@ -175,7 +175,7 @@ def _pids_since(first: int) -> Iterable[int]:
 
 
 def _describe(pid: int) -> str:
-    """A process's command line and ID, on one line."""
+    """A process's command line and ID, on one line; in a sandbox, where the next command knows it by another ID, both."""
     try:
         command = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ") or _read(f"/proc/{pid}/comm")
     except OSError:
@@ -185,7 +185,18 @@ def _describe(pid: int) -> str:
             character if character.isprintable() else " " for character in command.decode(errors="replace")
         ).split()
     )
-    return f"{line[:MAX_SHOWN]}{'…' if len(line) > MAX_SHOWN else ''} (pid {pid})"
+    inside = _pid_inside(pid)
+    number = f"pid {pid}" if inside == pid else f"pid {inside} inside the sandbox, {pid} outside"
+    return f"{line[:MAX_SHOWN]}{'…' if len(line) > MAX_SHOWN else ''} ({number})"
+
+
+def _pid_inside(pid: int) -> int:
+    """The ID of a process in its own namespace."""
+    with contextlib.suppress(OSError):
+        for line in _read(f"/proc/{pid}/status").splitlines():
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+    return pid
 
 
 def _is_group(number: int) -> bool:

@@ -44,18 +44,20 @@ def _mounts(policy: SandboxPolicy) -> list[str]:
     empty = [path for path in PRIVATE if os.path.isdir(path) and not os.path.islink(path)]  # noqa: PTH112, PTH114 — texts
     if policy.home.strip("/"):
         empty.append(policy.home)
-    binds = [("--ro-bind", path) for path in policy.readable]
-    binds += [("--bind", path) for path in policy.writable]
+    binds = [("--ro-bind", path, path) for path in policy.readable]
+    binds += [("--bind", path, path) for path in policy.writable]
     # Not through a link, which would show what it leads to; and what does not exist would have to be created.
     binds += [
-        ("--ro-bind", path)
+        ("--ro-bind", path, path)
         for path in policy.protected
         if os.path.realpath(path) == path and os.path.lexists(path)
     ]
     arguments = [word for path in empty for word in ("--tmpfs", path)]
-    for option, path in sorted(binds, key=lambda bind: bind[1].count("/")):
-        arguments += [option, path, path]
-    shown = [path for _, path in binds]
+    for path, real in policy.links.items():
+        arguments += ["--symlink", real, path]
+    for bind in sorted(binds, key=lambda bind: bind[2].count("/")):
+        arguments += bind
+    shown = [path for _, _, path in binds]
     for path in policy.hidden:
         if is_below(path, shown) or not is_below(path, empty):
             is_folder = os.path.isdir(path)  # noqa: PTH112 — as above

@@ -11,12 +11,16 @@ from newel.workspace.sandbox.repository import SandboxRepository
 
 SandboxMode = Literal["workspace", "read-only", "off"]
 
+INSIDE = "inside"
+"""The value of ``NEWEL_SANDBOX`` for commands in a sandbox."""
+
 
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Paths are absolute and real. Everything may be read but the user's home folder ``home``, where only ``readable`` and
     ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it. What is
     protected need not exist.
 
+    ``links`` are symbolic links, by their paths, with what they lead to: where a folder is empty inside, those in it are gone, too.
     ``proxy`` is the socket of the network proxy, None for no network. git may change ``repository`` for the commands (``git_broker``).
     ``limits`` are those of each process, by the names of the module ``resource``.
     """
@@ -29,6 +33,7 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     repository: SandboxRepository | None = None
     limits: Mapping[str, int] = {}
+    links: Mapping[str, str] = {}
 
     def allows_writing(self, path: str) -> bool:
         return is_below(path, self.writable) and not is_below(path, self.protected)
@@ -55,33 +60,3 @@ SETTINGS_OF_TOOLS = (
     ".pre-commit-config.yaml",
 )
 """Files of a project that make programs outside the sandbox run something."""
-
-TOOLCHAINS = (
-    ".cargo/bin",
-    ".rustup",
-    ".pyenv",
-    ".nvm",
-    ".asdf",
-    ".local/bin",
-    ".local/lib",
-    ".local/share/uv",
-    ".local/share/pipx",
-    ".local/share/mise",
-    ".volta",
-    ".deno/bin",
-    ".bun/bin",
-    ".sdkman",
-    "go/bin",
-    ".gitconfig",
-    ".config/git/config",
-    ".config/git/ignore",
-)
-"""Below the home folder: programs and their settings, without keys. Readable where they exist."""
-
-DOWNLOADS = (
-    ".cargo/registry",
-    ".cargo/git",
-    ".m2/repository",
-    "go/pkg/mod",
-)
-"""Below the home folder: packages that were downloaded before. Readable where they exist."""

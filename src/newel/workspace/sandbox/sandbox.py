@@ -9,7 +9,6 @@ Nothing ever runs outside instead: if bubblewrap is missing or does not hold wha
 from __future__ import annotations
 
 import contextlib
-import json
 import marshal
 import os
 import platform
@@ -31,7 +30,7 @@ from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
-from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.policy import INSIDE, SandboxPolicy
 from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
 
 if TYPE_CHECKING:
@@ -57,6 +56,10 @@ _PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_pro
 
 class SandboxError(WorkspaceError):
     """The sandbox cannot be used; no command runs."""
+
+
+class CannotStart(SandboxError):
+    """bubblewrap is there, and ended instead of starting the sandbox."""
 
 
 class SandboxedProcess:
@@ -190,7 +193,7 @@ class Sandbox:
         except (OSError, SandboxError) as error:
             reason = self._last_words()
             self._stop()
-            raise SandboxError(f"The sandbox could not be started: {reason or error}.") from error
+            raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
         ours.settimeout(ANSWER_S)
 
     def _open_broker(self, program: str, policy: SandboxPolicy) -> tuple[GitBroker | None, Mapping[str, str]]:
@@ -275,6 +278,8 @@ class Sandbox:
 
     def _receive(self, *wanted: str) -> tuple[dict[str, Any], list[int]]:
         """The next answer with one of these fields; statuses are kept. Raises ``OSError`` and ``SandboxError``."""
+        import json
+
         while True:
             packet, descriptors, _, _ = socket.recv_fds(self._connection(), MAX_PACKET, 1)
             if not packet:
@@ -295,7 +300,7 @@ class Sandbox:
     def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
         policy = self._policy
         inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
-        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": "1"}  # noqa: S108 — it is private
+        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": INSIDE}  # noqa: S108 — it is private
         if self._broker is not None:
             inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
         if policy is not None and policy.proxy is not None:
@@ -324,14 +329,11 @@ def _launcher_code(files: Mapping[str, str]) -> bytes:
 def find_bubblewrap() -> str:
     """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
     if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise SandboxError(
-            f"The sandbox needs Linux on {' or '.join(MACHINES)}. Use --sandbox off to run without one."
-        )
+        raise SandboxError(f"The sandbox needs Linux on {' or '.join(MACHINES)}.")
     if program := shutil.which("bwrap", path=PROGRAMS):
         return program
     raise SandboxError(
-        "The sandbox needs bubblewrap, which is not installed. Install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: "
-        "dnf install bubblewrap), or use --sandbox off to run without one."
+        "The sandbox needs bubblewrap, which is not installed (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: `dnf install bubblewrap`)."
     )
 
 
@@ -359,5 +361,5 @@ def _pid_of(descriptor: int) -> int:
 
 
 def _is_shown(path: str, policy: SandboxPolicy) -> bool:
-    shown = [*policy.readable, *policy.writable]
+    shown = [*policy.readable, *policy.writable, *policy.links]
     return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)

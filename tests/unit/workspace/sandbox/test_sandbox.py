@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import sys
 import time
@@ -237,12 +238,21 @@ async def test_a_server_in_the_background_answers_the_next_command_and_ends_with
 ) -> None:
     done = await place.run(f"{sys.executable} -m http.server 8123 >/dev/null 2>&1 & sleep 0.5")
     (left,) = done.left_running
-    pid = int(left.rpartition("pid ")[2].rstrip(")"))
+    pid = int(re.findall(r"\d+", left)[-1])
     done = await place.run(
         f"{sys.executable} -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8123\").status)'"
     )
     assert done.stdout == "200\n", done.stderr
     place.opened[0].close()
+    assert ends(pid)
+
+
+async def test_the_next_command_ends_a_server_by_the_number_in_the_result(place: Place) -> None:
+    """Models do; they would kill another process, or none."""
+    done = await place.run("sleep 300 >/dev/null 2>&1 &")
+    (left,) = done.left_running
+    inside, pid = (int(number) for number in re.findall(r"\d+", left.rpartition("(")[2]))
+    assert (await place.run(f"kill {inside}")).exit_code == 0
     assert ends(pid)
 
 

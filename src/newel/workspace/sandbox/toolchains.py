@@ -1,0 +1,134 @@
+"""The part of the user's home folder that commands in a sandbox see: programs, their settings, and downloaded packages.
+
+A list, because new programs keep keys in new places; and what the user's environment names: folders of ``PATH``, environments of Python.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from newel.workspace.sandbox.bubblewrap import PRIVATE
+from newel.workspace.sandbox.policy import is_below
+
+TOOLCHAINS: Final = (
+    # Rust, Go, JVM
+    ".cargo/bin",
+    ".cargo/env",
+    ".rustup",
+    "go/bin",
+    ".sdkman",
+    ".jenv",
+    # Python
+    ".pyenv",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/pipx",
+    ".virtualenvs",
+    ".local/share/virtualenvs",
+    ".local/share/hatch/env",
+    ".cache/pypoetry/virtualenvs",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    "mambaforge",
+    "micromamba",
+    # JavaScript
+    ".nvm",
+    ".volta",
+    ".local/share/fnm",
+    ".nodenv",
+    ".npm-global",
+    ".local/share/pnpm",
+    ".yarn",
+    ".deno/bin",
+    ".bun/bin",
+    ".bun/install/global",
+    # Ruby, Haskell, OCaml, .NET, and versions of everything
+    ".rbenv",
+    ".rvm",
+    ".ghcup",
+    ".cabal/bin",
+    ".opam",
+    ".dotnet",
+    ".asdf",
+    ".asdfrc",
+    ".tool-versions",
+    ".local/share/mise",
+    ".config/mise/config.toml",
+    # All
+    ".local/bin",
+    ".local/lib",
+    "bin",
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+)
+"""Below the home folder: programs and their settings, without keys."""
+
+DOWNLOADS: Final = (
+    ".cargo/registry",
+    ".cargo/git",
+    ".m2/repository",
+    "go/pkg/mod",
+)
+"""Below the home folder: packages that were downloaded before."""
+
+ENVIRONMENTS: Final = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables that name an environment of Python which the user has activated."""
+
+GIT_FILE: Final = r'(?im)^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*"?(~?/[^"\n;#]+)'
+"""A file that git's settings name."""
+
+MAX_SETTINGS: Final = 64 << 10
+"""Bytes of a file of git's settings."""
+
+MAX_INCLUDED: Final = 20
+"""Files of git's settings."""
+
+
+def find_toolchains(home: str, environ: Mapping[str, str]) -> list[str]:
+    """The paths that exist below a home folder, or another folder that is empty in a sandbox, as they are named: some may be links."""
+    named = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
+    named += _environments(environ)
+    named += _git_files([f"{home}/.gitconfig", f"{home}/.config/git/config"], home)
+    empty = [home, *PRIVATE]
+    return [
+        path
+        for path in dict.fromkeys(named)
+        if is_below(path, empty) and path not in empty and os.path.lexists(path)
+    ]
+
+
+def _environments(environ: Mapping[str, str]) -> Iterator[str]:
+    for variable in ENVIRONMENTS:
+        yield os.path.normpath(environ.get(variable) or "/")
+    for folder in environ.get("PATH", "").split(os.pathsep):
+        path = os.path.normpath(folder or "/")
+        yield path
+        if Path(path, "../pyvenv.cfg").is_file():
+            yield os.path.dirname(path)  # noqa: PTH120 — texts
+
+
+def _git_files(files: Iterable[str], home: str) -> list[str]:
+    """The files that git's settings name, and those that these name: an identity is often in one of them."""
+    found: list[str] = []
+    waiting = list(files)
+    while waiting and len(found) < MAX_INCLUDED:
+        with (
+            contextlib.suppress(OSError),
+            Path(waiting.pop()).open(encoding="utf-8", errors="replace") as file,
+        ):
+            for name in re.findall(GIT_FILE, file.read(MAX_SETTINGS)):
+                path = os.path.normpath(
+                    name.strip().replace("~", home, 1) if name[0] == "~" else name.strip()
+                )
+                if path not in found and Path(path).is_file():
+                    found.append(path)
+                    waiting.append(path)
+    return found
