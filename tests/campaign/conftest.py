@@ -51,8 +51,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not found:
         return
     table = as_markdown(sorted(found, key=lambda row: row.what))
-    terminalreporter.write_line(f"\nThe campaign, seed {config.getoption('--seed')}:\n\n{table}")
-    if path := config.getoption("--table"):
+    terminalreporter.write_line(f"\nThe campaign, seed {config.getoption('--seed', today())}:\n\n{table}")
+    if path := config.getoption("--table", None):
         path.write_text(table)
 
 

@@ -159,9 +159,8 @@ class ContractProgress:
         self._open = {call.id for call in message.tool_calls}
         self._outputs = []
         if self._open:
-            self.step = (
-                "work"  # a resumed turn may have ended its calls already, and gone on to a further request
-            )
+            # A resumed turn may have ended its calls already, and gone on to a further request.
+            self.step = "work"
         else:
             self._end_turn()
 

@@ -47,8 +47,8 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            file.flush()
             if sync:
-                file.flush()
                 os.fsync(descriptor)
             temporary.replace(path)  # while the lock is held
     except BaseException:

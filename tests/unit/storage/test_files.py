@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from newel.storage.file_lock import lock
@@ -31,3 +32,24 @@ def test_a_file_that_another_process_is_writing_stays(tmp_path: Path) -> None:
     os.close(descriptor)
     replace_file(tmp_path / "a.json", b"whole")
     assert not (tmp_path / LEFT).exists()
+
+
+def test_a_reader_never_sees_a_part_of_the_new_content(tmp_path: Path) -> None:
+    """A kill after the exchange would leave it so."""
+    path = tmp_path / "a.json"
+    replace_file(path, b"old" * 100)
+    seen: set[bytes] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add(path.read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(200):
+        replace_file(path, b"new" * 100)
+        replace_file(path, b"old" * 100)
+    done.set()
+    reader.join()
+    assert seen <= {b"old" * 100, b"new" * 100}
