@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,25 +139,29 @@ LEAK = 'mount --bind "$1" $(readlink -f $(command -v bwrap)) && shift && exec "$
 
 
 @pytest.fixture(params=["missing", "leaking", "failing"])
-def broken(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+def broken(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Begins a command on a machine whose bubblewrap is missing, leaves a way to the network, or does not start."""
     if os.geteuid() != 0:
         pytest.skip("replacing a program takes root")
     begin = ["unshare", "-m", "sh", "-c"]
     if request.param == "missing":
-        return [*begin, HIDE, "sh"]
-    folder = tmp_path / "broken"
-    folder.mkdir(mode=0o755)
-    for each in [folder, *folder.parents][:4]:
-        each.chmod(0o755)
+        yield [*begin, HIDE, "sh"]
+        return
+    # Not in pytest's own folder, which it closes to other users whenever another pytest starts.
+    with tempfile.TemporaryDirectory(prefix="newel-bwrap-") as name:
+        yield [*begin, LEAK, "sh", str(make_bubblewrap(Path(name), request.param))]
+
+
+def make_bubblewrap(folder: Path, fault: str) -> Path:
+    folder.chmod(0o755)
     shutil.copy(BUBBLEWRAP, folder / "real")
     says = {
         "leaking": f'shift; exec {folder}/real --unshare-all --share-net "$@"',
         "failing": "echo bwrap: No permissions to create new namespace >&2; exit 1",
     }
-    (folder / "bwrap").write_text(f"#!/bin/sh\n{says[request.param]}\n")
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{says[fault]}\n")
     (folder / "bwrap").chmod(0o755)
-    return [*begin, LEAK, "sh", str(folder / "bwrap")]
+    return folder / "bwrap"
 
 
 REASONS = ("apt-get install bubblewrap", "servers of this machine can be reached", "No permissions to create")
