@@ -111,7 +111,7 @@ def test_a_newel_in_the_sandbox_starts_no_other_one(with_model: WithModel) -> No
     """It could not: there are no user namespaces inside. What it starts is in the same sandbox."""
     newel = unchosen(with_model, bash("printenv NEWEL_SANDBOX"))
     newel("go")
-    assert results(newel)[0].startswith("stdout:\n1\n")
+    assert results(newel)[0].startswith("stdout:\ninside\n")
     done = newel("doctor", NEWEL_SANDBOX="inside")
     (line,) = [each for each in done.stdout.splitlines() if " sandbox " in each]
     assert " off " in line
