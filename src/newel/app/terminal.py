@@ -36,11 +36,14 @@ def run_agent(options: AgentOptions, echo_suppressor: EchoSuppressor) -> int:
         return load_settings(options.flags, cwd=options.cwd, environ=os.environ)
 
     settings = load()
-    if settings.ignored is not None or settings.endpoint is None:
-        from newel.app.trusting import ask_for_trust, can_ask
+    in_home = settings.host is None and Path.home().resolve().is_relative_to(settings.cwd)
+    if in_home or settings.ignored is not None or settings.endpoint is None:
+        from newel.app.trusting import ask_about_home, ask_for_trust, can_ask
 
         if can_ask(settings):
             echo_suppressor.end()
+            if in_home:
+                ask_about_home(settings.cwd)
             settings = ask_for_trust(settings, load)
     if _will_draw_prompt(settings, options):
         echo_suppressor.begin()

@@ -1,4 +1,4 @@
-"""Asks the user, once and at the start, whether to trust a model server that they did not configure."""
+"""Asks the user at the start: whether to trust a model server that they did not configure, and whether to work in their home folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from newel.agent.errors import ConfigError
+from newel.agent.errors import ConfigError, UsageError
 from newel.config.settings import Settings
 from newel.config.trust import IgnoredServer, ServerTrust
 from newel.providers.families import OPENAI_URL
@@ -16,6 +16,11 @@ from newel.text.sanitize import escape_invisible, escape_line, redact_url, sanit
 
 if TYPE_CHECKING:
     from newel.providers.discovery import LocalServer
+
+HOME_QUESTION: Final = (
+    "{folder} is your home folder, or contains it. An agent here can read and change everything in it but the places that hold secrets: mail, "
+    "documents, settings of your programs.\nWork here?"
+)
 
 TRIES: Final = 3
 """Attempts to get a yes or no."""
@@ -55,6 +60,15 @@ def _remember(home: Path, folder: str, address: str, *, trusted: bool) -> None:
         if folder and trusted:
             raise
         sys.stderr.write(f"newel: Your answer could not be saved. {sanitize(str(error))}\n")
+
+
+def ask_about_home(folder: Path) -> None:
+    """Ask whether to work in the home folder, or above it: it is rarely meant. Raises ``UsageError`` for a no.
+
+    Call it outside of an event loop, as ``ask_for_trust``.
+    """
+    if _ask(HOME_QUESTION.format(folder=escape_line(str(folder))), default=False) is not True:
+        raise UsageError("Nothing was started. Change to a project's folder, or name one: newel --cwd DIR")
 
 
 def has_undecided_server(settings: Settings) -> bool:

@@ -37,6 +37,11 @@ _COMMAND_HINTS: Final = {
         ("redo", "`newel undo` after an undo restores the changes."),
         ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
         ("serve server ui", "`newel web` starts the workbench in the browser."),
+        (
+            "rules permission allow deny",
+            "`newel permissions` lists, adds and revokes rules about what agents may do.",
+        ),
+        ("plan", "`--approve plan` looks around, changes nothing and ends with a plan."),
         ("accept apply", "`newel decide` asks about each change, `newel keep` keeps changes by ID."),
     )
     for word in words.split()
@@ -64,7 +69,10 @@ _OPTION_HINTS: Final = {
             "-y --yes --yolo --full-auto --yes-always --auto-approve --force --dangerously-skip-permissions",
             _AUTO,
         ),
-        ("--dangerously-bypass-approvals-and-sandbox", _AUTO),
+        (
+            "--dangerously-bypass-approvals-and-sandbox",
+            "`--sandbox off` lets commands do whatever you can do.",
+        ),
         (
             "-a --ask-for-approval --approval-mode --approval-policy --permission-mode --sandbox -s",
             "`--approve auto|ask|review|plan|read-only` sets what runs without asking.",
@@ -75,9 +83,11 @@ _OPTION_HINTS: Final = {
         ),
         ("--json-schema --output-schema", "`--schema FILE` holds the answer to a JSON Schema."),
         (
-            "--allowedTools --allowed-tools --disallowedTools --disallowed-tools",
-            "`--tools LIST` chooses the tools that are offered, `--approve` what runs without asking.",
+            "--allowedTools --allowed-tools --disallowedTools --disallowed-tools --allow-tool --deny-tool",
+            "`newel permissions add RULE` allows calls, `[permissions]` in config.toml denies them, `--tools LIST` chooses the tools.",
         ),
+        ("--plan --plan-mode", "`--approve plan` looks around, changes nothing and ends with a plan."),
+        ("--no-sandbox --unsandboxed", "`--sandbox off` runs commands without a sandbox."),
         ("--append-system-prompt", "Put instructions into AGENTS.md, or use --system-prompt."),
         ("-C --cd --add-dir --dir", "`--cwd DIR` works in another folder."),
         ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),

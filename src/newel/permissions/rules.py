@@ -130,6 +130,8 @@ def parse_rule(text: str) -> Rule:
     if match is None:
         raise _invalid(text, "A rule is TOOL or TOOL(PATTERN)")
     tool, pattern = match[1], match[2]
+    if tool.lower() in TOOLS:
+        tool = tool.lower()  # as other agents write it
     if pattern is not None and not pattern.strip():
         raise _invalid(text, "The brackets are empty")
     if pattern is None or pattern.strip() in {"*", "**"}:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
+import pytest
+
 from tests.integration.cli.stored_data import is_stored
-from tests.support import Newel, bash, scenario
+from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 WithModel = Callable[..., Newel]
+
+QUIET_S = 1.0
 
 SECRET = "private-" + "k3Y" * 30
 PLACES = (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml")
@@ -20,6 +26,18 @@ def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
     assert not is_stored(newel, SECRET)
     assert newel("undo", "--yes", "--cwd", str(newel.home)).returncode == 0
     assert (newel.home / "notes.txt").read_text() == "public-notes\n"
+
+
+@pytest.mark.parametrize("answer", ["n", "", "y"])
+def test_work_in_the_home_folder_has_to_be_meant(with_model: WithModel, answer: str) -> None:
+    """Whoever opens a terminal is in it, and an agent may change all of it."""
+    newel = with_model(scenario("", {"content": "Good morning."}))
+    with Tmux([str(BIN / "newel")], newel.home, newel.environ | {"TERM": "xterm-256color"}) as terminal:
+        terminal.wait_for("Work here? [y/N]")
+        time.sleep(QUIET_S)  # what is typed at once is no answer
+        terminal.type(answer, "Enter")
+        terminal.wait_for("newel 0." if answer == "y" else "Nothing was started.")
+    assert newel.requests == []
 
 
 def start_in_home(with_model: WithModel, command: str) -> Newel:

@@ -19,6 +19,8 @@ from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_ru
         ("bash(git status)", CommandRule(("git", "status"))),
         ("bash(git status *)", CommandRule(("git", "status"), any_rest=True)),
         ("bash(git status:*)", CommandRule(("git", "status"), any_rest=True)),
+        ("Bash(git status:*)", CommandRule(("git", "status"), any_rest=True)),
+        ("Edit", ToolRule("edit")),
         ("bash(npm run 'a b')", CommandRule(("npm", "run", "a b"))),
         ("bash(rm *.o)", CommandRule(("rm", "*.o"))),
         ("read(~/notes/**)", PathRule("read", "~/notes/**")),
