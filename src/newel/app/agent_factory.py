@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask, Preset
-    from newel.permissions.rule_book import CallJudge, RuleBook
+    from newel.permissions.rule_book import RuleBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
@@ -242,8 +242,6 @@ async def build_agent(
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
-    from newel.permissions.commands.project_view import WorkspaceView
-    from newel.permissions.rule_book import CallJudge
     from newel.session.coding_agent import CodingAgent
 
     open_folder = partial(context.host.workspace, context.folder)
@@ -252,9 +250,7 @@ async def build_agent(
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
     own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
-    judge = CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths))
-    reviewed = own_tools if workspaces.isolated else []
-    find_policy = partial(_policy, context, secret_paths, judge, reviewed)
+    find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
     compactor = _compactor(in_use)
     run_config = RunConfig(
@@ -390,22 +386,25 @@ async def _rule_book(settings: Settings, project: Workspace) -> RuleBook:
     return RuleBook(settings.rules, await load_project_rules(project), KeptRules(settings.home, project.name))
 
 
-def _policy(
+def _policy_finder(
     context: AgentContext,
+    workspaces: WorkspaceFactory,
     secret_paths: SecretPaths,
-    judge: CallJudge,
-    reviewed: list[Tool],
-    approve: Preset,
-) -> Policy:
+    book: RuleBook,
+    own_tools: Sequence[Tool],
+) -> Callable[[Preset], Policy]:
+    """Finds the policy of a preset; all have the same rules."""
     from newel.permissions.approval import approval_policy
+    from newel.permissions.commands.project_view import WorkspaceView
+    from newel.permissions.rule_book import CallJudge
 
-    return approval_policy(
-        approve,
+    return partial(
+        approval_policy,
         ask=context.ask,
         folder=context.folder,
-        reviewed=[tool.spec.name for tool in reviewed],
+        reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
-        judge=judge,
+        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths)),
     )
 
 

@@ -194,9 +194,7 @@ def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, s
 
 
 def _package_folders() -> list[str]:
-    import newel
-
-    return [os.path.dirname(path) for path in newel.__path__]  # noqa: PTH120 — texts
+    return [os.path.dirname(path) for path in sys.modules["newel"].__path__]  # noqa: PTH120 — texts
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 import pytest
 
@@ -28,6 +29,14 @@ def write(path: str, content: str = "x\n") -> dict[str, object]:
 
 def git(newel: Newel, *words: str) -> None:
     subprocess.run(["git", *words], cwd=newel.project, check=True)
+
+
+@contextmanager
+def conversation(newel: Newel) -> Generator[Tmux]:
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
+        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+        yield terminal
 
 
 def result(newel: Newel) -> str:
@@ -141,9 +150,7 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
         scenario("third", call, {"content": "Three."}),
     ]
     newel = with_model({"scenarios": [each["scenarios"][0] for each in steps]})
-    environ = newel.environ | {"TERM": "xterm-256color"}
-    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
-        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+    with conversation(newel) as terminal:
         terminal.type("first", "Enter")
         terminal.wait_for("p always allows here: npm test *")
         terminal.wait_for("Enter answers")
@@ -167,9 +174,7 @@ def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:
     newel = with_model(
         scenario("go", write("src/a"), write("src/deep/b"), write("c"), {"content": "Done."}),
     )
-    environ = newel.environ | {"TERM": "xterm-256color"}
-    with Tmux([str(BIN / "newel"), "--approve", "ask"], newel.project, environ) as terminal:
-        terminal.wait_for("\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+    with conversation(newel) as terminal:
         terminal.type("go", "Enter")
         terminal.wait_for("p always allows here: edits in src/")
         terminal.wait_for("Enter answers")
