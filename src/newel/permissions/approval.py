@@ -191,15 +191,23 @@ class _AskFirst:
         return Verdict(allow=False, reason=KEEPS_CHANGING.format(path=_target(shown_preview)))
 
     async def _plan(self, tool: Tool, arguments: Any) -> _Judged:
+        """Plan a call and judge it. What nobody will be shown has no preview."""
         planned = await tool.plan(arguments)
         touch, place = self._strictest(planned.touches)
-        if place.level == "never" or (tool.read_only and place.level == "free" and self._judge is None):
+        if place.level == "never":
             return _Judged(planned, touch, place, Preview(""), UNKNOWN)
+        if tool.read_only and place.level == "free":
+            by_rules = await self._judge_by_rules(tool, planned, "")
+            if by_rules.effect != "ask":
+                return _Judged(planned, touch, place, Preview(""), by_rules)
         preview = await planned.preview()
-        by_rules = UNKNOWN
-        if self._judge is not None:
-            by_rules = await self._judge.judge(tool.spec.name, planned.touches, preview.text)
+        by_rules = await self._judge_by_rules(tool, planned, preview.text)
         return _Judged(planned, touch, place, preview, by_rules)
+
+    async def _judge_by_rules(self, tool: Tool, planned: PlannedCall, text: str) -> CallJudgement:
+        if self._judge is None:
+            return UNKNOWN
+        return await self._judge.judge(tool.spec.name, planned.touches, text)
 
     def _without_asking(self, tool: Tool, judged: _Judged) -> Verdict | None:
         """The verdict on a call for which nobody has to be asked; None if somebody has."""
