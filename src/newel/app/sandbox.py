@@ -145,7 +145,7 @@ def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
     """The policy for the commands of a folder."""
-    from newel.permissions.secret_paths import existing_secret_places
+    from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
     from newel.workspace.sandbox.repository import find_sandbox_repository
     from newel.workspace.sandbox.toolchains import find_toolchains
@@ -164,8 +164,9 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     of_git = [repository.top, repository.common] if repository is not None else []
     readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
     writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
-    protected = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
-    hidden = [*secret, *_other_homes([home, *readable, *writable])]
+    denied = partial(existing_denied_places, settings.rules, home=home, project=folder)
+    protected = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *denied("write")]
+    hidden = [*secret, *_other_homes([home, *readable, *writable]), *denied("read")]
     return SandboxPolicy(
         home=home,
         writable=writable,

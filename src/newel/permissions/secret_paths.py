@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.permissions.rules import Effect, PathRule, RuleSet, expression
+from newel.permissions.rules import Act, Effect, PathRule, RuleSet, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 from newel.workspace.sandbox.policy import SandboxPolicy
@@ -275,6 +275,19 @@ def existing_secret_places(home: str, newel: str) -> list[str]:
         for path in glob.glob(pattern)  # noqa: PTH207 — absolute
     }
     return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
+
+
+def existing_denied_places(rules: RuleSet, act: Act, *, home: str, project: str) -> list[str]:
+    """The real paths of this machine that rules deny to ``act``. Without those of a rule with ``**`` before its end: it may name anything
+    anywhere.
+    """
+    found: set[str] = set()
+    for rule in rules.deny:
+        if isinstance(rule, PathRule) and rule.act == act and "**" not in rule.pattern.removesuffix("/**"):
+            pattern = rule.pattern.removesuffix("/**")
+            pattern = home + pattern[1:] if pattern.startswith("~/") else posixpath.join(project, pattern)
+            found.update(glob.glob(pattern, include_hidden=True))  # noqa: PTH207 — absolute
+    return sorted({os.path.realpath(path) for path in found})
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -234,6 +234,27 @@ def test_the_user_is_asked_about_a_server(
     assert results(newel)[0].count(answer) == 2
 
 
+def test_what_rules_deny_is_out_of_reach_of_commands(with_model: WithModel) -> None:
+    """Outside of a sandbox, such rules bind Newel's own tools only."""
+    tried = "cat private/key notes/*.key ~/diary; echo x >> locked/file; cat locked/file; echo ok > open"
+    newel = with_model(scenario("go", bash(tried), DONE))
+    for name in ("private/key", "notes/a.key", "locked/file", "../home/diary"):
+        path = newel.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"content of {path.name}\n")
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel" / "config.toml").write_text(
+        '[permissions]\ndeny = ["read(private/**)", "read(notes/*.key)", "read(~/diary)", "write(locked/**)"]\n'
+        '[sandbox]\nreadable = ["~/diary"]\n'
+    )
+    newel("--sandbox", "workspace", "go")
+    (said,) = results(newel)
+    assert "content of file" in said
+    assert said.count("content of") == 1
+    assert (newel.project / "locked/file").read_text() == "content of file\n"
+    assert (newel.project / "open").read_text() == "ok\n"
+
+
 def test_the_model_knows_its_limits(with_model: WithModel) -> None:
     newel = with_model(scenario("go", DONE))
     newel("--sandbox", "workspace", "go")
