@@ -115,7 +115,7 @@ def test_commands_that_only_read_run_unasked(with_model: Make, command: str) -> 
 
 @pytest.mark.parametrize(
     "setting",
-    ["core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "include.path", "core.hooksPath"],
+    ["core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "include.path", "alias.x"],
 )
 def test_git_is_asked_about_in_a_repository_that_starts_programs(with_model: Make, setting: str) -> None:
     newel = with_model(scenario("work", bash("git status"), {"content": "Done."}))
@@ -123,6 +123,17 @@ def test_git_is_asked_about_in_a_repository_that_starts_programs(with_model: Mak
     git(newel, "config", setting, "touch pwned")
     assert newel("--approve", "ask", "work").returncode == 1
     assert "needs the user's approval" in result(newel)
+
+
+@pytest.mark.parametrize(("hook", "code"), [("pre-commit", 0), ("post-index-change", 1)])
+def test_git_is_asked_about_where_reading_runs_a_hook(with_model: Make, hook: str, code: int) -> None:
+    """Tools such as husky keep their hooks in the project: most concern commits alone."""
+    newel = with_model(scenario("work", bash("git status"), {"content": "Done."}))
+    git(newel, "init", "-q")
+    git(newel, "config", "core.hooksPath", "hooks")
+    (newel.project / "hooks").mkdir()
+    (newel.project / "hooks" / hook).write_text("#!/bin/sh\ntouch pwned\n")
+    assert newel("--approve", "ask", "work").returncode == code
 
 
 def test_a_project_tightens_and_never_allows(with_model: Make) -> None:

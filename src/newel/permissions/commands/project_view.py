@@ -27,7 +27,8 @@ class WorkspaceView:
         self._workspace = workspace
         self._places = places
         self._is_local = not workspace.name.startswith(SCHEME)
-        self._checked: dict[str, tuple[list[tuple[int, int, int] | None], bool]] = {}
+        self._checked: dict[str, tuple[list[tuple[int, int, int] | None], list[str] | None]] = {}
+        """By the top folder of a repository: when it was checked, and what ``_find_hooks`` found."""
 
     async def may_read(self, paths: Iterable[str], /, *, recurses: bool) -> bool:
         try:
@@ -70,30 +71,36 @@ class WorkspaceView:
             return False
         top, own, common = os.fsdecode(answer).split("\n")[:3]
         common = posixpath.join(folder, common)
-        seen = [f"{own}/index", f"{common}/config", f"{own}/config.worktree", f"{common}/hooks"]
+        seen = [f"{own}/index", f"{common}/config", f"{own}/config.worktree"]
         stamps = [_stamp(path) for path in seen]
         known = self._checked.get(top)
         if known is None or known[0] != stamps:
-            known = self._checked[top] = (stamps, self._check(top, common))
-        return known[1]
+            known = self._checked[top] = (stamps, self._find_hooks(top, common))
+        hooks = known[1]
+        # The one hook that reading may run.
+        return hooks is not None and not any(os.path.lexists(f"{path}/post-index-change") for path in hooks)
 
-    def _check(self, top: str, common: str) -> bool:
+    def _find_hooks(self, top: str, common: str) -> list[str] | None:
+        """The folders of hooks; None if reading may start another program, or shows what may not be read unasked."""
         settings = run_git(top, "config", "--list", "--show-scope", "-z")
         index = run_git(top, "ls-files", "--stage", "-z")
-        if settings is None or index is None or os.path.lexists(f"{common}/hooks/post-index-change"):
-            return False
+        if settings is None or index is None:
+            return None
+        hooks = [f"{common}/hooks"]
         fields = settings.split(b"\0")
         for scope, setting in zip(fields[::2], fields[1::2], strict=False):
-            name = os.fsdecode(setting.partition(b"\n")[0])
+            name, _, value = os.fsdecode(setting).partition("\n")
+            if scope != b"command" and name == "core.hookspath":
+                hooks.append(posixpath.join(top, os.path.expanduser(value)))  # noqa: PTH111 — a text of git's
             if scope in {b"local", b"worktree"} and GIT_SETTINGS.fullmatch(name):
-                return False
+                return None
         for entry in index.split(b"\0")[:-1]:
             what, _, path = entry.partition(b"\t")
             if what.startswith(b"160000"):
-                return False  # git goes into it, and obeys what is configured there
+                return None  # git goes into it, and obeys what is configured there
             if self._places.holds_secrets(f"{top}/{os.fsdecode(path)}"):
-                return False
-        return True
+                return None
+        return hooks
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
