@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -107,7 +108,12 @@ async def test_no_hostile_command_runs_unasked(template: Path, kind: str) -> Non
 def test_the_hostile_commands_do_what_they_are_here_for(template: Path, tmp_path: Path) -> None:
     """Otherwise the test above would be about commands that harm nobody."""
     harmless: list[str] = []
-    for kind, commands in {"starts": STARTS, "writes": DATA["writes"], "reads": DATA["reads"]}.items():
+    bases = itertools.cycle(DATA["bases"])
+    starts = [
+        *(carrier.replace("BASE", base) for carrier, base in zip(DATA["carriers"], bases, strict=False))
+    ]
+    starts += DATA["starts"]
+    for kind, commands in {"starts": starts, "writes": DATA["writes"], "reads": DATA["reads"]}.items():
         for number, command in enumerate(commands):
             base = tmp_path / f"{kind}-{number}"
             shutil.copytree(template, base, symlinks=True)
