@@ -89,7 +89,7 @@ class SecretPaths:
             judgement = Judgement("never", reason)
         elif not _is_within(path, self._project):
             judgement = Judgement("ask", OUTSIDE)
-        elif reason := _by_name(path, PRIVATE):
+        elif reason := _by_name(path, "private"):
             judgement = Judgement("ask", f"a file that often holds secrets: {reason}")
         else:
             return FREE
@@ -106,7 +106,21 @@ class SecretPaths:
         path = self.original(path)
         if self._find_rule("deny", path, writes=False):
             return True
-        return bool(self._secret(path) or _by_name(path, PRIVATE)) and not self._may_open(path, writes=False)
+        return bool(self._secret(path) or _by_name(path, "private")) and not self._may_open(
+            path, writes=False
+        )
+
+    def any_holds_secrets(self, paths: Sequence[str]) -> bool:
+        """Whether ``holds_secrets`` is true of a path. Looks at each name and folder once, as there may be very many paths."""
+        if any(isinstance(rule, PathRule) for rule in self._rules().deny):
+            return any(map(self.holds_secrets, paths))
+        parts = [path.rpartition("/") for path in paths]
+        names = {name for name in {name for _, _, name in parts} if _by_name(name, "any")}
+        folders = {folder for folder in {folder for folder, _, _ in parts} if self.holds_secrets(folder)}
+        return any(
+            (name in names or folder in folders) and self.holds_secrets(f"{folder}/{name}")
+            for folder, _, name in parts
+        )
 
     def original(self, path: str) -> str:
         """The path in the project for a file of its copy."""
@@ -176,7 +190,7 @@ class SecretPaths:
         pattern, reasons = _system_places()
         if match := pattern.match(folded.removeprefix("/private")):
             return reasons[match.lastindex or 0]
-        return _by_name(path, SECRET)
+        return _by_name(path, "secret")
 
     def _is_workplace(self, folded: str, place: str) -> bool:
         """Whether a path is in a worktree in Newel's folder where the agent works."""
@@ -301,16 +315,20 @@ def _upwards(path: str) -> Iterator[str]:
         path = path[: path.rfind("/")]
 
 
-def _by_name(path: str, table: tuple[Row, ...]) -> str:
+def _by_name(path: str, table: _TableName) -> str:
     name = posixpath.basename(path).casefold()
     pattern, reasons = _names(table)
     match = pattern.fullmatch(name)
     return "" if match is None or name.endswith(EXAMPLES) else reasons[match.lastindex or 0]
 
 
+_TableName = Literal["private", "secret", "any"]
+
+
 @cache  # not at import, which would slow down every start
-def _names(table: tuple[Row, ...]) -> tuple[re.Pattern[str], list[str]]:
-    return _one_pattern([row for row in table if "/" not in row.pattern], fnmatch.translate)
+def _names(table: _TableName) -> tuple[re.Pattern[str], list[str]]:
+    tables = {"private": PRIVATE, "secret": SECRET, "any": PRIVATE + SECRET}
+    return _one_pattern([row for row in tables[table] if "/" not in row.pattern], fnmatch.translate)
 
 
 @cache

@@ -94,12 +94,11 @@ class WorkspaceView:
                 hooks.append(posixpath.join(top, os.path.expanduser(value)))  # noqa: PTH111 — a text of git's
             if scope in {b"local", b"worktree"} and GIT_SETTINGS.fullmatch(name):
                 return None
-        for entry in index.split(b"\0")[:-1]:
-            what, _, path = entry.partition(b"\t")
-            if what.startswith(b"160000"):
-                return None  # git goes into it, and obeys what is configured there
-            if self._places.holds_secrets(f"{top}/{os.fsdecode(path)}"):
-                return None
+        entries = [entry.partition(b"\t") for entry in index.split(b"\0")[:-1]]
+        if any(what.startswith(b"160000") for what, _, _ in entries):
+            return None  # git goes into it, and obeys what is configured there
+        if self._places.any_holds_secrets([f"{top}/{os.fsdecode(path)}" for _, _, path in entries]):
+            return None
         return hooks
 
 
