@@ -41,6 +41,21 @@ def test_a_call_runs_only_after_exactly_it_was_approved(workbench: Make) -> None
     expect(page).to_have_title("do it · newel")
 
 
+def test_a_rule_for_the_project_is_offered_and_kept(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(answering("do it", bash("touch one"), bash("touch two"), {"content": "Done."})),
+        "--approve",
+        "ask",
+    )
+    page = bench.page()
+    open_chat(page)
+    say(page, "do it")
+    page.get_by_role("button", name="Always allow in this project: touch *").click()
+    expect(answers(page).last).to_contain_text("Done.")
+    assert (bench.newel.project / "two").exists()
+    assert "bash(touch *)" in bench.newel("permissions").stdout
+
+
 @pytest.mark.core
 def test_a_questions_title_states_the_effect_and_no_line_is_hidden(workbench: Make) -> None:
     command = "touch hidden\n--- a\n+++ b\n@@ -1 +1 @@"
