@@ -6,6 +6,7 @@ Two windows tell it in turns, on files with all that makes text hard, and after 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Final
@@ -62,6 +63,12 @@ SHOWN: Final = """() => {
 """What a window tells of the review, but why something was not done in it."""
 
 
+def _shown(window: Page) -> Shown:
+    """The time of a message is left out: it becomes a date at midnight."""
+    shown: Shown = window.evaluate(SHOWN)
+    return shown | {"said": [re.sub(r" · (\d\d:\d\d|\d+ \w+)", "", text) for text in shown["said"]]}
+
+
 class Told:
     """A story in progress; ``page`` is the window that acts now."""
 
@@ -107,7 +114,7 @@ class Told:
         while (found := self._differences(before)) and time.monotonic() < until:
             self.page.wait_for_timeout(30)
         assert found == {}, found
-        return self.page.evaluate(SHOWN)
+        return _shown(self.page)
 
     def _said(self) -> int:
         """The number of messages of the session on the server: both windows may lag behind it."""
@@ -117,7 +124,7 @@ class Told:
 
     def _differences(self, before: Shown | None) -> dict[str, list[list[str]]]:
         """The differences between the windows and from the expected state."""
-        here, there = (window.evaluate(SHOWN) for window in (self.page, self.other))
+        here, there = (_shown(window) for window in (self.page, self.other))
         shown = {name: [here[name], there[name], each] for name, each in (before or here).items()}
         if found := {name: each for name, each in shown.items() if not each[0] == each[1] == each[2]}:
             return found
