@@ -26,6 +26,9 @@ FILES: Final[Mapping[str, list[str]]] = {
     "mcp_config.json": SERVERS,
     "mcp_trust.json": SERVERS,
     "mcp_state.json": SERVERS,
+    "permissions.json": ["go", "permissions", "permissions add bash", "permissions revoke --all"],
+    "sandbox_servers.json": ["--sandbox workspace go"],
+    "sandbox_tested.json": ["--sandbox workspace go"],
     "trust.json": ["go", "trust", "mcp list"],
     "history": ["go"],
     "sessions/*/*.jsonl": SESSIONS,
@@ -50,6 +53,7 @@ FILES: Final[Mapping[str, list[str]]] = {
     "project:AGENTS.md": ["go"],
     "project:.newel": EVERY,
     "project:.gitignore": LEDGER,
+    "project:.newel/permissions.toml": ["go", "permissions", "--approve plan go"],
 }
 """Files of Newel's folder, and of the project, with the commands that read them."""
 
