@@ -166,7 +166,8 @@ def test_a_refusal_is_remembered(machine: Machine) -> None:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
     assert not machine.was_prompted
-    with machine.on_screen(machine.command("newel"), machine.folder) as screen:
+    (machine.folder / "other").mkdir()
+    with machine.on_screen(machine.command("newel"), machine.folder / "other") as screen:
         screen.wait_for("You declined to use it.")
         screen.wait_for_end()
         assert "Use it from now on?" not in screen.text
