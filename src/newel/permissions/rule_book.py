@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -107,9 +108,10 @@ class CallJudge:
         """The rule that allows changes in the folder of a file; empty for a file outside the project."""
         inside = self._places.inside_project(path)
         folder = posixpath.dirname(inside)
-        if not inside or any(letter in folder for letter in "*?()\n"):
-            return ""
-        return str(PathRule("write", f"{folder}/**") if folder else ToolRule("write"))
+        rule = PathRule("write", f"{folder}/**") if folder else ToolRule("write")
+        # A name may look like a pattern, or like no rule.
+        is_plain = inside and not re.search(r"[*?()~\x00-\x1f]", folder)
+        return str(rule) if is_plain else ""
 
     def _starts_programs(self, touches: Sequence[Touch]) -> bool:
         """Whether a change makes other programs run something: no general rule allows it."""

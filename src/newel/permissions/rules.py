@@ -34,6 +34,7 @@ COMMANDS: Final = "bash"
 """The tool whose rules are about words of commands."""
 
 _RULE: Final = re.compile(r"([A-Za-z0-9_*.-]+)(?:\((.*)\))?", re.DOTALL)
+_QUOTED: Final = r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\."
 _WILD: Final = r"(\*\*/|\*\*|\*|\?)"
 
 EXAMPLE: Final = 'allow = ["bash(npm run *)", "write(src/**)"]'
@@ -160,15 +161,14 @@ def _path_rule(text: str, act: Act, pattern: str) -> PathRule:
 
 
 def _command_rule(text: str, pattern: str) -> CommandRule:
-    if re.search(r":\*\s*$", pattern):  # as other agents write it
-        pattern = re.sub(r":\*\s*$", " *", pattern)
+    pattern = re.sub(r":\*\s*$", " *", pattern)  # as other agents write it
     try:
         words = tuple(shlex.split(pattern))
     except ValueError as error:
         raise _invalid(text, f"Its words cannot be split ({error})") from error
-    if re.search(r"[|&;<>`\n]|\$\(", pattern):
+    if re.search(r"[|&;<>()`\n]", re.sub(_QUOTED, "", pattern)):
         raise _invalid(text, "It has more than the words of one command; write one rule for each command")
-    if words[0] == "*":
+    if not words or words[0] in {"*", ""}:
         raise _invalid(text, "It names no program; `bash` alone is every command")
     if words[-1] == "*":
         return CommandRule(words[:-1], any_rest=True)

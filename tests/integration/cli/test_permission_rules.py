@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.driver import Driver
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -194,6 +195,19 @@ def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:
         terminal.wait_for("+++ c")
         assert (newel.project / "src/deep/b").exists()
         assert not (newel.project / "c").exists()
+
+
+@pytest.mark.parametrize("path", ["~a/b", "a(b)/c", "a*/b", " /a", "-/a", "é/a"])
+def test_a_folder_with_an_odd_name_can_be_asked_about(
+    drive: Callable[..., Driver], with_model: Make, path: str
+) -> None:
+    newel = with_model(scenario("go", write(f"./{path}"), {"content": "Done."}))
+    driver = drive(newel, "--approve", "ask")
+    driver.send(type="message", content="go")
+    asked = driver.until("approval_request")
+    driver.answer(asked, "once")
+    driver.until("agent_end")
+    assert (newel.project / path).exists()
 
 
 def test_an_agent_keeps_no_rule_for_itself(with_model: Make) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from newel.agent.errors import ConfigError
 from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_rules, parse_rule
@@ -22,6 +24,7 @@ from newel.permissions.rules import CommandRule, PathRule, ToolRule, describe_ru
         ("Bash(git status:*)", CommandRule(("git", "status"), any_rest=True)),
         ("Edit", ToolRule("edit")),
         ("bash(npm run 'a b')", CommandRule(("npm", "run", "a b"))),
+        ("bash(python -c 'import a; b()')", CommandRule(("python", "-c", "import a; b()"))),
         ("bash(rm *.o)", CommandRule(("rm", "*.o"))),
         ("read(~/notes/**)", PathRule("read", "~/notes/**")),
         ("edit(src/**)", PathRule("write", "src/**")),
@@ -42,6 +45,8 @@ def test_a_rule_is_parsed_and_written_as_it_reads(text: str, rule: object) -> No
         ("bsah", "No tool is called bsah"),
         ("bash()", "empty"),
         ("bash(git status; rm x)", "one rule for each"),
+        ("bash(git status ; rm x)", "one rule for each"),
+        ("bash(git status && rm x)", "one rule for each"),
         ("bash(git $(x))", "one rule for each"),
         ("bash(git 'x)", "cannot be split"),
         ("bash(* x)", "names no program"),
@@ -55,6 +60,19 @@ def test_a_rule_is_parsed_and_written_as_it_reads(text: str, rule: object) -> No
 def test_what_is_no_rule_is_refused_with_the_reason(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         parse_rule(text)
+
+
+WORDS = st.lists(
+    st.text(st.sampled_from("ab -;|&<>()$`'\"*\\=#~:é"), min_size=1, max_size=6), min_size=1, max_size=4
+)
+
+
+@given(words=WORDS, any_rest=st.booleans())
+def test_the_rule_of_an_answer_reads_as_it_was_made(words: list[str], any_rest: bool) -> None:
+    """The question shows it, and the next session reads it."""
+    assume(words[0] != "*")
+    rule = CommandRule(tuple(words), any_rest)
+    assert parse_rule(str(rule)) in {rule, CommandRule(rule.words[:-1], any_rest=True)}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from newel.permissions.commands.parse import (
 )
 from newel.permissions.commands.programs import programs
 from newel.permissions.commands.reading import Reads, find_reads
-from newel.permissions.rules import CommandRule, Rule, RuleSet
+from newel.permissions.rules import CommandRule, Rule, RuleSet, parse_rule
 
 
 class CallJudgement(NamedTuple):
@@ -143,7 +143,9 @@ async def _offers(
             continue
         if (offer := _offer(words)) is None:
             return ()
-        offers.append(str(offer))
+        if parse_rule(text := str(offer)) != offer:
+            return ()
+        offers.append(text)
     offers = list(dict.fromkeys(offers))
     return tuple(offers) if len(offers) <= MAX_OFFERS and len(" ".join(offers)) <= MAX_OFFERED else ()
 
