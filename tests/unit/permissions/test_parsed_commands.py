@@ -52,6 +52,13 @@ def test_a_plain_text_gives_its_commands(text: str, plain: list[tuple[str, ...]]
     assert parse(text).plain == plain
 
 
+@given(st.text(st.characters(exclude_categories=()), max_size=40))
+def test_any_text_is_parsed(text: str) -> None:
+    """A model may send anything, and an exception would end the run."""
+    parse(text)
+    parse(f"ls '{text}'; {text} | $({text}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

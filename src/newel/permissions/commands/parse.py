@@ -71,7 +71,7 @@ def parse(text: str) -> ParsedCommand:
 
 def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], depth: int) -> bool:
     """Append the simple commands in a text; whether it is plain."""
-    data = text.encode("utf-8", "surrogateescape")
+    data = text.encode("utf-8", "surrogatepass")
     if len(data) > MAX_TEXT or "\0" in text:
         commands.append((None,))
         return False
@@ -177,7 +177,7 @@ def _unquoted(text: str) -> str | None:
 
 
 def _text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "surrogateescape")
+    return (node.text or b"").decode("utf-8", "replace")
 
 
 # -- commands within commands -----------------------------------------------------------------------------
