@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from newel.permissions.commands.parse import parse
@@ -52,6 +52,7 @@ def test_a_plain_text_gives_its_commands(text: str, plain: list[tuple[str, ...]]
     assert parse(text).plain == plain
 
 
+@example("\ud800")
 @given(st.text(st.characters(exclude_categories=()), max_size=40))
 def test_any_text_is_parsed(text: str) -> None:
     """A model may send anything, and an exception would end the run."""
