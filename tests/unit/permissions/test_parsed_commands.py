@@ -17,7 +17,7 @@ from tests.properties import examples
 PROGRAMS: Final = ("one", "two", "git")
 
 STUB: Final = """#!/bin/sh
-{ printf '%s\\0' "${0##*/}" "$@"; printf '\\n\\0'; } >> "$LOG"
+{ printf '%s\\0' "${0##*/}" "$@"; printf '\\1\\0'; } >> "$LOG"
 """
 
 
@@ -249,7 +249,7 @@ def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
     )
     ran = [
         tuple(os.fsdecode(word) for word in entry.split(b"\0")[:-1])
-        for entry in log.read_bytes().split(b"\n\0")
+        for entry in log.read_bytes().split(b"\1\0")
         if entry
     ]
     assert {*ran} <= {*plain}
