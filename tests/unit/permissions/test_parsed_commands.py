@@ -17,8 +17,9 @@ from tests.properties import examples
 PROGRAMS: Final = ("one", "two", "git")
 
 STUB: Final = """#!/bin/sh
-{ printf '%s\\0' "${0##*/}" "$@"; printf '\\1\\0'; } >> "$LOG"
+printf '%s\\0' "${0##*/}" "$@" "$END" >> "$LOG"
 """
+"""Logs its words by one write, as the commands of a pipeline run at once."""
 
 
 @pytest.mark.parametrize(
@@ -240,7 +241,7 @@ def test_bash_runs_nothing_but_the_commands_of_a_plain_text(
     subprocess.run(
         ["/bin/bash", "-c", text],
         cwd=stubs / "work",
-        env={"PATH": str(stubs), "LOG": str(log), "HOME": str(stubs)},
+        env={"PATH": str(stubs), "LOG": str(log), "END": "\1", "HOME": str(stubs)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
