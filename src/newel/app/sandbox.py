@@ -159,7 +159,7 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
         path for path in find_toolchains(home, os.environ) if not is_below(os.path.realpath(path), secret)
     ]
     # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
-    own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, *_package_folders())]
+    own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, Path(__file__).parents[2])]
     repository = find_sandbox_repository(folder, home)
     of_git = [repository.top, repository.common] if repository is not None else []
     readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
@@ -192,10 +192,6 @@ def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, s
         if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
             links[path] = real
     return links
-
-
-def _package_folders() -> list[str]:
-    return [os.path.dirname(path) for path in sys.modules["newel"].__path__]  # noqa: PTH120 — texts
 
 
 def _limits(wanted: SandboxSettings) -> dict[str, int]:

@@ -25,7 +25,7 @@ ON_A_HOST: Final = (
 CHOSEN: Final = "{why}\nNewel does not start. `--sandbox off` runs commands without a sandbox."
 
 UNATTENDED: Final = (
-    "{why}\nWithout a sandbox, commands could do all that you can, and nobody is there to be asked, so Newel does not start. To run them without "
+    "{why}\nWithout a sandbox, commands could do whatever you can, and nobody can be asked, so Newel does not start. To run them without "
     'one, use `--sandbox off`, NEWEL_SANDBOX=off in the environment, or mode = "off" under [sandbox] in config.toml.'
 )
 

@@ -30,7 +30,7 @@ def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
 
 @pytest.mark.parametrize("answer", ["n", "", "y"])
 def test_work_in_the_home_folder_has_to_be_meant(with_model: WithModel, answer: str) -> None:
-    """Whoever opens a terminal is in it, and an agent may change all of it."""
+    """A new terminal starts there, and an agent could change everything in it."""
     newel = with_model(scenario("", {"content": "Good morning."}))
     with Tmux([str(BIN / "newel")], newel.home, newel.environ | {"TERM": "xterm-256color"}) as terminal:
         terminal.wait_for("Work here? [y/N]")

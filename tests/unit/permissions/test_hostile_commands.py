@@ -44,7 +44,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a project, a repository in it, programs, and secrets."""
     base = tmp_path_factory.mktemp("hostile")
     project = base / "project"
-    for folder in ("sub", "bin", "folder"):
+    for folder in ("sub", "bin", "folder", "deep/deep"):
         (project / folder).mkdir(parents=True)
     for name, text in {
         "a.txt": "one\ntwo\n",
@@ -62,6 +62,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "run.sh").chmod(0o755)
     (project / "link").symlink_to("../outside")
     (project / "folder/link").symlink_to("../.env")
+    (project / "deep/deep/link").symlink_to("../../../outside")
     for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn"):
         path = project / place
         path.parent.mkdir(exist_ok=True)
@@ -73,7 +74,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"git init -q -b main && echo '*' > .git/info/exclude && git add -f a.txt b.txt sub && {git} commit -qm 1 "
         f"&& git branch other && git tag v1 && echo three >> a.txt && {git} commit -qam 2 && git remote add origin /nowhere "
         "&& git config user.name a && git config user.email a@b && git config diff.external pwn && echo changed >> b.txt "
-        "&& git config --unset diff.external",
+        "&& git config --unset diff.external && cd deep/deep && git init -q && git config core.fsmonitor pwn",
     )
     return base
 
@@ -102,6 +103,35 @@ async def test_no_hostile_command_runs_unasked(template: Path, kind: str) -> Non
         if (await judge_command(command, NARROW, view)).effect in {"reads", "allow"}
     ]
     assert passed == []
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ("git status", "reads"),  # also where a rule allows it: a plan runs what reads
+        ("cd ./sub && git status && cat c.txt", "reads"),
+        ("touch x | head -3 && pwd", "allow"),
+        ("cat a.txt && touch x", "allow"),
+        ("touch x && cat link", "none"),
+        ("touch x && cat a.txt", "none"),
+        ("touch x && git diff", "none"),
+        ("touch x && grep -r one sub", "none"),
+        ("cd deep/deep && git log", "allow"),
+        ("cd deep/deep && git diff", "none"),
+        ("cd deep && cat deep/link", "none"),
+        ("cd ../ && cat a.txt", "none"),
+    ],
+)
+async def test_what_is_read_after_an_allowed_command_is_not_known(
+    template: Path, command: str, effect: str
+) -> None:
+    """It may have led to another folder, or put a link in place of a file."""
+    rules = RuleSet(
+        allow=tuple(map(parse_rule, ["bash(cd *)", "bash(touch *)", "bash(git status)", "bash(git log)"]))
+    )
+    assert (
+        await judge_command(command, rules, view_of(template / "project", template / "home"))
+    ).effect == effect
 
 
 @pytest.mark.slow  # runs each of them

@@ -62,17 +62,15 @@ def test_what_is_no_rule_is_refused_with_the_reason(text: str, problem: str) -> 
         parse_rule(text)
 
 
-WORDS = st.lists(
-    st.text(st.sampled_from("ab -;|&<>()$`'\"*\\=#~:é"), min_size=1, max_size=6), min_size=1, max_size=4
-)
+WORDS = st.lists(st.text(st.sampled_from("ab -;|&<>()$`'\"\\=#~:é"), max_size=6), min_size=1, max_size=4)
 
 
 @given(words=WORDS, any_rest=st.booleans())
 def test_the_rule_of_an_answer_reads_as_it_was_made(words: list[str], any_rest: bool) -> None:
-    """The question shows it, and the next session reads it."""
-    assume(words[0] != "*")
+    """The question shows it, and the next session reads it. None is offered for words with ``*``, or without a program."""
+    assume(words[0])
     rule = CommandRule(tuple(words), any_rest)
-    assert parse_rule(str(rule)) in {rule, CommandRule(rule.words[:-1], any_rest=True)}
+    assert parse_rule(str(rule)) == rule
 
 
 @pytest.mark.parametrize(

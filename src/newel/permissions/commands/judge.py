@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 from newel.permissions.commands.parse import (
-    ParsedCommand,
     Words,
     parse,
     program,
@@ -16,7 +15,7 @@ from newel.permissions.commands.parse import (
 )
 from newel.permissions.commands.programs import programs
 from newel.permissions.commands.reading import Reads, find_reads
-from newel.permissions.rules import CommandRule, Rule, RuleSet, parse_rule
+from newel.permissions.rules import CommandRule, Rule, RuleSet
 
 
 class CallJudgement(NamedTuple):
@@ -60,15 +59,8 @@ async def judge_command(text: str, rules: RuleSet, project: ProjectView) -> Call
         return CallJudgement(
             "ask", "what it runs is only known when it runs, and you have rules about commands"
         )
-    if not parsed.plain:
-        return UNKNOWN
     allowed = [rule for rule in rules.allow if isinstance(rule, CommandRule)]
-    left = [words for words in parsed.plain if not any(rule.matches(words) for rule in allowed)]
-    if not left:
-        return CallJudgement("allow")
-    if await _only_reads(left, parsed, project):
-        return CallJudgement("reads" if len(left) == len(parsed.plain) else "allow")
-    return CallJudgement("none", rules=await _offers(left, parsed, project))
+    return await _judge_plain(parsed.plain, allowed, project)
 
 
 def _find(rules: Sequence[Rule], commands: Sequence[Words], *, unknown: bool) -> CommandRule | None:
@@ -86,37 +78,47 @@ def _find(rules: Sequence[Rule], commands: Sequence[Words], *, unknown: bool) ->
     return None
 
 
-# -- reading ----------------------------------------------------------------------------------------------
-
-
-async def _only_reads(left: Sequence[tuple[str, ...]], parsed: ParsedCommand, project: ProjectView) -> bool:
-    """Whether commands only read, wherever a ``cd`` in front of them leads."""
+async def _judge_plain(
+    plain: Sequence[tuple[str, ...]], allowed: Sequence[CommandRule], project: ProjectView
+) -> CallJudgement:
+    """Judge the commands of a plain text, in order. Once one of them may do more than read, what a later one reads is not known: the
+    folder may be another one, and a file a link.
+    """
+    if not plain:
+        return UNKNOWN
+    only_reads = True
+    offers: list[CommandRule | None] = []
     bases = [""]
-    if cd := _leading_cd(parsed.plain):
-        if not await project.may_read([cd], recurses=False):
-            return False
-        bases.append(cd)
-    for words in left:
-        if cd and words == parsed.plain[0]:
-            continue
+    if (folder := _leading_cd(plain[0])) and await project.may_read([folder], recurses=False):
+        bases.append(folder)
+        plain = plain[1:]
+    for words in plain:
         reads = find_reads(words)
-        if reads is None or not all([await _may_read(reads, base, project) for base in bases]):
-            return False
-    return True
+        if reads and (only_reads or reads.needs_no_file) and await _may_read(reads, bases, project):
+            continue
+        only_reads = False
+        if not any(rule.matches(words) for rule in allowed):
+            offers.append(_offer(words))
+    if offers:
+        return CallJudgement("none", rules=_texts(offers))
+    return CallJudgement("reads" if only_reads else "allow")
 
 
-def _leading_cd(plain: Sequence[tuple[str, ...]]) -> str:
-    """The folder of a ``cd`` that begins the text; empty if there is none. CDPATH has no say in a path that begins like this."""
-    words = plain[0]
+def _leading_cd(words: tuple[str, ...]) -> str:
+    """The folder of a ``cd``; empty if it is none, or if CDPATH has a say in where it leads."""
     is_cd = len(words) == 2 and words[0] == "cd" and words[1].startswith(("/", "./", "../"))
     return words[1] if is_cd or words == ("cd", "..") else ""
 
 
-async def _may_read(reads: Reads, base: str, project: ProjectView) -> bool:
-    paths = [posixpath.join(base, path) for path in reads.paths]
-    if reads.uses_git and not await project.is_git_safe(base):
-        return False
-    return await project.may_read(paths or [base], recurses=reads.recurses)
+async def _may_read(reads: Reads, bases: Sequence[str], project: ProjectView) -> bool:
+    """Whether a command that reads may do so unasked, in whichever of the folders it runs."""
+    for base in bases:
+        paths = [posixpath.join(base, path) for path in reads.paths]
+        if reads.uses_git and not await project.is_git_safe(base):
+            return False
+        if not await project.may_read(paths or [base], recurses=reads.recurses):
+            return False
+    return True
 
 
 # -- rules that an answer may keep -------------------------------------------------------------------------
@@ -128,34 +130,19 @@ MAX_OFFERED: Final = 120
 """Characters of them."""
 
 
-async def _offers(
-    left: Sequence[tuple[str, ...]], parsed: ParsedCommand, project: ProjectView
-) -> tuple[str, ...]:
-    """The rules that would allow commands; none if one of them is better asked about each time."""
-    offers: list[str] = []
-    cd = _leading_cd(parsed.plain)
-    for words in left:
-        if cd and words == parsed.plain[0]:
-            if await project.may_read([cd], recurses=False):
-                continue
-            return ()
-        if (reads := find_reads(words)) and await _may_read(reads, "", project):
-            continue
-        if (offer := _offer(words)) is None:
-            return ()
-        if parse_rule(text := str(offer)) != offer:
-            return ()
-        offers.append(text)
-    offers = list(dict.fromkeys(offers))
-    return tuple(offers) if len(offers) <= MAX_OFFERS and len(" ".join(offers)) <= MAX_OFFERED else ()
+def _texts(offers: Sequence[CommandRule | None]) -> tuple[str, ...]:
+    """The rules as texts; none if one command is better asked about each time, or if there are too many for one answer."""
+    texts = tuple(dict.fromkeys(map(str, offers)))
+    is_short = len(texts) <= MAX_OFFERS and len(" ".join(texts)) <= MAX_OFFERED
+    return texts if is_short and None not in offers else ()
 
 
 def _offer(words: tuple[str, ...]) -> CommandRule | None:
     """The rule that allows a command, and where a user means that, others of its kind."""
     if program(words) in programs().asked_each_time or reads_program(words):
         return None
-    if any("*" in word or "\n" in word for word in words):
-        return None
+    if not words[0] or any("*" in word or "\n" in word for word in words):
+        return None  # no rule says that
     if (subcommands := programs().families.get(words[0])) is None:
         return CommandRule(words)
     if not subcommands:

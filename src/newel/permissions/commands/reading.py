@@ -22,6 +22,11 @@ class Reads(NamedTuple):
     recurses: bool = False
     uses_git: bool = False
 
+    @property
+    def needs_no_file(self) -> bool:
+        """Whether it reads its standard input at most, or names of the working folder."""
+        return not (self.paths or self.recurses or self.uses_git)
+
 
 GIT_SETTINGS: Final = re.compile(
     r"core\.(?:fsmonitor|pager|editor|sshcommand|askpass|gitproxy|alternaterefscommand|attributesfile)|diff\.external|diff\..*\.(?:command|textconv)"
