@@ -83,7 +83,8 @@ class PlannedWrite(Wire, frozen=True, kw_only=True):
 
 class EffectRecord(Wire, frozen=True, kw_only=True):
     """A pending effect: on the file ``path``, which was ``before``, or on any file for None. ``began_ns`` is on the clock of
-    the file system. ``folders`` did not exist above the file.
+    the file system, as is ``run_began_ns``, when the run's first command began (0: this is the first). ``folders`` did not exist above
+    the file.
     """
 
     run: str
@@ -91,6 +92,7 @@ class EffectRecord(Wire, frozen=True, kw_only=True):
     title: str
     began: str
     began_ns: int
+    run_began_ns: int = 0
     path: str | None = None
     before: FileSnapshot | None = None
     folders: tuple[str, ...] = ()

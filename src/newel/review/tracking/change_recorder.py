@@ -36,12 +36,18 @@ from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
 from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
-from newel.review.tracking.effects import RECORDS_DELETED, SCAN_TIMED_OUT, TrackedOperation, TrackedRun, retry
+from newel.review.tracking.effects import (
+    KILLED,
+    RECORDS_DELETED,
+    SCAN_TIMED_OUT,
+    TrackedOperation,
+    TrackedRun,
+    retry,
+)
 from newel.review.tracking.file_states import (
     FileTooLarge,
-    changes_since,
+    changes_of_killed,
     read_state,
-    read_state_or_none,
     too_large,
 )
 from newel.workspace.port import ABSENT
@@ -241,6 +247,7 @@ class ChangeRecorder:
             title=operation.run.title,
             began=operation.started_at,
             began_ns=time.time_ns() - CLOCK_LAG_NS,
+            run_began_ns=operation.run.commands_began_ns,
             path=operation.path,
             before=operation.before,
             folders=tuple(operation.folders),
@@ -383,19 +390,12 @@ class ChangeRecorder:
             TrackedRun(record.session, id=record.run, title=record.title), record.path
         )
         operation.started_at, operation.effect_id = record.began, effect.id
-        if record.path is not None:
-            changes = [
-                FileChange(
-                    record.path,
-                    record.before,
-                    await read_state_or_none(self._workspace, self._ledger, record.path),
-                )
-            ]
-        else:
-            changes = await changes_since(self._workspace, self._ledger, self._snapshots, effect)
-        created = [change.path for change in changes if change.before is None and is_folder(change.after)]
-        await self._record(operation, changes, [*record.folders, *created])
+        found = await changes_of_killed(self._workspace, self._ledger, self._make_snapshots, effect)
+        await self._record(operation, found.files, found.folders)
         await anyio.to_thread.run_sync(self._log.end, effect.id)
+        for text in [*found.notices, *self._sink.describe_uncovered(found.uncovered)]:
+            if (notice := KILLED.format(title=record.title, text=text)) not in self.notices:
+                self.notices.append(notice)
 
     # -- recording ----------------------------------------------------------------------------------
 

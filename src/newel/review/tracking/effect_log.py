@@ -26,8 +26,8 @@ from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.store.schema import LedgerError
 from newel.storage.file_lock import lock
 from newel.storage.files import open_regular, read_regular, remove_unless_locked, replace_file
-from newel.workspace.snapshots.index import load
-from newel.workspace.snapshots.tree import FileSnapshot, join, state_of
+from newel.workspace.snapshots.index import UNKNOWN, SavedTree, load
+from newel.workspace.snapshots.tree import FileSnapshot
 
 INDEX: Final = "files.index"
 _RUNNING, _KNOWN, _KNOWN_NEXT, _LEFT_OUT = ".running", ".known", ".known-next", "left_out.json"
@@ -37,13 +37,10 @@ _SPARE: Final = 1 << 20
 
 
 class KnownFiles(NamedTuple):
-    """The states of files before the last command, ``at`` seconds since 1970. Unless ``whole``, a file that is missing here may
-    have existed.
-    """
+    """The files before the last command, ``at`` seconds since 1970."""
 
-    states: dict[str, FileSnapshot]
+    tree: SavedTree
     at: float
-    whole: bool
 
 
 class PendingEffect(NamedTuple):
@@ -54,13 +51,13 @@ class PendingEffect(NamedTuple):
     known: KnownFiles
 
 
-def states_before(ledger: Ledger, known: KnownFiles) -> dict[str, FileSnapshot]:
-    """The states of files before a command: as saved, or as recorded since. Blocks."""
-    states = dict(known.states)
+def recorded_since(ledger: Ledger, at: float) -> dict[str, FileSnapshot | None]:
+    """The states of the files whose changes were recorded since a moment, in seconds since 1970. Blocks."""
+    states: dict[str, FileSnapshot | None] = {}
     for path in ledger.paths():
         last = ledger.entries(path=path)[-1]
-        if datetime.fromisoformat(last.ts).timestamp() >= known.at:
-            states.pop(path, None)
+        if datetime.fromisoformat(last.ts).timestamp() >= at:
+            states[path] = None
             if content := content_of(ledger.get(path).base):
                 blob = content.blob or ledger.put_blobs([content.data])[0]
                 states[path] = FileSnapshot(blob, content.mode)
@@ -255,12 +252,5 @@ def _remove(folder: Path, name: str) -> None:
 def _load_known(index: Path, root: str, effects: Sequence[EffectRecord]) -> KnownFiles:
     commands = [effect for effect in effects if effect.path is None]
     if not commands:
-        return KnownFiles({}, 0.0, whole=False)
-    records = load(index, root)
-    states = {
-        join(folder, name): state_of(record)
-        for folder, files in records.items()
-        for name, record in files.items()
-    }
-    at = max(effect.began_ns for effect in commands) / 1e9
-    return KnownFiles(states, at, whole=bool(records))
+        return KnownFiles(UNKNOWN, 0.0)
+    return KnownFiles(load(index, root), max(effect.began_ns for effect in commands) / 1e9)

@@ -30,6 +30,9 @@ SCAN_TIMED_OUT: Final = (
     "They will be recorded with the next command, or when Newel is next used here."
 )
 
+KILLED: Final = 'Newel was killed during "{title}". {text}'
+"""About changes of a killed run that are found by the next process, but not recorded."""
+
 
 class TrackedRun:
     """One prompt and all that is done for it. Its ``checkpoint`` is created when its first change is recorded."""

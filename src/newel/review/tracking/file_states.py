@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
 
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.review.model.file_review import ReviewError
 from newel.review.save import LARGEST
 from newel.review.store.ledger import Ledger
-from newel.review.tracking.effect_log import PendingEffect, states_before
+from newel.review.tracking.effect_log import PendingEffect, recorded_since
 from newel.workspace.snapshots.manager import SnapshotManager
-from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.port import FileChange, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
 from newel.workspace.tracked import TrackedWorkspace
 from newel.workspace.walk import below
@@ -53,26 +55,29 @@ async def read_state_or_none(workspace: TrackedWorkspace, ledger: Ledger, path: 
         return None
 
 
-async def changes_since(
-    workspace: TrackedWorkspace, ledger: Ledger, snapshots: SnapshotManager, effect: PendingEffect
-) -> list[FileChange]:
-    """What has changed since a command of a killed process began."""
-    touched = await snapshots.modified_since(effect.record.began_ns)
-    before = await anyio.to_thread.run_sync(states_before, ledger, effect.known)
-    infos = await workspace.stats([below(workspace, path) for path in before])
-    # `stats` follows links, and a link whose target is missing exists all the same.
-    gone = [
-        path
-        for path, info in zip(before, infos, strict=True)
-        if info is None and await workspace.lstat(below(workspace, path)) is None
-    ]
-    # Without a complete list, a file that is not in it may be the user's: an undo must not delete it.
-    changed = {*gone, *(path for path in touched if effect.known.whole or path in before)}
-    return [
-        FileChange(
-            path,
-            before.get(path),
-            None if path in gone else await read_state_or_none(workspace, ledger, path),
-        )
-        for path in sorted(changed)
-    ]
+async def changes_of_killed(
+    workspace: TrackedWorkspace,
+    ledger: Ledger,
+    make_snapshots: Callable[[], SnapshotManager],
+    effect: PendingEffect,
+) -> WorkspaceChanges:
+    """What a killed process did, or others since. Without the tree that it saved before a command, only files with records are known:
+    any other may be the user's, and an undo must not delete it.
+    """
+    record = effect.record
+    if record.path is not None:
+        state = await read_state_or_none(workspace, ledger, record.path)
+        return WorkspaceChanges([FileChange(record.path, record.before, state)], list(record.folders), [])
+    changes = WorkspaceChanges([], [], [])
+    if effect.known.tree.records:
+        snapshots = make_snapshots()
+        try:
+            changes = await snapshots.resume(effect.known.tree, record.run_began_ns or record.began_ns)
+        finally:
+            snapshots.close()
+    # What was recorded since the tree was saved, and is in none of its records.
+    recorded = await anyio.to_thread.run_sync(recorded_since, ledger, effect.known.at)
+    files = [change for change in changes.files if change.path not in recorded]
+    for path, before in sorted(recorded.items()):
+        files.append(FileChange(path, before, await read_state_or_none(workspace, ledger, path)))
+    return msgspec.structs.replace(changes, files=files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from newel.workspace.disk.dir_fd import is_temporary_file
@@ -51,15 +51,15 @@ class IgnoreRule(NamedTuple):
 
 
 class IgnoreRules:
-    """Asks git about many paths at once. ``git_failed`` once git could not answer for a repository; the rules without git then
-    apply to it.
+    """Asks git about many paths at once. ``failed`` are the repositories for which it could not answer since ``refresh``; the rules
+    without git then apply.
     """
 
     def __init__(self, root: str, run_git: RunGit, find_repository: Callable[[str], str | None]) -> None:
         self._root = root
         self._run_git = run_git
         self._find_repository = find_repository
-        self.git_failed = False
+        self.failed: set[str] = set()
         self._tracked: dict[str, list[bytes]] = {}
 
     def repository_of_root(self) -> str | None:
@@ -70,26 +70,30 @@ class IgnoreRules:
         inside = os.path.relpath(self._root, top)
         return None if inside != "." and self._check_ignore(top, [inside]) else ""
 
-    def excluded(self, paths: Iterable[tuple[str, str | None]]) -> dict[str, IgnoreRule | None]:
+    def excluded(
+        self, paths: Iterable[tuple[str, str | None]], *, blocked: Collection[str | None] = ()
+    ) -> dict[str, IgnoreRule | None]:
         """The excluded ones of existing paths, each given with its repository (see ``FolderState``), with their rules; None for
-        build directories without git.
+        build directories without git. In ``blocked`` repositories git must not be asked.
         """
         asked: defaultdict[str | None, list[str]] = defaultdict(list)
         for path, repository in paths:
             asked[repository].append(path)
         out: dict[str, IgnoreRule | None] = {}
         for repository, some in asked.items():
-            ignored = None if repository is None else self._ask(repository, some)
+            ignored = None if repository is None or repository in blocked else self._ask(repository, some)
             if ignored is None:
-                self.git_failed |= repository is not None
+                if repository is not None:
+                    self.failed.add(repository)
                 out |= {path: None for path in some if split(path)[1] in BUILD_DIRS}
             else:
                 out |= ignored
         return out
 
-    def clear_cache(self) -> None:
-        """Forget which files git tracks: this may have changed."""
+    def refresh(self) -> None:
+        """Forget which files git tracks, and where it failed: this may have changed."""
         self._tracked.clear()
+        self.failed.clear()
 
     def _ask(self, repository: str, paths: list[str]) -> dict[str, IgnoreRule] | None:
         """None if git fails."""

@@ -1,7 +1,7 @@
 """The snapshot index: records of a project's files, for the next process and for recovery after a crash.
 
 A block with the records of all files may be followed by blocks with changed ones. Each starts with its length and checksum, so
-that a truncated block is detected.
+that a truncated block is detected. A name that is not covered has the reason in place of a record.
 """
 
 from __future__ import annotations
@@ -12,15 +12,22 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.storage.files import read_regular, replace_file
-from newel.workspace.snapshots.tree import FileTree, join, split, state_of, with_stale_times
+from newel.workspace.snapshots.tree import (
+    ExclusionReason,
+    FileTree,
+    join,
+    split,
+    state_of,
+    with_stale_times,
+)
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _HEAD: Final = struct.Struct("<Q32s")
 _GONE: Final = b""
 """The record of a deleted file."""
@@ -31,28 +38,55 @@ Records = dict[str, dict[str, bytes]]
 _Packed = dict[bytes, dict[bytes, bytes]]
 """In bytes, as names need not be UTF-8."""
 
+_Block = tuple[int, bytes, _Packed, bool]
 
-def pack_all(root: str, tree: FileTree, unsettled: set[str]) -> bytes:
+_REASONS: Final = {
+    b"i": ExclusionReason.IGNORED,
+    b"l": ExclusionReason.LARGE,
+    b"r": ExclusionReason.ROOM,
+    b"u": ExclusionReason.UNREADABLE,
+    b"s": ExclusionReason.SPECIAL,
+}
+"""What stands in place of a record for a name that is not covered."""
+
+_CODES: Final = {reason: code for code, reason in _REASONS.items()}
+
+
+class SavedTree(NamedTuple):
+    """A tree as a process saved it; without ``records`` it is unknown. ``is_full``: there were more files than it has. ``excluded`` are
+    the names that were not covered, by directory.
+    """
+
+    records: Records
+    excluded: dict[str, dict[str, ExclusionReason]]
+    is_full: bool
+
+
+UNKNOWN: Final = SavedTree({}, {}, is_full=False)
+
+
+def pack_all(root: str, tree: FileTree, unsettled: set[str], *, is_full: bool = False) -> bytes:
     """A block with the records of all files and folders; ``unsettled`` files get a signature that never matches."""
-    return _block(
-        root,
-        {
-            path: {
-                name: with_stale_times(record) if unsettled and join(path, name) in unsettled else record
-                for name, record in folder.records.items()
-            }
-            for path, folder in tree.folders.items()
-        },
-    )
+    folders = {
+        path: {
+            name: with_stale_times(record) if unsettled and join(path, name) in unsettled else record
+            for name, record in folder.records.items()
+        }
+        for path, folder in tree.folders.items()
+    }
+    for path, records in folders.items():
+        records.update((name, _CODES[reason]) for name, reason in tree.folders[path].excluded.items())
+    return _block(root, folders, is_full=is_full)
 
 
-def pack_some(root: str, tree: FileTree, paths: Iterable[str]) -> bytes:
+def pack_some(root: str, tree: FileTree, paths: Iterable[str], *, is_full: bool = False) -> bytes:
     """A block with the records of some files, to be appended to others."""
     some: Records = {}
     for path in paths:
         folder, name = split(path)
-        some.setdefault(folder, {})[name] = tree.record(path) or _GONE
-    return _block(root, some)
+        reason = tree.exclusion(path)
+        some.setdefault(folder, {})[name] = tree.record(path) or (_CODES[reason] if reason else _GONE)
+    return _block(root, some, is_full=is_full)
 
 
 def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
@@ -64,46 +98,50 @@ def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
         raise WorkspaceError(f"Cannot write {index}: {error.strerror or error}.") from error
 
 
-def load(index: Path, root: str) -> Records:
-    """The saved records; empty if there are none for this root, or the file is damaged."""
+def load(index: Path, root: str) -> SavedTree:
+    """The saved tree; empty if there is none for this root, or the file is damaged."""
     packed: _Packed = {}
+    is_full = False
     with contextlib.suppress(OSError):
-        for owner, folders in _blocks(read_regular(index, None)):
+        for owner, folders, is_full in _blocks(read_regular(index, None)):  # noqa: B007 — the last one counts
             if owner != os.fsencode(root):
-                return {}
+                return UNKNOWN
             for folder, files in folders.items():
                 packed.setdefault(folder, {}).update(files)
-    records: Records = {}
+    saved = SavedTree({}, {}, is_full)
     while packed:  # piece by piece, so that both never are in memory as a whole
         folder, files = packed.popitem()
-        records[os.fsdecode(folder)] = {
-            os.fsdecode(name): record for name, record in files.items() if record != _GONE
-        }
-    return records
+        path = os.fsdecode(folder)
+        saved.records[path] = {os.fsdecode(name): record for name, record in files.items() if len(record) > 1}
+        if excluded := {
+            os.fsdecode(name): _REASONS[record] for name, record in files.items() if record in _REASONS
+        }:
+            saved.excluded[path] = excluded
+    return saved
 
 
 def referenced_blobs(index: Path) -> set[str]:
     """The hashes of all contents that an index refers to. Raises ``OSError``."""
     return {
         state_of(record).blob
-        for _, folders in _blocks(read_regular(index, None))
+        for _, folders, _ in _blocks(read_regular(index, None))
         for files in folders.values()
         for record in files.values()
-        if record != _GONE
+        if len(record) > 1
     }
 
 
-def _block(root: str, folders: Mapping[str, Mapping[str, bytes]]) -> bytes:
+def _block(root: str, folders: Mapping[str, Mapping[str, bytes]], *, is_full: bool) -> bytes:
     raw = {
         os.fsencode(folder): {os.fsencode(name): record for name, record in files.items()}
         for folder, files in folders.items()
     }
-    data = msgspec.msgpack.encode((_VERSION, os.fsencode(root), raw))
+    data = msgspec.msgpack.encode((_VERSION, os.fsencode(root), raw, is_full))
     return _HEAD.pack(len(data), hashlib.sha256(data).digest()) + data
 
 
-def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
-    """The root and the records of each block, up to the first damaged one."""
+def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed, bool]]:
+    """The root, the records, and whether there were more files, of each block, up to the first damaged one."""
     at = 0
     with contextlib.suppress(struct.error, msgspec.MsgspecError):
         while at < len(data):
@@ -112,7 +150,7 @@ def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed]]:
             block = data[at - size : at]
             if hashlib.sha256(block).digest() != sum_:
                 return
-            version, root, folders = msgspec.msgpack.decode(block, type=tuple[int, bytes, _Packed])
+            version, root, folders, is_full = msgspec.msgpack.decode(block, type=_Block)
             if version != _VERSION:
                 return
-            yield root, folders
+            yield root, folders, is_full

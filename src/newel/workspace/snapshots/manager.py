@@ -42,7 +42,7 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.snapshots.index import load, pack_all, pack_some, save
+from newel.workspace.snapshots.index import SavedTree, load, pack_all, pack_some, save
 from newel.workspace.snapshots.port import (
     BlobStore,
     FileChange,
@@ -52,15 +52,13 @@ from newel.workspace.snapshots.port import (
     WorkspaceChanges,
 )
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
-from newel.workspace.snapshots.scan import DirectoryVisit, Scan, modified_since
+from newel.workspace.snapshots.scan import DirectoryVisit, Scan
 from newel.workspace.snapshots.state import ScanState, TreeUpdate
 from newel.workspace.snapshots.tree import ExclusionReason, FileSnapshot, FolderState, join
 from newel.workspace.snapshots.uncovered import UncoveredChanges
 
 _MAX_EXAMPLES: Final = 5
-_GIT_FAILED_MESSAGE: Final = (
-    "Git is unavailable, so .gitignore is not honoured. Only well-known build directories are excluded."
-)
+_GIT_FAILED_MESSAGE: Final = "Git did not answer, so .gitignore is not honoured. Only well-known build directories are excluded, and what it ignored before."
 
 
 class _Phase(Enum):
@@ -183,19 +181,21 @@ class SnapshotManager:
         with self._scan_lock:
             changed, tree.changed_paths = tree.changed_paths, set()
             if whole or changed is None:
-                return pack_all(root, tree, self._state.unreliable)
-            return pack_some(root, tree, changed)
+                return pack_all(root, tree, self._state.unreliable, is_full=self._state.is_full)
+            return pack_some(root, tree, changed, is_full=self._state.is_full)
 
-    async def modified_since(self, since_ns: int) -> list[str]:
-        """The covered files whose content or permission bits changed since a moment on this machine's clock."""
+    async def resume(self, saved: SavedTree, since_ns: int) -> WorkspaceChanges:
+        """``last_changes`` of a run whose process is gone: compared with the tree that it saved last. To be called first."""
 
-        def scan() -> list[str]:
+        def restore() -> None:
             with self._scan_lock:
-                self._state.umask = self._source.umask()
-                return modified_since(self._source, since_ns)
+                self._begin(since_ns)
+                self._state.resume(saved)
+                self._phase = _Phase.STALE
 
         async with self._caller_lock:
-            return await self._source.run_in_thread(scan)
+            await self._source.run_in_thread(restore)
+        return await self.last_changes(since_ns)
 
     def close(self) -> None:
         """Save the index and release the watches. May block while a scan notices that it is to stop."""
@@ -256,7 +256,7 @@ class SnapshotManager:
         try:
             visits = self._plan(phase, everywhere=everywhere or recheck)
             state.needs_recheck = False
-            source.rules.clear_cache()
+            source.rules.refresh()
             Scan(TreeUpdate(state, acknowledged, report=report), check_stopped, recheck=recheck).run(visits)
         except BaseException as error:
             self._acknowledged = acknowledged | self._acknowledged  # a later state of the same file counts
@@ -267,7 +267,7 @@ class SnapshotManager:
         self._phase = _Phase.CURRENT
         if recheck:
             self._recheck_at = time.monotonic() + state.limits.recheck_s
-        if source.rules.git_failed:
+        if source.rules.failed:
             state.notices.add(_GIT_FAILED_MESSAGE)
         if phase is _Phase.NEW:
             state.indexed = {}
@@ -281,14 +281,18 @@ class SnapshotManager:
         state, source = self._state, self._source
         is_new = phase is _Phase.NEW
         if is_new and not state.tree.folders:
-            state.umask = source.umask()
-            state.rule_history.begin(time.time_ns() + source.clock_offset_ns())
-            state.tree.folders[""] = FolderState(source.rules.repository_of_root())
-            state.indexed = load(self._index, source.root) if self._index else {}
+            self._begin(time.time_ns())
+            state.indexed = load(self._index, source.root).records if self._index else {}
         touched = source.touched(state.linked, everywhere=phase is not _Phase.CURRENT)
         if touched is None or everywhere:
             return [DirectoryVisit("", None, absorb=is_new)]
         return [DirectoryVisit(folder, names, absorb=False) for folder, names in touched.items()]
+
+    def _begin(self, now_ns: int) -> None:
+        state, source = self._state, self._source
+        state.umask = source.umask()
+        state.rule_history.begin(now_ns + source.clock_offset_ns())
+        state.tree.folders[""] = FolderState(source.rules.repository_of_root())
 
     def _save_index(self) -> None:
         state = self._state

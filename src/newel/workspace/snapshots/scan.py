@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from newel.workspace.snapshots.ignore_rules import BUILD_DIRS, NEVER, IgnoreRule, is_never_covered
-from newel.workspace.snapshots.port import DATA_FILE, GONE, Entries, Reading, SnapshotSource
+from newel.workspace.snapshots.ignore_rules import IgnoreRule, is_never_covered
+from newel.workspace.snapshots.port import DATA_FILE, GONE, Entries, Reading
 from newel.workspace.snapshots.rule_history import RULE_FILE
 from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import (
@@ -151,6 +151,8 @@ class Scan:
             self._exclude_special(folder, path, name, absorb=visit.absorb)
             return
         self._drop_other_kind(folder, path, name, is_folder=is_folder)
+        if name == RULE_FILE:
+            self._state.note_rule_file(path, status.st_mode)
         record = folder.records.get(name)
         if record is not None and is_folder:
             if record != folder_record(status.st_mode):
@@ -168,7 +170,7 @@ class Scan:
         self._drop_other_kind(folder, path, name, is_folder=None)
         if self._update.report and not absorb and name not in folder.excluded:
             self._state.notices.add(f"{path} is now {ExclusionReason.SPECIAL.value}. This cannot be undone.")
-        folder.excluded[name] = ExclusionReason.SPECIAL
+        self._tree.exclude(path, ExclusionReason.SPECIAL)
 
     def _set_repository(self, path: str, before: str | None) -> None:
         """From this directory on the rules of another repository apply."""
@@ -181,12 +183,12 @@ class Scan:
         if name in folder.records and (path in self._tree.folders) is not is_folder:
             self._drop(path)
         if is_folder is not None and folder.excluded.get(name) is ExclusionReason.SPECIAL:
-            del folder.excluded[name]
+            self._tree.include(path)
 
     def _remove_missing(self, folder: FolderState, path: str, name: str) -> None:
         self._drop_other_kind(folder, path, name, is_folder=None)
-        reason = folder.excluded.pop(name, ExclusionReason.IGNORED)
-        if self._update.report and reason is not ExclusionReason.IGNORED:
+        reason = self._tree.include(path)
+        if self._update.report and reason is not None and reason is not ExclusionReason.IGNORED:
             self._state.notices.add(f"{path} was deleted. It was {reason.value} and cannot be restored.")
 
     def _drop(self, path: str) -> None:
@@ -214,13 +216,17 @@ class Scan:
 
     def _cover_or_exclude(self, new: Sequence[tuple[_NewEntry, str, str]]) -> None:
         """Each entry with its directory and its name in it."""
-        ignored = self._source.rules.excluded(
-            (entry.path, self._tree.folders[folder].repository) for entry, folder, _ in new
+        rules = self._source.rules
+        ignored = rules.excluded(
+            ((entry.path, self._tree.folders[folder].repository) for entry, folder, _ in new),
+            blocked=self._state.blocked_repositories(),
         )
         for entry, parent, name in new:
             folder = self._tree.folders[parent]
+            if folder.excluded.get(name) is ExclusionReason.IGNORED and folder.repository in rules.failed:
+                continue  # as before
             if entry.path in ignored and self._is_excluded(entry, name, ignored[entry.path]):
-                folder.excluded[name] = ExclusionReason.IGNORED
+                self._tree.exclude(entry.path, ExclusionReason.IGNORED)
                 self._state.ignored.add(entry.path + "/" if entry.is_folder else entry.path)
             elif (
                 max(self._tree.file_count + self._new_files, len(self._tree.folders))
@@ -398,34 +404,3 @@ class _ContentReader:
             self._state.blobs.put_blobs(blobs, flush=flush)
         for path, record in records:
             self._update.put(path, record, absorb=self._pending[path].absorb)
-
-
-def modified_since(source: SnapshotSource, since_ns: int) -> list[str]:
-    """The covered files whose content or permission bits changed since a moment on this machine's clock, and all folders.
-    Needs no earlier scan: for the time after a crash. Blocks.
-    """
-    since_ns += source.clock_offset_ns()
-    repository = source.rules.repository_of_root()
-    skipped = NEVER if repository is not None else NEVER | BUILD_DIRS
-    paths: list[str] = []
-    try:
-        source.start()
-        level = [""]
-        while level:
-            source.prefetch(level)
-            below: list[str] = []
-            for folder in level:
-                with contextlib.suppress(OSError):
-                    for name, status in source.entries(folder, None):
-                        path = join(folder, name)
-                        if stat.S_ISDIR(status.st_mode):
-                            below += [] if name in skipped else [path]
-                            paths.append(path)
-                        elif is_kept(status.st_mode) and status.st_ctime_ns >= since_ns:
-                            paths.append(path)
-            level = below
-    finally:
-        source.finish()
-    paths = [path for path in paths if not is_never_covered(split(path)[1])]
-    excluded = source.rules.excluded((path, repository) for path in paths)
-    return [path for path in paths if path not in excluded and path not in source.excluded]

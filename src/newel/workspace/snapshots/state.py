@@ -6,10 +6,12 @@ findings of both to ``ScanState``, and records the differences there.
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from typing import Final
 
 from newel.text.format import join_names
+from newel.workspace.snapshots.index import SavedTree
 from newel.workspace.snapshots.port import DATA_FILE, BlobStore, SnapshotLimits, SnapshotSource
 from newel.workspace.snapshots.rule_history import RULE_FILE, RuleHistory
 from newel.workspace.snapshots.tree import (
@@ -18,6 +20,8 @@ from newel.workspace.snapshots.tree import (
     FileTree,
     FolderState,
     folder_record,
+    is_folder_record,
+    join,
     split,
     state_of,
 )
@@ -77,6 +81,7 @@ class ScanState:
     ``ignored``: excluded names, with a slash for directories, that were not delivered as a notice yet. ``uncovered``: version control
     stores and names like those of temporary files of Newel that were seen.
     ``unstored``: files made or changed by the run whose new content is not in the store, only its hash.
+    ``rule_pipes``: named pipes in place of files with ignore rules.
     ``copied``: bytes put into the store, ``copied_data`` those of files larger than ``DATA_FILE``. ``is_full``: new files can no longer be told from excluded ones.
     ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
@@ -96,11 +101,38 @@ class ScanState:
         self.ignored: set[str] = set()
         self.uncovered: set[str] = set()
         self.unstored: set[str] = set()
+        self.rule_pipes: set[str] = set()
         self.copied = 0
         self.copied_data = 0
         self.umask = 0o022
         self.is_full = False
         self.needs_recheck = False
+
+    def resume(self, saved: SavedTree) -> None:
+        """Start from the tree that another process saved, instead of an empty one. The root's folder is there already."""
+        self.is_full = saved.is_full
+        root = self.tree.folders[""]
+        waiting = [("", root)]
+        while waiting:
+            path, folder = waiting.pop()
+            folder.excluded.update(saved.excluded.get(path, {}))
+            for name, record in saved.records.get(path, {}).items():
+                self.tree.restore(folder, name, record)
+                if is_folder_record(record):
+                    below = join(path, name)
+                    self.tree.folders[below] = FolderState(root.repository)
+                    waiting.append((below, self.tree.folders[below]))
+
+    def note_rule_file(self, path: str, mode: int) -> None:
+        if stat.S_ISFIFO(mode):
+            self.rule_pipes.add(path)
+        else:
+            self.rule_pipes.discard(path)
+
+    def blocked_repositories(self) -> set[str | None]:
+        """The repositories in which git would wait for somebody to write its rules into a pipe."""
+        folders = (self.tree.folders.get(split(path)[0]) for path in self.rule_pipes)
+        return {folder.repository for folder in folders if folder is not None}
 
     @property
     def unreliable(self) -> set[str]:
@@ -153,6 +185,7 @@ class TreeUpdate:
         self._record(path, self._before(path, known), None)
         self._note_rules(path, known, None)
         self.state.unstored.discard(path)
+        self.state.rule_pipes.discard(path)
         self.mark(path, unsettled=False, linked=False)
 
     def _note_rules(self, path: str, known: FileSnapshot | None, after: FileSnapshot | None) -> None:
@@ -168,16 +201,14 @@ class TreeUpdate:
         """Stop covering a file whose content cannot be kept. Earlier contents stay in the store, but a change to it is not
         reported, as its new content is unknown.
         """
-        folder, name = split(path)
         was_covered = self._tree.state(path) is not None
         self.state.unstored.discard(path)
         self._tree.drop(path)
         self.state.changed.pop(path, None)
         self.mark(path, unsettled=False, linked=False)
-        excluded = self._tree.folders[folder].excluded
-        if excluded.get(name) is not reason:
+        if self._tree.exclusion(path) is not reason:
             self.state.notices.add_excluded(path, reason, was_covered=was_covered)
-        excluded[name] = reason
+        self._tree.exclude(path, reason)
 
     def mark(self, path: str, *, linked: bool, unsettled: bool | None = None) -> None:
         """Note whether a file's times are to be trusted; None leaves ``unsettled`` as it is."""

@@ -108,6 +108,25 @@ class FileTree:
         if self.changed_paths is not None:
             self.changed_paths.add(path)
 
+    def exclude(self, path: str, reason: ExclusionReason) -> None:
+        """Note that a name is not covered; it has no record."""
+        folder, name = split(path)
+        self.folders[folder].excluded[name] = reason
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
+
+    def include(self, path: str) -> ExclusionReason | None:
+        """The name may be covered again, or is gone; returns why it was not covered."""
+        folder, name = split(path)
+        if self.changed_paths is not None:
+            self.changed_paths.add(path)
+        return self.folders[folder].excluded.pop(name, None)
+
+    def exclusion(self, path: str) -> ExclusionReason | None:
+        folder, name = split(path)
+        state = self.folders.get(folder)
+        return state.excluded.get(name) if state else None
+
     def restore(self, folder: FolderState, name: str, record: bytes) -> None:
         """Put a record that an earlier process exported."""
         folder.records[name] = record
@@ -190,6 +209,11 @@ def state_mode(mode: int) -> int:
 def folder_record(mode: int) -> bytes:
     """A folder's record: it has a mode, but no times, as these change with every file in it."""
     return _SIGNATURE.pack(0, 0, 0, 0, mode & 0xFFFFFFFF) + bytes.fromhex(EMPTY)
+
+
+def is_folder_record(record: bytes) -> bool:
+    mode: int = _SIGNATURE.unpack_from(record)[4]
+    return stat.S_ISDIR(mode)
 
 
 def is_kept(mode: int) -> bool:

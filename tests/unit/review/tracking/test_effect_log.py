@@ -15,7 +15,7 @@ import msgspec
 from newel.review.store.ledger import EffectRecord, Ledger
 from newel.review.tracking.effect_log import EffectLog, PendingEffect
 from newel.workspace.snapshots.index import pack_all
-from newel.workspace.snapshots.tree import FileSnapshot, FileTree, FolderState
+from newel.workspace.snapshots.tree import FileTree, FolderState
 
 
 def effect(title: str, path: str | None = "f") -> EffectRecord:
@@ -81,8 +81,8 @@ def test_recovery_finds_exactly_the_unfinished_work_of_a_killed_process(tmp_path
     killed(_killed, tmp_path)
     found = recovered(tmp_path)
     assert [pending.record.title for pending in found] == ["begun first", "begun second"]
-    before = {"f": FileSnapshot((b"1" * 32).hex(), 0), "g": FileSnapshot((b"2" * 32).hex(), 0)}
-    assert all(pending.known.states == before for pending in found)
+    before = {"f": bytes(36) + b"1" * 32, "g": bytes(36) + b"2" * 32}
+    assert all(pending.known.tree.records == {"": before} for pending in found)
     assert titles(tmp_path) == []
     assert not files(tmp_path)
 
@@ -125,7 +125,7 @@ def test_unfinished_work_of_an_older_version_is_found_once(tmp_path: Path) -> No
     killed(_killed_older, tmp_path)
     found = recovered(tmp_path)
     assert [pending.record.title for pending in found] == ["begun", "file"]
-    assert found[0].known.states == {"f": FileSnapshot((b"1" * 32).hex(), 0)}
+    assert found[0].known.tree.records == {"": {"f": bytes(36) + b"1" * 32}}
     assert titles(tmp_path) == []
     assert not files(tmp_path)
 
@@ -154,7 +154,7 @@ def test_pending_facts_are_complete_however_often_they_are_extended(tmp_path: Pa
         os.truncate(path, path.stat().st_size - 1)  # it was killed before that command started
         log.close()
     [pending] = recovered(tmp_path)
-    assert pending.known.states == {"f": FileSnapshot(contents[-1].hex(), 0)}
+    assert pending.known.tree.records == {"": {"f": bytes(36) + contents[-1]}}
 
 
 def test_recovery_removes_the_files_that_kills_left_half_made(tmp_path: Path) -> None:

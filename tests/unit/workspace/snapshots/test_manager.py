@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -286,6 +287,28 @@ async def test_a_pipe_in_place_of_ignore_rules_is_never_opened(root: Path, snaps
     sh(root, "echo > b; rm .gitignore sub/.gitignore; mkfifo sub/.gitignore")
     changes = await looked.changes()
     assert told(changes) == {".gitignore": "-", "b": "+", "sub/.gitignore": "k"}
+
+
+@pytest.mark.parametrize("breaks", ["rm .gitignore; mkfifo .gitignore", "echo '[' > .git/config"])
+async def test_ignored_files_stay_ignored_while_git_does_not_answer(
+    breaks: str, root: Path, ledger: Ledger, snapshots: Open
+) -> None:
+    """Secrets would be copied. Git waits for ever to read rules from a pipe, and so would each look at the files."""
+    sh(root, "git init -q; echo .env > .gitignore; echo secret > .env")
+    looked = snapshots()
+    await looked.take()
+    sh(root, f"{breaks}; echo x > new")
+    with anyio.fail_after(10):
+        changes = await looked.changes()
+    assert told(changes).keys() - {".gitignore"} == {"new"}
+    assert any("Git did not answer" in notice for notice in changes.notices)
+    assert not ledger.has_blob(hashlib.sha256(b"secret\n").hexdigest())
+    sh(
+        root,
+        "rm -f .gitignore; echo .env > .gitignore; git init -q 2>/dev/null || { echo > .git/config; }; echo y > .env",
+    )
+    assert told(await looked.changes()).keys() <= {".gitignore"}
+    assert not ledger.has_blob(hashlib.sha256(b"y\n").hexdigest())
 
 
 async def test_folders_are_recorded_with_their_modes(root: Path, snapshots: Open) -> None:
