@@ -19,6 +19,7 @@ from newel.review.tracking.recording_workspace import ledger_folder
 from newel.terminal.commands import shell_command_for
 from newel.terminal.renderers.screen import terminal_size
 from newel.terminal.review.review_ui import ReviewUI
+from newel.text.sanitize import escape_line
 
 if TYPE_CHECKING:
     from newel.review.project import ProjectReview
@@ -61,6 +62,8 @@ async def open_project(host: ExecutionHost) -> AsyncGenerator[ProjectReview | No
 
     workspace = host.workspace(host.name, OutputLimits())
     recorder = await ChangeRecorder.open(workspace, where, left_out=[str(home)])
+    for notice in recorder.notices:  # about a run that was killed
+        print(f"newel: {escape_line(notice)}", file=sys.stderr)
     try:
         yield recorder.project
     finally:

@@ -30,6 +30,12 @@ Level = Literal["free", "ask", "never"]
 
 OUTSIDE: Final = "outside the project"
 
+PRIVATE_KEY: Final = b"PRIVATE KEY-----"
+"""In the first line of private keys in text."""
+
+BEGINNING: Final = 4096
+"""Bytes of a file that are searched for it."""
+
 
 class Judgement(msgspec.Struct, frozen=True):
     """``reason`` describes the file, unless the level is ``free``. ``rule`` is the user's rule that decided, if one did."""
@@ -302,6 +308,11 @@ def existing_denied_places(rules: RuleSet, act: Act, *, home: str, project: str)
             pattern = home + pattern[1:] if pattern.startswith("~/") else posixpath.join(project, pattern)
             found.update(glob.glob(pattern, include_hidden=True))  # noqa: PTH207 — absolute
     return sorted({os.path.realpath(path) for path in found})
+
+
+def looks_secret(path: str, data: bytes) -> bool:
+    """Whether a file, by its name or its beginning, is one that holds keys or passwords."""
+    return bool(_by_name(path, "any")) or PRIVATE_KEY in data[:BEGINNING]
 
 
 def _is_within(path: str, folder: str) -> bool:

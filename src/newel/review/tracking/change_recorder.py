@@ -25,6 +25,7 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import now
+from newel.permissions.secret_paths import looks_secret
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
 from newel.review.model.file_lines import MODE, content_of, text_hash
@@ -116,7 +117,14 @@ class ChangeRecorder:
         project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        snapshots = partial(snapshots_of, workspace, ledger, limits=limits, index=index, left_out=left_out)
+        snapshots = partial(
+            snapshots_of,
+            *(workspace, ledger),
+            limits=limits,
+            index=index,
+            left_out=left_out,
+            is_secret=looks_secret,
+        )
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         try:
             await project.recover()

@@ -9,6 +9,7 @@ from functools import partial
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
+from newel.permissions.secret_paths import looks_secret
 from newel.review.folders import is_folder, parents
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, lines_of_state
@@ -33,7 +34,7 @@ def recorder_of_copy(
     """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
     ledger = project.ledger
     sink = ProposalSink(project, mirror, hunks)
-    snapshots = partial(snapshots_of, workspace, ledger)
+    snapshots = partial(snapshots_of, workspace, ledger, is_secret=looks_secret)
     return ChangeRecorder(workspace, project, sink, snapshots, EffectLog(ledger, None))
 
 

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -46,6 +46,7 @@ _REASONS: Final = {
     b"r": ExclusionReason.ROOM,
     b"u": ExclusionReason.UNREADABLE,
     b"s": ExclusionReason.SPECIAL,
+    b"k": ExclusionReason.SECRET,
 }
 """What stands in place of a record for a name that is not covered."""
 
@@ -65,8 +66,12 @@ class SavedTree(NamedTuple):
 UNKNOWN: Final = SavedTree({}, {}, is_full=False)
 
 
-def pack_all(root: str, tree: FileTree, unsettled: set[str], *, is_full: bool = False) -> bytes:
-    """A block with the records of all files and folders; ``unsettled`` files get a signature that never matches."""
+def pack_all(
+    root: str, tree: FileTree, unsettled: set[str], *, held: Collection[str] = (), is_full: bool = False
+) -> bytes:
+    """A block with the records of all files and folders; ``unsettled`` files get a signature that never matches. For another process
+    the ``held`` ones, whose contents are in no store, are not covered.
+    """
     folders = {
         path: {
             name: with_stale_times(record) if unsettled and join(path, name) in unsettled else record
@@ -76,22 +81,32 @@ def pack_all(root: str, tree: FileTree, unsettled: set[str], *, is_full: bool = 
     }
     for path, records in folders.items():
         records.update((name, _CODES[reason]) for name, reason in tree.folders[path].excluded.items())
+    for path in held:
+        folder, name = split(path)
+        folders[folder][name] = _CODES[ExclusionReason.SECRET]
     return _block(root, folders, is_full=is_full)
 
 
-def pack_some(root: str, tree: FileTree, paths: Iterable[str], *, is_full: bool = False) -> bytes:
+def pack_some(
+    root: str,
+    tree: FileTree,
+    paths: Iterable[str],
+    *,
+    held: Collection[str] = (),
+    is_full: bool = False,
+) -> bytes:
     """A block with the records of some files, to be appended to others."""
     some: Records = {}
     for path in paths:
         folder, name = split(path)
-        reason = tree.exclusion(path)
-        some.setdefault(folder, {})[name] = tree.record(path) or (_CODES[reason] if reason else _GONE)
+        reason = ExclusionReason.SECRET if path in held else tree.exclusion(path)
+        some.setdefault(folder, {})[name] = _CODES[reason] if reason else (tree.record(path) or _GONE)
     return _block(root, some, is_full=is_full)
 
 
-def save(index: Path, root: str, tree: FileTree, unsettled: set[str]) -> None:
-    """Save the records; the next process reads the ``unsettled`` files again. Raises ``WorkspaceError``."""
-    data = pack_all(root, tree, unsettled)
+def save(index: Path, root: str, tree: FileTree, unsettled: set[str], *, held: Collection[str] = ()) -> None:
+    """Save the records; the next process reads the ``unsettled`` and the ``held`` files again. Raises ``WorkspaceError``."""
+    data = pack_all(root, tree, unsettled, held=held)
     try:
         replace_file(index, data)
     except OSError as error:

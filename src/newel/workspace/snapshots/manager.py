@@ -53,7 +53,7 @@ from newel.workspace.snapshots.port import (
 )
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.scan import DirectoryVisit, Scan
-from newel.workspace.snapshots.state import ScanState, TreeUpdate
+from newel.workspace.snapshots.state import IsSecret, ScanState, TreeUpdate, is_never_secret
 from newel.workspace.snapshots.tree import ExclusionReason, FileSnapshot, FolderState, join
 from newel.workspace.snapshots.uncovered import UncoveredChanges
 
@@ -70,7 +70,7 @@ class _Phase(Enum):
 class SnapshotManager:
     """Tracks the files that ``source`` provides. Scans run one at a time; others wait.
 
-    ``blobs`` stores contents. ``index``, a file beside that store, records which file has which content for
+    ``blobs`` stores contents, but those that are ``is_secret`` only once they have changed. ``index``, a file beside that store, records which file has which content for
     the next process; it must be deleted when contents are.
 
     Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
@@ -84,9 +84,10 @@ class SnapshotManager:
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
+        is_secret: IsSecret = is_never_secret,
     ) -> None:
         self._source = source
-        self._state = ScanState(source, blobs, limits or SnapshotLimits())
+        self._state = ScanState(source, blobs, limits or SnapshotLimits(), is_secret)
         self._index = index
         self._indexed_bytes = 0
         """``ScanState.copied`` when the index was last saved."""
@@ -148,7 +149,7 @@ class SnapshotManager:
             excluded = [
                 join(path, name) for path, folder in state.tree.folders.items() for name in folder.excluded
             ]
-            return source.uncovered([*state.uncovered, *excluded], since_ns + offset - CLOCK_LAG_NS)
+            return source.uncovered({*state.uncovered, *excluded}, since_ns + offset - CLOCK_LAG_NS)
 
     def _report(self) -> WorkspaceChanges:
         state = self._state
@@ -177,12 +178,13 @@ class SnapshotManager:
             return await anyio.to_thread.run_sync(self._export_index, whole)
 
     def _export_index(self, whole: bool) -> bytes:
-        tree, root = self._state.tree, self._source.root
+        state, root = self._state, self._source.root
+        tree = state.tree
         with self._scan_lock:
             changed, tree.changed_paths = tree.changed_paths, set()
             if whole or changed is None:
-                return pack_all(root, tree, self._state.unreliable, is_full=self._state.is_full)
-            return pack_some(root, tree, changed, is_full=self._state.is_full)
+                return pack_all(root, tree, state.unreliable, held=state.held, is_full=state.is_full)
+            return pack_some(root, tree, changed, held=state.held, is_full=state.is_full)
 
     async def resume(self, saved: SavedTree, since_ns: int) -> WorkspaceChanges:
         """``last_changes`` of a run whose process is gone: compared with the tree that it saved last. To be called first."""
@@ -299,7 +301,7 @@ class SnapshotManager:
         if self._index and self._phase is not _Phase.NEW and self._indexed_bytes != state.copied:
             self._indexed_bytes = state.copied
             with contextlib.suppress(WorkspaceError):  # then the next process reads the files again
-                save(self._index, self._source.root, state.tree, state.unreliable)
+                save(self._index, self._source.root, state.tree, state.unreliable, held=state.held)
 
 
 def _describe_excluded(names: Sequence[str]) -> str:

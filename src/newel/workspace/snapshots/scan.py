@@ -391,7 +391,11 @@ class _ContentReader:
             sha256 = hashlib.sha256(data).digest()
             before = self._tree.record(path)
             if before is None or sha256_of(before) != sha256:
-                if self._has_room(len(data)):
+                if self._must_be_stored(path) and self._state.is_secret(path, data):
+                    if not self._state.hold(path, data):
+                        self._update.exclude(path, ExclusionReason.SECRET)
+                        continue
+                elif self._has_room(len(data)):
                     self._state.count_copy(path, len(data))
                     blobs.append(data)
                 elif self._must_be_stored(path):

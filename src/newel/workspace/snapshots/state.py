@@ -7,7 +7,7 @@ findings of both to ``ScanState``, and records the differences there.
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from newel.text.format import join_names
@@ -31,6 +31,18 @@ _EXAMPLES: Final = 5
 
 _MAX_PENDING: Final = 20
 """Notices between two deliveries; more are only counted."""
+
+
+IsSecret = Callable[[str, bytes], bool]
+"""Whether a file, by its path and its content, holds secrets."""
+
+HELD_BYTES: Final = 16 << 20
+"""Contents of files with secrets in memory."""
+
+
+def is_never_secret(path: str, data: bytes, /) -> bool:
+    del path, data
+    return False
 
 
 class Notices:
@@ -81,12 +93,16 @@ class ScanState:
     ``ignored``: excluded names, with a slash for directories, that were not delivered as a notice yet. ``uncovered``: version control
     stores and names like those of temporary files of Newel that were seen.
     ``unstored``: files made or changed by the run whose new content is not in the store, only its hash.
+    ``held``: the contents of files with secrets, which are not in the store: they are put there once such a file changes, so that the
+    change can be undone.
     ``rule_pipes``: named pipes in place of files with ignore rules.
     ``copied``: bytes put into the store, ``copied_data`` those of files larger than ``DATA_FILE``. ``is_full``: new files can no longer be told from excluded ones.
     ``needs_recheck``: excluded files must be classified again, such as after a change of ``.gitignore``.
     """
 
-    def __init__(self, source: SnapshotSource, blobs: BlobStore, limits: SnapshotLimits) -> None:
+    def __init__(
+        self, source: SnapshotSource, blobs: BlobStore, limits: SnapshotLimits, is_secret: IsSecret
+    ) -> None:
         self.source = source
         self.blobs = blobs
         self.limits = limits
@@ -101,6 +117,8 @@ class ScanState:
         self.ignored: set[str] = set()
         self.uncovered: set[str] = set()
         self.unstored: set[str] = set()
+        self.is_secret = is_secret
+        self.held: dict[str, bytes] = {}
         self.rule_pipes: set[str] = set()
         self.copied = 0
         self.copied_data = 0
@@ -115,7 +133,10 @@ class ScanState:
         waiting = [("", root)]
         while waiting:
             path, folder = waiting.pop()
-            folder.excluded.update(saved.excluded.get(path, {}))
+            excluded = saved.excluded.get(path, {})
+            folder.excluded.update(excluded)
+            # They may be covered again, but their changes until then are not known.
+            self.uncovered.update(join(path, name) for name in excluded)
             for name, record in saved.records.get(path, {}).items():
                 self.tree.restore(folder, name, record)
                 if is_folder_record(record):
@@ -138,6 +159,14 @@ class ScanState:
     def unreliable(self) -> set[str]:
         """The files that the next process has to read again."""
         return self.unsettled | self.unstored
+
+    def hold(self, path: str, data: bytes) -> bool:
+        """Keep the content of a file with secrets in memory; False if there is no room."""
+        others = sum(len(content) for other, content in self.held.items() if other != path)
+        if others + len(data) > HELD_BYTES:
+            return False
+        self.held[path] = data
+        return True
 
     def count_copy(self, path: str, size: int) -> None:
         """A content of this size is put into the store."""
@@ -186,6 +215,7 @@ class TreeUpdate:
         self._note_rules(path, known, None)
         self.state.unstored.discard(path)
         self.state.rule_pipes.discard(path)
+        self.state.held.pop(path, None)
         self.mark(path, unsettled=False, linked=False)
 
     def _note_rules(self, path: str, known: FileSnapshot | None, after: FileSnapshot | None) -> None:
@@ -203,6 +233,7 @@ class TreeUpdate:
         """
         was_covered = self._tree.state(path) is not None
         self.state.unstored.discard(path)
+        self.state.held.pop(path, None)
         self._tree.drop(path)
         self.state.changed.pop(path, None)
         self.mark(path, unsettled=False, linked=False)
@@ -223,4 +254,7 @@ class TreeUpdate:
 
     def _record(self, path: str, before: FileSnapshot | None, after: FileSnapshot | None) -> None:
         if self.report and before != after:
+            held = self.state.held.pop(path, None)
+            if held is not None and before is not None:
+                self.state.blobs.put_blobs([held])
             self.state.changed.setdefault(path, before)

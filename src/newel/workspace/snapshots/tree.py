@@ -56,6 +56,7 @@ class ExclusionReason(Enum):
     ROOM = "beyond the space for copies"
     UNREADABLE = "not readable"
     SPECIAL = "a socket or a device"
+    SECRET = "a file with secrets"  # noqa: S105 — a reason
 
 
 class FolderState:

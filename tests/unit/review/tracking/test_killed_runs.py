@@ -22,7 +22,7 @@ from tests.tracked_operation import begin
 
 pytestmark = pytest.mark.anyio
 
-BEFORE = "git init -q; printf '*.log\\nold.env\\n' > .gitignore; echo mine > old.env; truncate -s 33M large; mkdir sub; echo mine > sub/a"
+BEFORE = "git init -q; printf '*.log\\nold.env\\n' > .gitignore; echo mine > old.env; truncate -s 33M large; mkdir sub; echo mine > sub/a; echo mine > .env; echo mine > key.pem"
 
 
 async def opened(project: Path) -> ChangeRecorder:
@@ -94,4 +94,15 @@ async def test_ignored_files_stay_ignored_when_a_killed_command_broke_git(
     assert await recorded(recorder) <= {".gitignore"}
     assert any("old.env" in notice for notice in recorder.notices)
     assert time.monotonic() - began < 30
+    recorder.close()
+
+
+async def test_changes_of_secrets_by_a_killed_command_are_named(tmp_path: Path) -> None:
+    """Their earlier contents were nowhere but in its memory."""
+    project = tmp_path / "project"
+    recorder = await after_kill(project, "echo theirs > .env; rm key.pem; echo theirs > sub/a")
+    assert await recorded(recorder) == {"sub/a"}
+    [named] = [notice for notice in recorder.notices if "undo leaves it" in notice]
+    assert ".env" in named
+    assert (project / ".env").read_text() == "theirs\n"
     recorder.close()

@@ -311,6 +311,27 @@ async def test_ignored_files_stay_ignored_while_git_does_not_answer(
     assert not ledger.has_blob(hashlib.sha256(b"y\n").hexdigest())
 
 
+async def test_contents_of_secrets_are_stored_only_once_a_command_changed_them(
+    root: Path, ledger: Ledger, snapshots: Open
+) -> None:
+    """Newel must not collect keys in its folder; what a command did to them must be undone."""
+
+    def is_stored(text: str) -> bool:
+        return ledger.has_blob(hashlib.sha256(f"{text}\n".encode()).hexdigest())
+
+    sh(root, "echo one > 1.env; echo two > 2.env; echo three > 3.env; echo four > 4.env; echo text > a")
+    looked = snapshots(is_secret=lambda path, _: path.endswith(".env"))
+    await looked.take()
+    sh(root, "echo mine > 2.env; echo 1 > b")  # by the user
+    await looked.take()
+    assert [text for text in ("one", "two", "mine", "three", "four", "text") if is_stored(text)] == ["text"]
+    sh(root, "echo new > 2.env; rm 3.env; chmod 600 4.env; echo 2 > b")
+    changes = await looked.changes()
+    assert told(changes) == {"2.env": "~", "3.env": "-", "4.env": "m", "b": "~"}
+    assert all(change.before and ledger.has_blob(change.before.blob) for change in changes.files)
+    assert not is_stored("one")
+
+
 async def test_folders_are_recorded_with_their_modes(root: Path, snapshots: Open) -> None:
     sh(root, "mkdir -p a/b c; echo > a/f; chmod 700 c")
     looked = snapshots()
