@@ -31,16 +31,34 @@ def load_state(path: Path, kind: type[T], *, most: int | None = MOST) -> T:
 
 
 def update_state(
-    path: Path, kind: type[T], change: Callable[[T], object], *, most: int | None = MOST
+    path: Path,
+    kind: type[T],
+    change: Callable[[T], object],
+    *,
+    most: int | None = MOST,
+    keeps_damaged: bool = False,
 ) -> None:
-    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
+    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses, and with
+    ``keeps_damaged`` for a damaged file: what the user wrote into it is not thrown away for a slip.
+    """
 
     def update(before: bytes) -> bytes:
+        if keeps_damaged and before:
+            _check(path, before, kind)
         state = _decode(before, kind)
         change(state)
         return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
 
     rewrite(path, update, most=most)
+
+
+def _check(path: Path, data: bytes, kind: type[object]) -> None:
+    try:
+        msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} is damaged, and was left as it is: {error}. Correct it, or delete it."
+        ) from error
 
 
 def _decode(data: bytes, kind: type[T]) -> T:
