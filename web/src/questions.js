@@ -95,6 +95,23 @@ function approval(question, answer) {
   );
 }
 
+/** A server that a command in the sandbox wants to reach: its name has no characters but those of host names. */
+function server(question, answer) {
+  const name = reveal(question.title);
+  return frame(
+    `Allow a connection to “${truncate(name, MAX_TITLE)}”?`,
+    h("p", {}, "A command in the sandbox, in ", h("code", {}, reveal(question.folder)),
+      ", wants to reach this server. It may send it anything that it can read:"),
+    h("pre", { class: "exact", tabindex: "0", "aria-label": "Server" }, name),
+    /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),
+    h("div", { class: "row" },
+      button("Refuse", () => answer({ decision: "no" }), { class: "primary", "data-default": true }),
+      button("Allow once", () => answer({ decision: "once" })),
+      button("Always in this project", () => answer({ decision: "rule" }))),
+    h("p", { class: "dim" }, "“Once” and “Refuse” hold until this conversation is closed or Newel ends."),
+  );
+}
+
 function link(question, answer) {
   let host = "";
   try {
@@ -189,4 +206,4 @@ function valueOf(control, schema) {
   return schema.type === "integer" || schema.type === "number" ? Number(control.value) : control.value;
 }
 
-const CARDS = { approval, form, link };
+const CARDS = { approval, server, form, link };

@@ -386,21 +386,21 @@ async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost)
     """
     from newel.permissions.project_rules import load_project_rules
 
-    return open_rule_book(settings, await load_project_rules(folder), host.name)
+    return open_rule_book(settings, await load_project_rules(folder), host)
 
 
-def open_rule_book(settings: Settings, of_project: RuleSet, project: str) -> RuleBook:
-    """The rules and servers of a project by its name. Those that the project itself has are given."""
+def open_rule_book(settings: Settings, of_project: RuleSet, host: ExecutionHost) -> RuleBook:
+    """The rules and servers of the project on ``host``, which has the rules ``of_project``."""
     from newel.permissions.kept import KeptRules, KeptServers
     from newel.permissions.rule_book import RuleBook
 
-    is_confined = settings.sandbox.mode != "off"
+    project = os.path.realpath(host.name) if host.connection is None else host.name
     return RuleBook(
         settings.rules,
         of_project,
         KeptRules(settings.home, project),
-        domains=settings.sandbox.domains if is_confined else (),
-        servers=KeptServers(settings.home, project) if is_confined else None,
+        domains=settings.sandbox.domains,
+        servers=KeptServers(settings.home, project),
     )
 
 

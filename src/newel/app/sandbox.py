@@ -135,7 +135,11 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
     hinting = SandboxHints(workspace, policy)
-    return SettingsWatch(hinting, policy.protected, notices.of("settings_created")) if policy.writable else hinting
+    return (
+        SettingsWatch(hinting, policy.protected, notices.of("settings_created"))
+        if policy.writable
+        else hinting
+    )
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:

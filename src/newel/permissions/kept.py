@@ -55,6 +55,10 @@ class KeptRules:
             self._stamp = stamp
         return self._rules
 
+    @property
+    def stamp(self) -> Stamp:
+        return stamp_of(self._path)
+
     def list(self) -> Sequence[KeptRule]:
         return load_state(self._path, _KeptFile).projects.get(self._project, [])
 
@@ -110,6 +114,10 @@ class KeptServers:
             self._domains = tuple(self._parsed())
             self._stamp = stamp
         return self._domains
+
+    @property
+    def stamp(self) -> Stamp:
+        return stamp_of(self._path)
 
     def list(self) -> Sequence[str]:
         return load_state(self._path, dict[str, list[str]]).get(self._project, [])

@@ -24,7 +24,7 @@ FILE_TOOLS: Final = frozenset({"write", "edit"})
 
 class RuleBook:
     """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made.
-    ``domains`` are the servers of the settings, ``servers`` those that answers have allowed; None without a sandbox.
+    ``domains`` are the servers of the settings, ``servers`` those that answers have allowed.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class RuleBook:
         kept: KeptRules,
         *,
         domains: Sequence[str] = (),
-        servers: KeptServers | None = None,
+        servers: KeptServers,
     ) -> None:
         self.settings = settings
         self.project = project
         self.kept = kept
         self._domains = domains
-        self._servers = servers
+        self.servers = servers
         self._written = settings | project
         self._merged: tuple[RuleSet, RuleSet] | None = None
 
@@ -70,19 +70,17 @@ class RuleBook:
         ]
         rules.sort(key=lambda row: ("deny", "ask", "allow").index(row.effect))
         servers = [RuleRow("allow", domain, SETTINGS, kind="server") for domain in self._domains]
-        if (kept := self._servers) is not None:
-            servers += [
-                RuleRow("allow", each, SERVERS_FILE, id=kept.id_of(each), kind="server")
-                for each in kept.list()
-            ]
+        servers += [
+            RuleRow("allow", each, SERVERS_FILE, id=self.servers.id_of(each), kind="server")
+            for each in self.servers.list()
+        ]
         return [*rules, *servers]
 
     def revoke(self, names: Sequence[str] | None) -> Sequence[str]:
         """Forget what answers have allowed: the rules and servers with these texts or ids, all for None; those that are gone. Raises
         ``ConfigError`` if a file is damaged, or the disk refuses.
         """
-        rules = self.kept.revoke(names)
-        return [*rules, *(self._servers.revoke(names) if self._servers is not None else ())]
+        return [*self.kept.revoke(names), *self.servers.revoke(names)]
 
 
 class RuleRow(msgspec.Struct, frozen=True):

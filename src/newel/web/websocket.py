@@ -263,6 +263,8 @@ class _Socket:
             return protocol.Tabs(tabs=self._workbench.tabs)
         if change.kind == "model":
             return protocol.ModelMessage(model=self._workbench.model)
+        if change.kind == "permissions":
+            return protocol.PermissionsChanged()
         if change.kind == "servers":
             return protocol.Servers(servers=self._workbench.servers.statuses())
         if change.kind == "host":

@@ -39,7 +39,7 @@ CLOSED = "This tab was closed."
 CLEARED = "The conversation was cleared."
 NOT_QUEUED = "This message is no longer queued: it was sent or withdrawn."
 
-ChangeKind = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model"]
+ChangeKind = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model", "permissions"]
 Notify = Callable[[ChangeKind, str], None]
 """Reports a change: of the list of tabs, or of the tab with this id."""
 

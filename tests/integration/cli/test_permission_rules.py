@@ -177,7 +177,7 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
         terminal.wait_for("allow  bash(npm test *)")
     assert newel("--approve", "ask", "third").returncode == 0
     (kept,) = json.loads(newel("permissions", "list", "--json").stdout)
-    assert (kept["rule"], newel("permissions", "revoke", kept["where"]).returncode) == ("bash(npm test *)", 0)
+    assert (kept["rule"], newel("permissions", "revoke", kept["id"]).returncode) == ("bash(npm test *)", 0)
     assert newel("--approve", "ask", "third").returncode == 1
     assert newel("permissions").stdout.startswith("There are no rules.")
 
