@@ -209,9 +209,15 @@ class _Socket:
     # -- watched tabs -----------------------------------------------------------------------------
 
     async def _watch(self, request: protocol.WatchTab, tasks: TaskGroup) -> protocol.ReplyMessage:
-        frames = follow(self._workbench.tab(request.tab), request.run, request.after)
+        tab = self._workbench.tab(request.tab)
+        frames = follow(tab, request.run, request.after)
         await self._unwatch(request.tab)
         watching = self._watched[request.tab] = _WatchedTab()
+        if request.run is not None:
+            # It may get no snapshot, and still show questions that were answered meanwhile, or of a server that was killed.
+            await self._send(
+                protocol.QuestionsMessage(tab=request.tab, questions=tab.chat.questions.pending)
+            )
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return protocol.ReplyMessage(re=request.id, tab=request.tab)
 
