@@ -61,7 +61,7 @@ export class PageView {
   }
 
   openPermissions({ hello, permissionChanges }) {
-    return this.permissions.open({ approve: hello.approve, changes: permissionChanges });
+    return this.permissions.open({ approve: hello?.approve, changes: permissionChanges });
   }
 
   /** Show or hide the panel of MCP servers; its button gets the focus back. */

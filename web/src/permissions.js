@@ -7,11 +7,12 @@ import { formatMoment, plain, reveal } from "./format.js";
 export class PermissionsDialog {
   #changes = null; // the count of changes that the list shows; null while the dialog is closed
 
-  /** `actions.permissions()` and `actions.revokePermission(id)` resolve to {rows, problem}. */
+  /** `actions.permissions()` and `actions.revokePermission(id)` resolve to {rows, problems}. */
   constructor({ actions }) {
     Object.assign(this, { actions });
   }
 
+  /** `approve` is the approval mode, undefined before the server has welcomed the page; `changes` counts what was reported. */
   async open({ approve, changes }) {
     this.#changes = changes;
     this.list = h("div", { class: "permissions-list", tabindex: "0", role: "group", "aria-label": "Rules and servers" }, h("p", { class: "dim" }, "Loading…"));
@@ -23,7 +24,7 @@ export class PermissionsDialog {
       kind: "permissions",
       build: (close) => [
         dialogHead("Permissions", close),
-        h("p", { class: "dim" }, "Approval mode: ", h("strong", {}, approve), ". What is denied never runs, in any mode."),
+        h("p", { class: "dim" }, approve && ["Approval mode: ", h("strong", {}, approve), ". "], "What is denied never runs, in any mode."),
         this.problem, this.list, this.said,
       ],
     });
@@ -39,25 +40,23 @@ export class PermissionsDialog {
 
   async #load(loading) {
     try {
-      const page = await loading;
-      fill(this.problem);
-      this.#show(page);
+      this.#show(await loading);
     } catch (error) {
       fill(this.problem, icon("warn"), h("span", {}, plain(error.message)));
     }
   }
 
-  #show({ rows, problem }) {
+  #show({ rows, problems }) {
     const focused = document.activeElement?.dataset.revokes;
     const before = [...this.list.querySelectorAll("[data-revokes]")].map((each) => each.dataset.revokes);
     const kept = rows.filter((row) => row.id);
     const of = (where) => rows.filter((row) => !row.id && row.where === where);
     fill(this.list,
+      ...problems.map((words) => h("p", { class: "problem bad-text" }, icon("warn"), h("span", {}, plain(words)))),
       section("Allowed by your answers, in this project", kept.map((row) => this.#keptRow(row)),
         "Nothing. Questions offer “Always in this project”."),
       section("Your settings", of("config.toml").map(writtenRow), "No rules.", "config.toml"),
-      section("The project", of(".newel/permissions.toml").map(writtenRow), problem ? "" : "No rules.", ".newel/permissions.toml",
-        problem && h("p", { class: "problem bad-text" }, icon("warn"), h("span", {}, plain(problem)))));
+      section("The project", of(".newel/permissions.toml").map(writtenRow), "No rules.", ".newel/permissions.toml"));
     if (focused) this.#refocus(focused, before);
   }
 
@@ -79,6 +78,7 @@ export class PermissionsDialog {
   }
 
   async #revoke(row, name) {
+    fill(this.problem);
     await this.#load(this.actions.revokePermission(row.id).then((page) => {
       setText(this.said, `Revoked: ${name}. Newel asks again.`);
       return page;
@@ -93,9 +93,8 @@ const nameOf = ({ kind, rule }) => `${kind === "server" ? "server " : ""}${revea
 const label = ({ kind, rule }) =>
   h("span", { class: "permission" }, kind === "server" && "server ", h("code", {}, reveal(rule)));
 
-function section(title, items, empty, file, note) {
+function section(title, items, empty, file) {
   return h("section", { "aria-label": title },
     h("h3", {}, title, file && h("span", { class: "dim" }, " ", h("code", {}, file))),
-    note,
-    items.length > 0 ? h("ul", {}, ...items) : empty && h("p", { class: "dim" }, empty));
+    items.length > 0 ? h("ul", {}, ...items) : h("p", { class: "dim" }, empty));
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from newel.config.settings import Flags, load_settings, newel_home
 from newel.permissions.kept import KeptRules, KeptServers
 from newel.permissions.rule_book import RuleBook
 from newel.permissions.rules import RuleSet
+from newel.text.sanitize import sanitize
 
 EPILOG = """\
 A RULE is TOOL or TOOL(PATTERN): "bash(npm run *)", "write(src/**)", "github__*".
@@ -68,7 +70,10 @@ def _revoke(parser: Parser, options: argparse.Namespace) -> int:
 def _list(parser: Parser, options: argparse.Namespace) -> int:
     from newel.permissions.listing import NO_RULES, rule_columns
 
-    rows = anyio.run(_load_book, parser, options).rows()
+    book = anyio.run(_load_book, parser, options)
+    rows = book.rows()
+    for problem in book.problems():
+        print(f"newel: {sanitize(problem)}", file=sys.stderr)
     if options.json:
         import msgspec
 

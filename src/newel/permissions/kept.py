@@ -17,7 +17,7 @@ import msgspec
 from newel.agent.errors import ConfigError
 from newel.agent.messages import now
 from newel.permissions.rules import Rule, RuleSet, parse_rule
-from newel.workspace.disk.state_file import load_state, update_state
+from newel.workspace.disk.state_file import check_state, load_state, update_state
 from newel.workspace.sandbox.domains import Domain, parse_domain
 
 FILE: Final = "permissions.json"
@@ -59,6 +59,10 @@ class KeptRules:
     def stamp(self) -> Stamp:
         return stamp_of(self._path)
 
+    def check(self) -> None:
+        """Raises ``ConfigError`` if the file is damaged, and so allows nothing."""
+        check_state(self._path, _KeptFile)
+
     def list(self) -> Sequence[KeptRule]:
         return load_state(self._path, _KeptFile).projects.get(self._project, [])
 
@@ -76,7 +80,8 @@ class KeptRules:
 
     def revoke(self, names: Sequence[str] | None) -> Sequence[str]:
         """Forget the rules with these texts or ids, all for None; those that are gone. Raises ``ConfigError`` as ``add`` does."""
-        if not any(_is_named(each.rule, self.id_of(each.rule), names) for each in self.list()) and names:
+        if not any(_is_named(each.rule, self.id_of(each.rule), names) for each in self.list()):
+            self.check()
             return ()
         gone: list[str] = []
 
@@ -119,6 +124,10 @@ class KeptServers:
     def stamp(self) -> Stamp:
         return stamp_of(self._path)
 
+    def check(self) -> None:
+        """As that of ``KeptRules``."""
+        check_state(self._path, dict[str, list[str]])
+
     def list(self) -> Sequence[str]:
         return load_state(self._path, dict[str, list[str]]).get(self._project, [])
 
@@ -133,7 +142,8 @@ class KeptServers:
 
     def revoke(self, names: Sequence[str] | None) -> Sequence[str]:
         """As that of ``KeptRules``."""
-        if not any(_is_named(each, self.id_of(each), names) for each in self.list()) and names:
+        if not any(_is_named(each, self.id_of(each), names) for each in self.list()):
+            self.check()
             return ()
         gone: list[str] = []
 

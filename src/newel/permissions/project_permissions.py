@@ -13,10 +13,10 @@ from newel.permissions.rules import RuleSet
 
 
 class PermissionList(msgspec.Struct, frozen=True):
-    """``problem`` says why the rules of the project itself are missing; empty if they are not."""
+    """``problems`` say why rules are missing: those of the project itself, or what answers have allowed."""
 
     rows: Sequence[RuleRow]
-    problem: str = ""
+    problems: Sequence[str] = ()
 
 
 class ProjectPermissions:
@@ -36,10 +36,11 @@ class ProjectPermissions:
 
     async def list(self) -> PermissionList:
         """All rules and servers. Rules of the project that cannot be read are no reason to show none."""
+        problems = self._kept.problems()
         try:
-            return PermissionList(self._open_book(await self._load_project()).rows())
+            return PermissionList(self._open_book(await self._load_project()).rows(), problems)
         except NewelError as error:
-            return PermissionList(self._kept.rows(), str(error))
+            return PermissionList(self._kept.rows(), [*problems, str(error)])
 
     def revoke(self, names: Sequence[str]) -> Sequence[str]:
         """See ``RuleBook.revoke``."""

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from newel.agent.errors import ConfigError
 from newel.agent.ports import Touch
 from newel.permissions.commands.judge import UNKNOWN, CallJudgement, ProjectView, judge_command
 from newel.permissions.kept import FILE as KEPT_FILE
@@ -80,7 +81,26 @@ class RuleBook:
         """Forget what answers have allowed: the rules and servers with these texts or ids, all for None; those that are gone. Raises
         ``ConfigError`` if a file is damaged, or the disk refuses.
         """
-        return [*self.kept.revoke(names), *self.servers.revoke(names)]
+        gone: list[str] = []
+        problems: list[ConfigError] = []
+        for kept in (self.kept, self.servers):
+            try:
+                gone += kept.revoke(names)
+            except ConfigError as error:  # what is meant may be in the other file
+                problems.append(error)
+        if problems and (names is None or not gone):
+            raise problems[0]
+        return gone
+
+    def problems(self) -> list[str]:
+        """What is wrong with the files of what answers have allowed, none of which counts then."""
+        problems: list[str] = []
+        for kept in (self.kept, self.servers):
+            try:
+                kept.check()
+            except ConfigError as error:
+                problems.append(str(error))
+        return problems
 
 
 class RuleRow(msgspec.Struct, frozen=True):

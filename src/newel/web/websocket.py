@@ -215,9 +215,7 @@ class _Socket:
         watching = self._watched[request.tab] = _WatchedTab()
         if request.run is not None:
             # It may get no snapshot, and still show questions that were answered meanwhile, or of a server that was killed.
-            await self._send(
-                protocol.QuestionsMessage(tab=request.tab, questions=tab.chat.questions.pending)
-            )
+            await self._send(protocol.QuestionsMessage(tab=request.tab, questions=tab.chat.questions.pending))
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return protocol.ReplyMessage(re=request.id, tab=request.tab)
 

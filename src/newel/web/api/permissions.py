@@ -17,11 +17,11 @@ from newel.workbench.workbench import Workbench
 
 class PermissionPage(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """``rows`` are the rules, the strongest first, then the servers that commands in the sandbox may reach. Those with an ``id`` can be
-    revoked. ``problem`` says why the project's own rules are missing.
+    revoked. ``problems`` say why rules are missing: those of the project itself, or what answers have allowed.
     """
 
     rows: Sequence[RuleRow]
-    problem: str
+    problems: Sequence[str]
 
 
 class Revocation(Wire, frozen=True):
@@ -40,7 +40,7 @@ def permission_routes(workbench: Workbench) -> APIRouter:
 
     async def page() -> Response:
         listed = await workbench.permissions.list()
-        return Json(PermissionPage(rows=listed.rows, problem=listed.problem))
+        return Json(PermissionPage(rows=listed.rows, problems=listed.problems))
 
     @router.get("/api/permissions", **route("Get the rules and servers of the project", PermissionPage))
     async def permissions() -> Response:

@@ -43,7 +43,7 @@ def update_state(
     """
 
     def update(before: bytes) -> bytes:
-        if keeps_damaged and before:
+        if keeps_damaged:
             _check(path, before, kind)
         state = _decode(before, kind)
         change(state)
@@ -52,7 +52,20 @@ def update_state(
     rewrite(path, update, most=most)
 
 
+def check_state(path: Path, kind: type[object]) -> None:
+    """Raises ``ConfigError`` for a file that ``load_state`` takes for an empty one."""
+    if not path.exists():
+        return
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise ConfigError(f"{path} could not be read: {error.strerror or error}.") from error
+    _check(path, data, kind)
+
+
 def _check(path: Path, data: bytes, kind: type[object]) -> None:
+    if not data:
+        return
     try:
         msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
