@@ -55,7 +55,7 @@ export class PermissionsDialog {
       ...problems.map((words) => h("p", { class: "problem bad-text" }, icon("warn"), h("span", {}, plain(words)))),
       section("Allowed by your answers, in this project", kept.map((row) => this.#keptRow(row)),
         "Nothing. Questions offer “Always in this project”."),
-      section("Your settings", of("config.toml").map(writtenRow), "No rules.", "config.toml"),
+      section("Your settings", of("config.toml").map(writtenRow), "No rules.", "config.toml", "as it was when Newel started"),
       section("The project", of(".newel/permissions.toml").map(writtenRow), "No rules.", ".newel/permissions.toml"));
     if (focused) this.#refocus(focused, before);
   }
@@ -93,8 +93,8 @@ const nameOf = ({ kind, rule }) => `${kind === "server" ? "server " : ""}${revea
 const label = ({ kind, rule }) =>
   h("span", { class: "permission" }, kind === "server" && "server ", h("code", {}, reveal(rule)));
 
-function section(title, items, empty, file) {
+function section(title, items, empty, file, note) {
   return h("section", { "aria-label": title },
-    h("h3", {}, title, file && h("span", { class: "dim" }, " ", h("code", {}, file))),
+    h("h3", {}, title, file && h("span", { class: "dim" }, " ", h("code", {}, file), note && ` ${note}`)),
     items.length > 0 ? h("ul", {}, ...items) : h("p", { class: "dim" }, empty));
 }

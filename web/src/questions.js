@@ -100,15 +100,15 @@ function server(question, answer) {
   const name = reveal(question.title);
   return frame(
     `Allow a connection to “${truncate(name, MAX_TITLE)}”?`,
-    h("p", {}, "A command in the sandbox, in ", h("code", {}, reveal(question.folder)),
-      ", wants to reach this server. It may send it anything that it can read:"),
+    h("p", {}, "A command in the sandbox wants to reach this server, and may send it anything that it can read. It runs in ",
+      h("code", {}, reveal(question.folder)), "."),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Server" }, name),
     /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),
     h("div", { class: "row" },
       button("Refuse", () => answer({ decision: "no" }), { class: "primary", "data-default": true }),
       button("Allow once", () => answer({ decision: "once" })),
       button("Always in this project", () => answer({ decision: "rule" }))),
-    h("p", { class: "dim" }, "“Once” and “Refuse” hold until this conversation is closed or Newel ends."),
+    h("p", { class: "dim" }, "“Allow once” and “Refuse” hold until this conversation is closed or Newel ends."),
   );
 }
 
