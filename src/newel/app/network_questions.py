@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_QUESTIONS: Final = 20
 """Questions of one session: a command that asks for one name after the other must not keep the user answering."""
 
-QUESTION: Final = "{rule}\n\nA command in the sandbox wants to reach this server, and may send it anything that it can read."
+QUESTION: Final = "{rule}\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read."
 
 UNTIL: Final = "until the session ends"
 
