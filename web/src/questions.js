@@ -1,6 +1,6 @@
 // Questions for the user, with the exact action they are about. The default answer is no.
 
-import { fill, h, icon, setAttr } from "./dom.js";
+import { fill, h, icon, onceClicked, setAttr } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
 import { truncate, reveal } from "./format.js";
 
@@ -62,7 +62,8 @@ function frame(title, ...children) {
   );
 }
 
-const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
+// The next question may stand where this one was: it is not answered by the second click of a double click.
+const button = (words, onclick, props = {}) => h("button", { type: "button", onclick: onceClicked(onclick), ...props }, words);
 
 const MAX_TITLE = 80; // characters of the action that a title shows
 

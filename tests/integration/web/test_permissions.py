@@ -84,6 +84,20 @@ def test_what_a_conversation_has_left_running_ends_with_it(with_model: WithModel
         wait_until(lambda: not _sleepers(), "the end of its processes")
 
 
+def test_what_runs_on_after_its_run_asks_nobody(with_model: WithModel) -> None:
+    """The question would stand in a conversation that nobody works on, or be taken for one of the next run."""
+    require_program("bwrap", "bubblewrap")
+    late = "(while [ ! -e go ]; do sleep 0.05; done; curl -s -m 20 http://late.invalid/ > said; touch done) > /dev/null 2>&1 &"
+    newel = with_model(scenario("begin", bash(late), {"content": "Begun."}))
+    with served(newel, "go", NEWEL_SANDBOX="workspace") as server, server.page() as window:
+        server.chat("begin")
+        (newel.project / "go").touch()
+        wait_until((newel.project / "done").exists, "the request")
+        assert "late.invalid cannot be reached from the sandbox" in (newel.project / "said").read_text()
+        window.ask("ping")
+        assert not any("waiting" in str(message) for message in window.seen)
+
+
 def _sleepers() -> list[Path]:
     found: list[Path] = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -99,6 +99,12 @@ async def test_a_damaged_file_allows_nothing(tmp_path: Path, text: str) -> None:
     assert await asked.allow("example.org") == [False]
 
 
+async def test_a_project_whose_name_is_no_text_is_no_crash(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, User("rule"), project="/a\udcff")
+    assert await asked.allow("example.org") == [True]
+    assert "is not valid Unicode" in asked.told[0]
+
+
 @pytest.mark.parametrize("kind", ["damaged", "pipe", "folder"])
 async def test_an_answer_that_cannot_be_saved_is_named_and_holds_for_the_session(
     tmp_path: Path, kind: str

@@ -38,8 +38,8 @@ def update_state(
     most: int | None = MOST,
     keeps_damaged: bool = False,
 ) -> None:
-    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses, and with
-    ``keeps_damaged`` for a damaged file: what the user wrote into it is not thrown away for a slip.
+    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses, for a name that is not
+    valid Unicode, and with ``keeps_damaged`` for a damaged file: what the user wrote into it is not thrown away for a slip.
     """
 
     def update(before: bytes) -> bytes:
@@ -47,7 +47,12 @@ def update_state(
             _check(path, before, kind)
         state = _decode(before, kind)
         change(state)
-        return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+        try:
+            return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+        except UnicodeEncodeError as error:  # a path of bytes that are no text
+            raise ConfigError(
+                f"{path} could not be changed: a name in it is not valid Unicode. Rename the folder or file."
+            ) from error
 
     rewrite(path, update, most=most)
 
