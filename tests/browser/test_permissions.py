@@ -76,7 +76,7 @@ def test_what_is_allowed_is_listed_and_what_answers_allowed_is_revoked(workbench
     expect(page.get_by_role("form", name="Allow “npm test”?")).to_be_visible()
 
 
-def test_what_changes_elsewhere_appears_and_what_is_gone_is_no_error_for_long(workbench: Make) -> None:
+def test_what_changes_elsewhere_appears_while_the_list_is_open(workbench: Make) -> None:
     bench = workbench(scenarios(answering("go", bash("touch x"), {"content": "Done."})), "--approve", "ask")
     page, window = bench.page(), bench.page()
     opened(window)
