@@ -127,8 +127,7 @@ async def open_agent(
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
-        notices = AgentNotices()
-        place = await stack.enter_async_context(open_agent_host(settings, ask, notices))
+        place = await stack.enter_async_context(open_agent_host(settings, ask, notices := AgentNotices()))
         host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
@@ -149,7 +148,6 @@ async def open_agent(
         stack.callback(agent.session.close)
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(partial(_report_connection, agent)))
-        more = parts.mcp_servers
         served = _server_tools(
             settings,
             agent,
@@ -157,7 +155,7 @@ async def open_agent(
             elicit,
             wait=wait_for_tools,
             offered=offered,
-            more=more,
+            more=parts.mcp_servers,
             host=place,
         )
         await stack.enter_async_context(served)
