@@ -291,7 +291,7 @@ async def build_agent(
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
-    context.notices.emit = agent.emit
+    context.notices.attend(agent)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent

@@ -36,6 +36,13 @@ class NetworkQuestions:
         self._answers: dict[str, bool] = {}
         self._asked = 0
         self._turn = anyio.Lock()
+        self._asking = anyio.CancelScope()
+        self._runs = 0
+
+    def withdraw(self) -> None:
+        """Refuse all that is asked now: the run has ended, and its commands with it."""
+        self._runs += 1
+        self._asking.cancel()
 
     def kept(self) -> Sequence[Domain]:
         """The servers that are allowed for the project, as of now."""
@@ -45,13 +52,18 @@ class NetworkQuestions:
         """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
         if self._ask is None or rule in self._answers:  # what is decided does not wait for another question
             return self._answers.get(rule, False)
+        run = self._runs
         async with self._turn:
             if rule in map(str, self.kept()):  # the answer to another connection, meanwhile
                 return True
+            if run != self._runs:
+                return False
             if rule not in self._answers and self._asked < MAX_QUESTIONS:
                 self._asked += 1
-                answer = await self._ask(self._request(rule))
-                if answer.decision == "nobody":
+                answer = None
+                with anyio.CancelScope() as self._asking:
+                    answer = await self._ask(self._request(rule))
+                if answer is None or answer.decision == "nobody":
                     return False
                 if answer.decision == "rule" and await self._is_saved(rule):
                     return True  # for as long as it is kept

@@ -259,7 +259,9 @@ def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> Ne
     from newel.permissions.kept import KeptServers
 
     folder = os.path.realpath(settings.cwd)
-    return NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
+    questions = NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
+    notices.on_run_end = questions.withdraw
+    return questions
 
 
 async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: AsyncExitStack) -> str:

@@ -240,6 +240,22 @@ def test_the_user_is_asked_about_a_server(
     assert results(newel)[0].count(answer) == 2
 
 
+def test_stopping_a_run_withdraws_its_question(with_model: WithModel, drive: Callable[..., Driver]) -> None:
+    """It would take the next prompt for an answer, and the next command would wait for it."""
+    newel = with_model(scenario("go", bash(FETCH), DONE))
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    withdrawn = driver.until("approval_request")
+    driver.send(type="abort")
+    driver.until("agent_end")
+    driver.answer(withdrawn, "once")
+    assert "is waiting for approval" in driver.until("error")["message"]
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    assert "Not allowed by the sandbox" in results(newel)[-1]
+
+
 def test_a_server_that_is_revoked_meanwhile_is_asked_about_again(
     with_model: WithModel, drive: Callable[..., Driver]
 ) -> None:

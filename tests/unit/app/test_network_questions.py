@@ -146,6 +146,32 @@ async def test_what_is_decided_does_not_wait_for_another_question(tmp_path: Path
         answer.set()
 
 
+async def test_the_end_of_a_run_withdraws_what_it_has_asked_and_all_that_waits(tmp_path: Path) -> None:
+    """The question would take the user's next prompt for its answer."""
+    asked: list[str] = []
+
+    async def ask(request: ApprovalRequest) -> Approval:
+        asked.append(request.server)
+        if len(asked) == 1:
+            await anyio.sleep_forever()
+        return Approval("once")
+
+    there = Asked(tmp_path, ask)
+    answers: list[Sequence[bool]] = []
+
+    async def allow(server: str) -> None:
+        answers.append(await there.allow(server))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            for number in range(3):
+                group.start_soon(allow, f"n{number}.example.org")
+            await anyio.sleep(0.01)
+            there.questions.withdraw()
+    assert (asked, answers) == (["n0.example.org"], [[False]] * 3)
+    assert await there.allow("n0.example.org") == [True]
+
+
 async def test_a_flood_of_names_ends_in_refusals(tmp_path: Path) -> None:
     user = User("no")
     asked = Asked(tmp_path, user)
