@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import subprocess
 import threading
 from collections.abc import Callable
@@ -246,7 +247,7 @@ def test_stopping_a_run_withdraws_its_question(with_model: WithModel, drive: Cal
     driver = drive(newel, "--sandbox", "workspace")
     driver.send(type="message", content="go")
     withdrawn = driver.until("approval_request")
-    driver.send(type="abort")
+    driver.send(type="interrupt")
     driver.until("agent_end")
     driver.answer(withdrawn, "once")
     assert "is waiting for approval" in driver.until("error")["message"]
@@ -256,15 +257,21 @@ def test_stopping_a_run_withdraws_its_question(with_model: WithModel, drive: Cal
     assert "Not allowed by the sandbox" in results(newel)[-1]
 
 
+@pytest.mark.parametrize("kept", ["now", "earlier"])
 def test_a_server_that_is_revoked_meanwhile_is_asked_about_again(
-    with_model: WithModel, drive: Callable[..., Driver]
+    with_model: WithModel, drive: Callable[..., Driver], kept: str
 ) -> None:
     """Also within one command, and in one session."""
     wait = "touch first; while [ ! -e go ]; do sleep 0.05; done"
     newel = with_model(scenario("go", bash(f"{FETCH}; {wait}; {FETCH}"), DONE))
+    if kept == "earlier":
+        (newel.home / ".newel").mkdir()
+        servers = json.dumps({str(newel.project): ["nowhere.invalid"]})
+        (newel.home / ".newel" / "sandbox_servers.json").write_text(servers)
     driver = drive(newel, "--sandbox", "workspace")
     driver.send(type="message", content="go")
-    driver.answer(driver.until("approval_request"), "rule")
+    if kept == "now":
+        driver.answer(driver.until("approval_request"), "rule")
     wait_until((newel.project / "first").exists, "the first request")
     assert "server nowhere.invalid" in newel("permissions").stdout
     assert newel("permissions", "revoke", "nowhere.invalid").returncode == 0
