@@ -219,7 +219,8 @@ def _selection(names: Sequence[str] | None) -> ToolSelection | None:
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
     of another mode, ``ask`` for approvals, ``notices`` for what the agent's surroundings have to tell the user, ``journal`` for each event
-    before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools`` than Newel's own.
+    before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools``
+    than Newel's own.
     """
 
     host: ExecutionHost

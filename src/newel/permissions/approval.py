@@ -67,8 +67,8 @@ class ApprovalRequest(Wire, frozen=True):
 
 class Approval(Wire, frozen=True):
     """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy, ``rule`` what the rules
-    of the request allow, or its server, in this project for good; a server is allowed for the session by the other two. ``word`` is for the model, with a ``no``. ``nobody`` means that no user could
-    answer.
+    of the request allow, or its server, in this project for good; a server is allowed for the session by the other two. ``word`` is for
+    the model, with a ``no``. ``nobody`` means that no user could answer.
     """
 
     decision: Literal["once", "always", "rule", "no", "nobody"]
@@ -254,15 +254,24 @@ class _AskFirst:
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
 
     async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
-        if answer.decision in {"always", "rule"}:
+        # A rule holds for as long as it is kept.
+        if answer.decision == "always" or (
+            answer.decision == "rule" and not await self._keep(judged.by_rules.rules)
+        ):
             self._always.add(key)
-        if answer.decision == "rule" and self._judge is not None:
-            try:
-                self._judge.book.kept.add(judged.by_rules.rules)
-            except ConfigError as error:
-                if self._report is not None:
-                    what = ", ".join(map(escape_newlines, judged.by_rules.rules))
-                    await self._report(NOT_SAVED.format(what=what, error=error, until=FOR_THIS_CALL))
+
+    async def _keep(self, rules: Sequence[str]) -> bool:
+        """Keep rules for the project; whether that was possible."""
+        if self._judge is None:
+            return False
+        try:
+            self._judge.book.kept.add(rules)
+        except ConfigError as error:
+            if self._report is not None:
+                what = ", ".join(map(escape_newlines, rules))
+                await self._report(NOT_SAVED.format(what=what, error=error, until=FOR_THIS_CALL))
+            return False
+        return True
 
     async def _request(self, call: ToolCall, tool: Tool, judged: _Judged, *, changed: bool) -> Approval:
         if self._ask is None:

@@ -268,3 +268,18 @@ def test_a_rule_that_cannot_be_saved_is_said_where_it_was_answered(with_model: M
         assert (newel.project / "one").exists()
     assert not (newel.project / "two").exists()
     assert damaged.read_text() == "{"
+
+
+def test_a_revoked_rule_is_asked_about_at_once_in_the_session_that_made_it(
+    drive: Callable[..., Driver], with_model: Make
+) -> None:
+    newel = with_model(scenario("go", bash("touch one"), {"content": "Done."}))
+    driver = drive(newel, "--approve", "ask")
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "rule")
+    driver.until("agent_end")
+    assert newel("permissions", "revoke", "bash(touch *)").returncode == 0
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    assert "declined" in result(newel)
