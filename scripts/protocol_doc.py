@@ -119,6 +119,7 @@ EXAMPLES: list[p.SocketRequest | p.FromServer] = [
     p.QueueMessage(tab="7f3a", messages=[QueuedMessage(message=NEXT)]),
     p.ModelMessage(model=ModelStatus(name="qwen2.5-coder")),
     p.Servers(servers=[SERVER]),
+    p.PermissionsChanged(),
     p.HostMessage(host=HOST),
     p.ReviewChanged(revs={"src/auth.py": 7}),
     p.ReplyMessage(re="8", tab="7f3a", run="9e04"),

@@ -3,6 +3,8 @@
 import { newId } from "./format.js";
 import { sessionStore } from "./local-storage.js";
 
+const HTTP_TIMEOUT = 20_000; // ms
+
 export function createActions({ connection, store, toasts, show, refresh }) {
   /** Send a request and report a failure, with Retry. Resolves to the reply or null. */
   async function ask(type, fields, { what, quiet = false } = {}) {
@@ -12,6 +14,17 @@ export function createActions({ connection, store, toasts, show, refresh }) {
       if (!quiet) toasts.failed(`${what}: ${error.message}`, () => ask(type, fields, { what }));
       return null;
     }
+  }
+
+  /** A request to the HTTP API. Resolves to its answer; throws an Error with the server's words. */
+  async function fetchJson(path, body) {
+    const init = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    const answer = await fetch(path, { ...init, signal: AbortSignal.timeout(HTTP_TIMEOUT) }).catch(() => {
+      throw new Error("Not connected to Newel.");
+    });
+    const said = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(said.error?.message ?? `The server answered ${answer.status}.`);
+    return said;
   }
 
   async function open(type, fields, what) {
@@ -82,6 +95,8 @@ export function createActions({ connection, store, toasts, show, refresh }) {
     useServer: async (fields) => (await connection.request("useServer", fields)).models ?? [],
     setServer: (server, change) => ask("setServer", { server, ...change }, { what: `${server} was not changed` }),
     setTool: (server, tool, enabled) => ask("setTool", { server, tool, enabled }, { what: `${tool} was not switched` }),
+    permissions: () => fetchJson("/api/permissions"),
+    revokePermission: (id) => fetchJson("/api/permissions/revoke", { ids: [id] }),
     restartServer: (server) => ask("restartServer", { server }, { what: `${server} was not restarted` }),
     /** Resend the messages that were not acknowledged before this page was loaded. */
     resendUnacknowledged() {

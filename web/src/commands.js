@@ -84,6 +84,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
       { title: "All pending changes", run: () => review.open("pending") },
       { title: "Review requests", run: () => review.open("requests") },
       { title: "Checkpoints", run: () => review.open("checkpoints") },
+      { title: "Permissions…", run: commands.openPermissions },
       { title: "MCP tools", keys: "Alt+T", run: commands.toggleTools },
       ...state.tabs().filter(({ id }) => id !== tab?.id).map(({ id, title, hint, kind }) =>
         ({ title: `Go to ${plain(title)}`, detail: hint || kind, run: () => router.show(id) })),
@@ -114,6 +115,7 @@ export function createCommands({ store, state, actions, router, review, view }) 
     showNth: (index) => router.show(state.tabs()[index]?.id ?? null),
     toggleFiles: () => review.toggle("files"),
     toggleReview: () => review.toggle("review"),
+    openPermissions: () => view().openPermissions(store.get()),
     toggleTools() {
       view().showTools(!isToolsOpen(), store.get().servers);
       actions.refresh();

@@ -30,12 +30,14 @@ export class Header {
       nextTheme();
       this.showTheme();
     });
+    this.approve = h("span", {});
+    this.permissions = h("button", { type: "button", class: "quiet approve", title: "Permissions", onclick: commands.openPermissions }, this.approve, icon("down"));
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
     const adding = (words, label, onclick) =>
       h("button", { type: "button", "aria-label": label, onclick }, icon("plus"), h("span", {}, words));
     this.el = h("div", { class: "head" },
-      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.flags, this.sandbox,
+      h("h1", {}, "newel"), this.host.el, this.project, this.model, this.mode, this.permissions, this.flags, this.sandbox,
       h("span", { class: "spacer" }),
       columns.files, columns.review,
       this.tools,
@@ -61,8 +63,9 @@ export class Header {
     setAttr(this.mode, "aria-label", `Agent mode: ${mode}`);
     setAttr(this.mode, "title", tab?.kind === "agent" ? "An agent's mode is part of its contract" : "Choose which model works");
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
-    setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
-    setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
+    setText(this.approve, hello.approve);
+    setAttr(this.permissions, "aria-label", `Permissions, approval mode: ${hello.approve}`);
+    setText(this.flags, hello.ephemeral ? "not saved" : "");
     setText(this.sandbox, hello.sandboxProblem ? "no sandbox" : `sandbox: ${hello.sandbox}`);
     setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
     setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text" : "flags");

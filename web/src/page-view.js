@@ -7,6 +7,7 @@ import { plain, pluralize } from "./format.js";
 import { Header } from "./header.js";
 import { ToolsPanel } from "./mcp-panel.js";
 import { Panel } from "./panel.js";
+import { PermissionsDialog } from "./permissions.js";
 import { ModelNote, ModelSetup, openSetup } from "./setup.js";
 import { isBusy } from "./store.js";
 import { Tabs } from "./tabs.js";
@@ -22,6 +23,7 @@ export class PageView {
     this.modelNote = new ModelNote({ open: () => openSetup(modelForm) });
     this.modelSetup = new ModelSetup(modelForm);
     this.tools = new ToolsPanel({ actions, close: commands.toggleTools });
+    this.permissions = new PermissionsDialog({ actions });
     this.panel = new Panel({
       review,
       empty: emptyPanel(commands, this.modelSetup.el),
@@ -51,10 +53,15 @@ export class PageView {
     this.header.update({ hello, tab, servers, isToolsOpen: this.tools.isOpen });
     this.tabs.update({ tabs, active: tab?.id, stopping });
     this.tools.update(servers);
+    this.permissions.update(model.permissionChanges);
     this.modelSetup.update(hello);
     this.modelNote.update({ hello, hasForm: !tab });
     this.questionBanner.update(model);
     this.panel.update(model);
+  }
+
+  openPermissions({ hello, permissionChanges }) {
+    return this.permissions.open({ approve: hello?.approve, changes: permissionChanges });
   }
 
   /** Show or hide the panel of MCP servers; its button gets the focus back. */

@@ -1,6 +1,6 @@
 // Questions for the user, with the exact action they are about. The default answer is no.
 
-import { fill, h, icon, setAttr } from "./dom.js";
+import { fill, h, icon, onceClicked, setAttr } from "./dom.js";
 import { wholeDiffView } from "./diff.js";
 import { truncate, reveal } from "./format.js";
 
@@ -62,7 +62,8 @@ function frame(title, ...children) {
   );
 }
 
-const button = (words, onclick, props = {}) => h("button", { type: "button", onclick, ...props }, words);
+// The next question may stand where this one was: it is not answered by the second click of a double click.
+const button = (words, onclick, props = {}) => h("button", { type: "button", onclick: onceClicked(onclick), ...props }, words);
 
 const MAX_TITLE = 80; // characters of the action that a title shows
 
@@ -92,6 +93,23 @@ function approval(question, answer) {
       button("Always allow exactly this", () => answer({ decision: "always" })),
       question.rule && button(`Always allow in this project: ${reveal(question.rule)}`, () => answer({ decision: "rule" })),
       word),
+  );
+}
+
+/** A server that a command in the sandbox wants to reach: its name has no characters but those of host names. */
+function server(question, answer) {
+  const name = reveal(question.title);
+  return frame(
+    `Allow a connection to “${truncate(name, MAX_TITLE)}”?`,
+    h("p", {}, "A command in the sandbox wants to reach this server, and may send it anything that it can read. Project: ",
+      h("code", {}, reveal(question.folder))),
+    h("pre", { class: "exact", tabindex: "0", "aria-label": "Server" }, name),
+    /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),
+    h("div", { class: "row" },
+      button("Refuse", () => answer({ decision: "no" }), { class: "primary", "data-default": true }),
+      button("Allow once", () => answer({ decision: "once" })),
+      button("Always in this project", () => answer({ decision: "rule" }))),
+    h("p", { class: "dim" }, "“Allow once” and “Refuse” hold until this conversation is closed or Newel ends."),
   );
 }
 
@@ -189,4 +207,4 @@ function valueOf(control, schema) {
   return schema.type === "integer" || schema.type === "number" ? Number(control.value) : control.value;
 }
 
-const CARDS = { approval, form, link };
+const CARDS = { approval, server, form, link };

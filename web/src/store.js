@@ -6,6 +6,7 @@
 //   transcripts     by tab id, for the tabs that are watched
 //   pending    by tab id: messages sent here that are not part of the conversation yet: {id, text, state, before}
 //   stopping   by tab id: "soon" or "now", for runs that were asked to stop
+//   permissionChanges   counts the reports that what answers have allowed may have changed
 //   active     the id of the tab that is shown, or null
 //   focusRequests   counts the requests to show a tab and focus it
 
@@ -19,6 +20,7 @@ export const initialState = () => ({
   transcripts: {},
   pending: {},
   stopping: {},
+  permissionChanges: 0,
   active: null,
   focusRequests: 0,
 });
@@ -60,12 +62,13 @@ const REDUCERS = {
   welcome(state, frame) {
     const restarted = state.hello && state.hello.server !== frame.server;
     const transcripts = restarted ? mapValues(state.transcripts, (transcript) => ({ ...transcript, live: null })) : state.transcripts;
-    const next = { ...state, hello: frame, transcripts, servers: (frame.servers ?? []).map(serverOf) };
+    const next = { ...state, hello: frame, transcripts, servers: (frame.servers ?? []).map(serverOf), permissionChanges: state.permissionChanges + 1 };
     return withTabs(next, frame.tabs ?? []);
   },
   tabs: (state, frame) => withTabs(state, frame.tabs ?? []),
   model: (state, { model: { name, where = "", problem = "", agentMode = "remote" } }) => ({ ...state, hello: { ...state.hello, model: name, where, problem, agentMode } }),
   host: (state, { host }) => ({ ...state, hello: { ...state.hello, host } }),
+  permissions: (state) => ({ ...state, permissionChanges: state.permissionChanges + 1 }),
   servers: (state, frame) => ({ ...state, servers: (frame.servers ?? []).map(serverOf) }),
   snapshot(state, frame) {
     return dropDelivered(withTranscript(state, frame.tab, () => fromSnapshot(frame.snapshot)), frame.tab);

@@ -695,7 +695,8 @@ export interface ErrorEvent {
 /**
  * A call needs an `approve` request; `preview` is its exact effect. `touches` are the files that it opens itself. The
  * same call asks again if one of them changes meanwhile. `rule` is what an answer `rule` allows in this project from then on;
- * without it, that is a `no`.
+ * without it, that is a `no`. With the `kind` `server`, a command in the sandbox wants to reach the server in `args`: `once` and
+ * `always` allow it until the session ends.
  */
 export interface ApprovalAsked {
   type: "approval_request";
@@ -708,6 +709,7 @@ export interface ApprovalAsked {
   folder: string;
   touches?: Touch[];
   rule?: string;
+  kind?: "call" | "server";
 }
 
 /**

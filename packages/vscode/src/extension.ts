@@ -5,7 +5,7 @@ import { CommandFailed, ProcessEnded, type ApprovalAsked, type FileProblem, type
 import * as vscode from "vscode";
 import { Folder, NotInstalled, type Answer, type Launch } from "./folder.ts";
 import { Changes, type Node } from "./changes.ts";
-import { describeCall, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
+import { choices, describeCall, icons, label, promptAbout, question, status, Transcript } from "./text.ts";
 
 const PRESETS: [string, string][] = [
   ["ask", "Ask before each change and each command"],
@@ -203,17 +203,14 @@ class Extension {
 
   async #onQuestion(asked: ApprovalAsked, signal: AbortSignal): Promise<Answer> {
     const { title, preview, isLong } = question(asked);
-    const once = { label: "Allow Once", decision: "once" as const };
-    const always = { label: "Always Allow", description: "exactly this call, for this session", decision: "always" as const };
-    const rule = { label: "Always Allow in This Project", description: asked.rule, decision: "rule" as const };
-    const no = { label: "Decline", decision: "no" as const };
+    const answers = choices(asked);
     if (isLong) await this.#changes.showText(`${title}.diff`, preview);
     const picker = vscode.window.createQuickPick<{ label: string; decision?: Answer["decision"] }>();
     picker.title = title;
     picker.placeholder = isLong ? "What it would do is shown in the editor. Escape declines." : "Escape declines.";
-    picker.items = [...(isLong ? [] : preview.split("\n").map((line) => ({ label: icons(line) }))), once, always, ...(asked.rule ? [rule] : []), no];
+    picker.items = [...(isLong ? [] : preview.split("\n").map((line) => ({ label: icons(line) }))), ...answers];
     // it may appear while the user types: Enter must not allow anything
-    picker.activeItems = [no];
+    picker.activeItems = answers.slice(-1);
     picker.ignoreFocusOut = true;
     return await new Promise<Answer>((resolve) => {
       picker.onDidAccept(() => {

@@ -56,6 +56,18 @@ export function question(asked: ApprovalAsked): { title: string; preview: string
   return { title: label(`Newel asks: ${asked.label}`), preview, isLong };
 }
 
+export type Choice = { label: string; description?: string; decision: "once" | "always" | "rule" | "no" };
+
+/** The answers that the user can choose, the refusal last. */
+export function choices(asked: ApprovalAsked): Choice[] {
+  const isServer = asked.kind === "server";
+  const once: Choice = { label: "Allow Once", decision: "once", ...(isServer && { description: "until this session ends" }) };
+  const always: Choice = { label: "Always Allow", description: "exactly this call, for this session", decision: "always" };
+  const rule: Choice = { label: "Always Allow in This Project", description: asked.rule ?? "", decision: "rule" };
+  const no: Choice = { label: "Decline", decision: "no" };
+  return [once, ...(isServer ? [] : [always]), ...(asked.rule ? [rule] : []), no];
+}
+
 export function money(cost: number | null | undefined): string {
   return cost == null ? "" : `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { applyPatches, changedLines, firstLine } from "../src/patch.ts";
-import { clean, label, promptAbout, question, status, Transcript } from "../src/text.ts";
+import { choices, clean, label, promptAbout, question, status, Transcript } from "../src/text.ts";
 
 const patch = (header, ...lines) => `diff --git a/a.txt b/a.txt\n--- a/a.txt\n+++ b/a.txt\n@@ ${header} @@\n${lines.join("\n")}\n`;
 const numbered = Array.from({ length: 20 }, (_, index) => `l${index + 1}\n`).join("");
@@ -24,6 +24,14 @@ test("a long question is shown in an editor, a short one at once", () => {
   assert.deepEqual(question(asked), { title: "Newel asks: Execute Shell Command", preview: "ls", isLong: false });
   assert.equal(question({ ...asked, preview: "ls\n".repeat(50) }).isLong, true);
   assert.equal(question({ ...asked, preview: `ls ${" ".repeat(100)}; rm -r x` }).isLong, true);
+});
+
+test("an answer about a server is for the session or for the project, and its question needs no editor", () => {
+  const asked = { label: "Network", args: { server: "a.org" }, rule: "the server a.org", kind: "server" };
+  const preview = "a.org\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read.";
+  assert.equal(question({ ...asked, preview }).isLong, false);
+  assert.deepEqual(choices(asked).map(({ decision }) => decision), ["once", "rule", "no"]);
+  assert.deepEqual(choices({ ...asked, kind: "call" }).map(({ decision }) => decision), ["once", "always", "rule", "no"]);
 });
 
 test("the status bar has model, state and cost", () => {

@@ -11,7 +11,6 @@ from newel.acp.json_rpc import JsonRpcError, PeerGone
 from newel.acp.updates import KINDS, UpdateTranslator, diffs, fenced, title_of_call
 from newel.agent.messages import new_id
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.permissions.rules import describe_rules
 from newel.text.sanitize import escape_invisible, escape_line
 
 OPTIONS: Final = [
@@ -32,10 +31,12 @@ NOBODY: Final = Approval("nobody")
 
 
 def _options(request: ApprovalRequest) -> list[p.PermissionOption]:
-    if not request.rules:
+    if not request.offer:
         return OPTIONS
-    name = f"Always allow in this project: {escape_line(describe_rules(request.rules))}"
-    return [*OPTIONS[:2], p.PermissionOption(option_id="rule", name=name, kind="allow_always"), *OPTIONS[2:]]
+    name = f"Always allow in this project: {escape_line(request.offer)}"
+    once, always, no, never = OPTIONS
+    rule = p.PermissionOption(option_id="rule", name=name, kind="allow_always")
+    return [once, rule, no] if request.kind == "server" else [once, always, rule, no, never]
 
 
 class PermissionAsker:

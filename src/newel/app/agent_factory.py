@@ -16,7 +16,7 @@ from newel.config.settings import Flags, Settings
 if TYPE_CHECKING:
     from newel.agent.ports import AgentMode, Emit, Policy, Provider, Tool
     from newel.app.model_resolver import ResolvedModel
-    from newel.app.sandbox import SandboxNotices
+    from newel.app.notices import AgentNotices
     from newel.app.workspace_factory import WorkspaceFactory
     from newel.context.attachments import Attachable
     from newel.context.compaction import Compactor
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask, Preset
     from newel.permissions.rule_book import RuleBook
+    from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
     from newel.session.coding_agent import CodingAgent
@@ -113,6 +114,7 @@ async def open_agent(
     """
     from newel.app.agent_models import open_models
     from newel.app.network_questions import in_turn
+    from newel.app.notices import AgentNotices
     from newel.app.sandbox import open_agent_host
     from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workspace_factory import open_recorders
@@ -125,7 +127,7 @@ async def open_agent(
     recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
-        place = await stack.enter_async_context(open_agent_host(settings, ask))
+        place = await stack.enter_async_context(open_agent_host(settings, ask, notices := AgentNotices()))
         host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
@@ -137,6 +139,7 @@ async def open_agent(
             open_session=open_sessions(settings, host.name, ephemeral=options.ephemeral),
             find_model=models.find,
             ask=ask,
+            notices=notices,
             recorders=recorders,
             offered=offered,
             more_tools=parts.tools,
@@ -145,7 +148,6 @@ async def open_agent(
         stack.callback(agent.session.close)
         if host.monitor is not None:
             await stack.enter_async_context(host.monitor.notices(partial(_report_connection, agent)))
-        more = parts.mcp_servers
         served = _server_tools(
             settings,
             agent,
@@ -153,7 +155,7 @@ async def open_agent(
             elicit,
             wait=wait_for_tools,
             offered=offered,
-            more=more,
+            more=parts.mcp_servers,
             host=place,
         )
         await stack.enter_async_context(served)
@@ -216,8 +218,9 @@ def _selection(names: Sequence[str] | None) -> ToolSelection | None:
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of an agent: its folder on a host, its session and how it opens another one, ``find_model`` for the model
-    of another mode, ``ask`` for approvals, ``journal`` for each event before any subscriber sees it, the recorders of its file changes,
-    the tools that are ``offered``, all if it is None, and ``more_tools`` than Newel's own.
+    of another mode, ``ask`` for approvals, ``notices`` for what the agent's surroundings have to tell the user, ``journal`` for each event
+    before any subscriber sees it, the recorders of its file changes, the tools that are ``offered``, all if it is None, and ``more_tools``
+    than Newel's own.
     """
 
     host: ExecutionHost
@@ -226,6 +229,7 @@ class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
     open_session: Callable[[str | None], SessionManager]
     find_model: Callable[[AgentMode], Awaitable[ResolvedModel]]
     ask: Ask | None = None
+    notices: AgentNotices
     journal: Emit | None = None
     recorders: RecorderRegistry | None = None
     offered: ToolSelection | None = None
@@ -246,9 +250,9 @@ async def build_agent(
 
     open_folder = partial(context.host.workspace, context.folder)
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
-    book = await _rule_book(settings, workspaces.workspace)
+    book = await _rule_book(settings, workspaces.workspace, context.host)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
+    own_tools = _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -288,7 +292,7 @@ async def build_agent(
         instructions=describe(instructions),
     )
     workspaces.attend(agent)
-    notices.emit = agent.emit
+    context.notices.attend(agent)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
@@ -303,26 +307,24 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
 
 def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
-) -> tuple[list[Tool], SandboxNotices]:
-    """The agent's tools, and what they have to say about the sandbox."""
-    from newel.app.sandbox import SandboxNotices, policy_of, watch_commands
+) -> list[Tool]:
+    from newel.app.sandbox import policy_of, watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    notices = SandboxNotices()
     policy = policy_of(settings, workspaces.works_in.root)
-    works_in = watch_commands(workspaces.works_in, policy, notices)
+    works_in = watch_commands(workspaces.works_in, policy, context.notices)
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
-        return tools, notices
+        return tools
     from newel.tools.search import search_tools
 
     tools += search_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
-    return tools if context.offered is None else context.offered.of(tools), notices
+    return tools if context.offered is None else context.offered.of(tools)
 
 
 def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
@@ -377,13 +379,28 @@ async def _load_instructions(
     ), await load_templates(prompts)
 
 
-async def _rule_book(settings: Settings, project: Workspace) -> RuleBook:
-    """The rules for an agent. Without a user to ask, there are no answers to keep, but those of earlier sessions count."""
-    from newel.permissions.kept import KeptRules
+async def _rule_book(settings: Settings, folder: Workspace, host: ExecutionHost) -> RuleBook:
+    """The rules for an agent. Without a user to ask, there are no answers to keep, but those of earlier sessions count: those of the
+    project, also in a worktree of it.
+    """
     from newel.permissions.project_rules import load_project_rules
+
+    return open_rule_book(settings, await load_project_rules(folder), host)
+
+
+def open_rule_book(settings: Settings, of_project: RuleSet, host: ExecutionHost) -> RuleBook:
+    """The rules and servers of the project on ``host``, which has the rules ``of_project``."""
+    from newel.permissions.kept import KeptRules, KeptServers
     from newel.permissions.rule_book import RuleBook
 
-    return RuleBook(settings.rules, await load_project_rules(project), KeptRules(settings.home, project.name))
+    project = os.path.realpath(host.name) if host.connection is None else host.name
+    return RuleBook(
+        settings.rules,
+        of_project,
+        KeptRules(settings.home, project),
+        domains=settings.sandbox.domains,
+        servers=KeptServers(settings.home, project),
+    )
 
 
 def _policy_finder(
@@ -394,6 +411,7 @@ def _policy_finder(
     own_tools: Sequence[Tool],
 ) -> Callable[[Preset], Policy]:
     """Finds the policy of a preset; all have the same rules."""
+    from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
     from newel.permissions.commands.project_view import WorkspaceView
     from newel.permissions.rule_book import CallJudge
@@ -405,6 +423,7 @@ def _policy_finder(
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
         judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths)),
+        report=context.notices.of(NOT_SAVED),
     )
 
 

@@ -1,70 +1,84 @@
-"""Asks the user about servers that commands in a sandbox want to reach, and keeps the answers.
-
-A server that is allowed for good is kept for its project in ``sandbox_servers.json`` of Newel's own folder, as ``[sandbox] domains``
-would name it.
-"""
+"""Asks the user about servers that commands in a sandbox want to reach, and keeps the answers (``newel.permissions.kept``)."""
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.storage.files import make_private, read_regular, replace_file
-from newel.workspace.sandbox.domains import Domain, parse_domain
 
 if TYPE_CHECKING:
-    from newel.permissions.approval import Approval, ApprovalRequest, Ask
+    from collections.abc import Sequence
 
-KEPT: Final = "sandbox_servers.json"
+    from newel.permissions.approval import Approval, ApprovalRequest, Ask, Report
+    from newel.permissions.kept import KeptServers
+    from newel.workspace.sandbox.domains import Domain
 
 MAX_QUESTIONS: Final = 20
-"""Questions of one process: a command that asks for one name after the other must not keep the user answering."""
+"""Questions of one session: a command that asks for one name after the other must not keep the user answering."""
 
-QUESTION: Final = (
-    "{rule}\n\nA command in the sandbox wants to reach this server, and may send it anything that it can read. Always: for this project, also "
-    "in later sessions."
-)
+QUESTION: Final = "{rule}\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read."
+
+UNTIL: Final = "until the session ends"
 
 
 class NetworkQuestions:
-    """The decisions on servers for one project. ``ask`` is None where nobody can answer."""
+    """The decisions on servers for one session of a project. ``ask`` is None where nobody can answer; ``report`` is told of answers that
+    cannot be saved.
+    """
 
-    def __init__(self, home: Path, folder: str, ask: Ask | None) -> None:
-        self._path = home / KEPT
+    def __init__(self, kept: KeptServers, folder: str, ask: Ask | None, report: Report) -> None:
+        self._kept = kept
         self._folder = folder
         self._ask = ask
+        self._report = report
         self._answers: dict[str, bool] = {}
         self._asked = 0
         self._turn = anyio.Lock()
+        self._asking = anyio.CancelScope()
+        self._runs = 0
 
-    def kept(self) -> list[Domain]:
-        """The servers that are allowed for good."""
-        domains: list[Domain] = []
-        for text in _read(self._path).get(self._folder, []):
-            with contextlib.suppress(ConfigError):
-                domains.append(parse_domain(text))
-        return domains
+    def withdraw(self) -> None:
+        """Refuse all that is asked now: the run has ended, and its commands with it."""
+        self._runs += 1
+        self._asking.cancel()
+
+    def kept(self) -> Sequence[Domain]:
+        """The servers that are allowed for the project, as of now."""
+        return self._kept.current()
 
     async def allows(self, rule: str) -> bool:
-        """Whether a command may reach the server ``rule``; asks once for each."""
-        if self._ask is None:
-            return False
+        """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
+        if self._ask is None or rule in self._answers:  # what is decided does not wait for another question
+            return self._answers.get(rule, False)
+        run = self._runs
         async with self._turn:
+            if rule in map(str, self.kept()):  # the answer to another connection, meanwhile
+                return True
+            if run != self._runs:
+                return False
             if rule not in self._answers and self._asked < MAX_QUESTIONS:
                 self._asked += 1
-                answer = await self._ask(self._request(rule))
-                if answer.decision == "nobody":
+                answer = None
+                with anyio.CancelScope() as self._asking:
+                    answer = await self._ask(self._request(rule))
+                if answer is None or answer.decision == "nobody":
                     return False
-                self._answers[rule] = answer.decision in {"once", "always"}
-                if answer.decision == "always":
-                    with contextlib.suppress(OSError):  # then it is asked again in another session
-                        self._keep(rule)
+                if answer.decision == "rule" and await self._is_saved(rule):
+                    return True  # for as long as it is kept
+                self._answers[rule] = answer.decision in {"once", "always", "rule"}
             return self._answers.get(rule, False)
+
+    async def _is_saved(self, rule: str) -> bool:
+        from newel.permissions.approval import NOT_SAVED
+
+        try:
+            self._kept.add(rule)
+        except ConfigError as error:
+            await self._report(NOT_SAVED.format(what=f"the server {rule}", error=error, until=UNTIL))
+            return False
+        return True
 
     def _request(self, rule: str) -> ApprovalRequest:
         from newel.agent.messages import ToolCall
@@ -75,13 +89,8 @@ class NetworkQuestions:
             label="Network",
             preview=QUESTION.format(rule=rule),
             folder=self._folder,
+            kind="server",
         )
-
-    def _keep(self, rule: str) -> None:
-        kept = _read(self._path)
-        kept[self._folder] = [*dict.fromkeys([*kept.get(self._folder, []), rule])]
-        make_private(self._path.parent)
-        replace_file(self._path, msgspec.json.format(msgspec.json.encode(kept)))
 
 
 def in_turn(ask: Ask) -> Ask:
@@ -93,9 +102,3 @@ def in_turn(ask: Ask) -> Ask:
             return await ask(request)
 
     return ask_in_turn
-
-
-def _read(path: Path) -> dict[str, list[str]]:
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(read_regular(path), type=dict[str, list[str]])
-    return {}

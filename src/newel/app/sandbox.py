@@ -14,16 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.agent.events import ErrorEvent
 from newel.app.hosts import open_host
+from newel.app.notices import NOT_SAVED, AgentNotices
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
-    from newel.agent.ports import Emit
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
@@ -50,9 +51,12 @@ ABOUT: Final = (
 
 
 @asynccontextmanager
-async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGenerator[ExecutionHost]:
+async def open_agent_host(
+    settings: Settings, ask: Ask | None = None, notices: AgentNotices | None = None
+) -> AsyncGenerator[ExecutionHost]:
     """The place where agents work, with its commands in a sandbox unless it is off; ``ask`` is asked about servers that they want to
-    reach. The mode is that of ``choose_sandbox``: without one, commands can change nothing. Raises ``ConfigError`` and ``WorkspaceError``.
+    reach, and ``notices`` tell that an answer could not be saved. The mode is that of ``choose_sandbox``: without one, commands can
+    change nothing. Raises ``ConfigError`` and ``WorkspaceError``.
     """
     if settings.sandbox.mode == "off":
         async with open_host(settings.cwd, settings.host) as host:
@@ -61,8 +65,9 @@ async def open_agent_host(settings: Settings, ask: Ask | None = None) -> AsyncGe
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
-        sandboxes = Sandboxes(settings, await _open_proxy(settings, _questions(settings, ask), stack))
-        stack.callback(sandboxes.close)
+        questions = _questions(settings, ask, notices or AgentNotices())
+        sandboxes = Sandboxes(settings, await _open_proxy(settings, questions, stack))
+        stack.push_async_callback(sandboxes.aclose)
         yield LocalHost(
             str(settings.cwd),
             find_launcher=sandboxes.of,
@@ -114,18 +119,13 @@ class Sandboxes:
         while self._opened:
             self._opened.popitem()[1].close()
 
-
-class SandboxNotices:
-    """Sends notices of the sandbox to an agent's subscribers, once there is an agent, which ``emit`` belongs to."""
-
-    emit: Emit | None = None
-
-    async def notify(self, message: str) -> None:
-        if self.emit is not None:
-            await self.emit(ErrorEvent(code="settings_created", message=message))
+    async def aclose(self) -> None:
+        """Close them in a thread: a sandbox that was stopped from inside takes a while."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.close)
 
 
-def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices) -> Workspace:
+def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: AgentNotices) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
     the sandbox would protect if they existed.
     """
@@ -135,7 +135,11 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
     hinting = SandboxHints(workspace, policy)
-    return SettingsWatch(hinting, policy.protected, notices.notify) if policy.writable else hinting
+    return (
+        SettingsWatch(hinting, policy.protected, notices.of("settings_created"))
+        if policy.writable
+        else hinting
+    )
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
@@ -250,10 +254,14 @@ def _existing(paths: list[str]) -> list[str]:
     return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
 
 
-def _questions(settings: Settings, ask: Ask | None) -> NetworkQuestions:
+def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> NetworkQuestions:
     from newel.app.network_questions import NetworkQuestions
+    from newel.permissions.kept import KeptServers
 
-    return NetworkQuestions(settings.home, os.path.realpath(settings.cwd), ask)
+    folder = os.path.realpath(settings.cwd)
+    questions = NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
+    notices.on_run_end = questions.withdraw
+    return questions
 
 
 async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: AsyncExitStack) -> str:
@@ -263,12 +271,13 @@ async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: As
     from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    domains = [*map(parse_domain, settings.sandbox.domains), *questions.kept()]
+    configured = [*map(parse_domain, settings.sandbox.domains)]
     _sweep_sockets()
     folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / "proxy.sock"
-    await stack.enter_async_context(NetworkProxy(path, domains, allows=questions.allows).serving())
+    proxy = NetworkProxy(path, lambda: [*configured, *questions.kept()], allows=questions.allows)
+    await stack.enter_async_context(proxy.serving())
     return str(path)
 
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,10 +23,12 @@ from newel.config.settings import Flags, Settings, load_settings
 if TYPE_CHECKING:
     from newel.app.workbench_agents import WorkbenchAgentFactory
     from newel.jobs.engine import Engine
+    from newel.permissions.rules import RuleSet
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
     from newel.web.security import ServerAccess
     from newel.workbench.workbench import Workbench
+    from newel.workspace.execution_host import ExecutionHost
 
 
 class WebOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,11 +154,13 @@ async def open_workbench(
     ``address`` in its error message. The workbench opens without a model, too: the user can name one later. Raises
     ``ConfigError`` and ``EngineError``.
     """
+    from newel.app.agent_factory import open_rule_book
     from newel.app.review_limits import review_limits
     from newel.app.sandbox import open_agent_host
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
+    from newel.permissions.project_permissions import ProjectPermissions
     from newel.runs.event_hub import EventHub
     from newel.workbench.tab_log import TabLog
     from newel.workbench.workbench import Workbench
@@ -178,6 +182,9 @@ async def open_workbench(
         log=await TabLog.open(engine),
         folder=host.name,
         home=settings.home,
+        permissions=ProjectPermissions(
+            partial(_load_project_rules, host), partial(open_rule_book, settings, host=host)
+        ),
         open_review=partial(_open_review, settings, factory, engine, limits, ephemeral=ephemeral),
         monitor=host.monitor,
     )
@@ -186,6 +193,15 @@ async def open_workbench(
         await stack.enter_async_context(host.monitor.notices(workbench.record_notice))
     factory.servers_changed = lambda: workbench.notify("servers")
     return workbench
+
+
+async def _load_project_rules(host: ExecutionHost) -> RuleSet:
+    """The rules that the project has now. Raises ``ConfigError``, and ``HostUnreachable`` if a user would have to wait for the host."""
+    from newel.permissions.project_rules import load_project_rules
+    from newel.workspace.process.output import OutputLimits
+
+    with host.monitor.request_deadline() if host.monitor is not None else nullcontext():
+        return await load_project_rules(host.workspace(host.name, OutputLimits()))
 
 
 async def _open_review(

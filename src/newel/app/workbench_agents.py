@@ -18,6 +18,7 @@ from newel.agent.errors import ConfigError, ProviderError
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import AgentMode, Model, ModelRequest, OnDelta, Provider, Tool
 from newel.app.agent_factory import AgentContext, build_agent
+from newel.app.agent_hosts import AgentHosts, open_agent_hosts
 from newel.app.agent_models import AgentModels, open_models
 from newel.app.mcp_servers import sampler, tool_servers
 from newel.app.model_resolver import NoModelConfigured, ResolvedModel, resolved_model
@@ -75,8 +76,9 @@ async def open_agent_factory(
         )
         for problem in problems:
             print(f"newel: {sanitize(problem)}", file=sys.stderr)  # noqa: T201 — for the user
+        hosts = await stack.enter_async_context(open_agent_hosts(settings, host, attended=attended))
         factory = WorkbenchAgentFactory(
-            settings, host, models, in_use, servers=servers, ephemeral=ephemeral, stack=stack
+            settings, host, models, in_use, hosts=hosts, servers=servers, ephemeral=ephemeral, stack=stack
         )
         factory.model_problem = missing
         stack.callback(factory.recorders.close)
@@ -168,8 +170,9 @@ async def connect_named(
 
 
 class WorkbenchAgentFactory:
-    """Fulfils ``newel.runs.chat_session.AgentFactory``. Use ``open_agent_factory``. ``servers_changed`` is called when the status of a
-    tool server changes. ``stack`` closes the model servers that the user names later.
+    """Fulfils ``newel.runs.chat_session.AgentFactory``. Use ``open_agent_factory``. ``host`` is the project's place, ``hosts`` are those of
+    the agents. ``servers_changed`` is called when the status of a tool server changes. ``stack`` closes the model servers that the user
+    names later.
     """
 
     def __init__(
@@ -179,11 +182,13 @@ class WorkbenchAgentFactory:
         models: AgentModels,
         in_use: ResolvedModel,
         *,
+        hosts: AgentHosts,
         servers: McpManager,
         ephemeral: bool,
         stack: AsyncExitStack,
     ) -> None:
         self._stack = stack
+        self._hosts = hosts
         self._settings = settings
         self.host = host
         self.models = models
@@ -242,14 +247,17 @@ class WorkbenchAgentFactory:
             )
 
         settings = msgspec.structs.replace(self._settings, cwd=Path(spec.folder))
+        ask = approval_handler(spec.ask)
+        place = await self._hosts.of(spec.session, ask)
         with ExitStack() as undo:
             context = AgentContext(
-                host=self.host,
+                host=place.host,
                 folder=spec.folder,
                 session=undo.enter_context(open_session(spec.session)),
                 open_session=open_session,
                 find_model=self._in_mode,
-                ask=approval_handler(spec.ask),
+                ask=ask,
+                notices=place.notices,
                 journal=spec.record,
                 recorders=self.recorders,
             )
@@ -258,6 +266,9 @@ class WorkbenchAgentFactory:
             undo.pop_all()
         self._own_tools[agent] = agent.state.tools
         return agent
+
+    async def release(self, session: str) -> None:
+        await self._hosts.close(session)
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
         sample = sampler(self._settings, self.provider, lambda: agent.state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import anyio
 
 from newel.cli.options import Parser, add_place, open_place, project_of
 from newel.config.settings import Flags, load_settings, newel_home
-from newel.permissions.kept import KeptRules
+from newel.permissions.kept import KeptRules, KeptServers
 from newel.permissions.rule_book import RuleBook
+from newel.permissions.rules import RuleSet
+from newel.text.sanitize import sanitize
 
 EPILOG = """\
 A RULE is TOOL or TOOL(PATTERN): "bash(npm run *)", "write(src/**)", "github__*".
@@ -34,7 +37,7 @@ def command_permissions(arguments: Sequence[str]) -> int:
     add = actions.add_parser("add", help="allow something in this project")
     add.add_argument("rules", nargs="+", metavar="RULE")
     revoke = actions.add_parser("revoke", help="revoke what an answer, or add, has allowed")
-    revoke.add_argument("rules", nargs="*", metavar="RULE|ID")
+    revoke.add_argument("rules", nargs="*", metavar="RULE|SERVER|ID")
     revoke.add_argument("--all", action="store_true", help="revoke all that this project has")
     for action in (listed, add, revoke):
         add_place(action, "for")
@@ -56,7 +59,10 @@ def _add(parser: Parser, options: argparse.Namespace) -> int:
 def _revoke(parser: Parser, options: argparse.Namespace) -> int:
     from newel.permissions.listing import describe_revoked
 
-    gone = _kept(parser, options).revoke(None if options.all else options.rules)
+    home, project = newel_home(os.environ), project_of(parser, options)
+    # What is revoked is in Newel's own files: a project whose rules are invalid is no obstacle.
+    book = RuleBook(RuleSet(), RuleSet(), KeptRules(home, project), servers=KeptServers(home, project))
+    gone = book.revoke(None if options.all else options.rules)
     print(describe_revoked(gone))
     return 0 if gone or options.all else 1
 
@@ -64,7 +70,10 @@ def _revoke(parser: Parser, options: argparse.Namespace) -> int:
 def _list(parser: Parser, options: argparse.Namespace) -> int:
     from newel.permissions.listing import NO_RULES, rule_columns
 
-    rows = anyio.run(_load_book, parser, options).rows()
+    book = anyio.run(_load_book, parser, options)
+    rows = book.rows()
+    for problem in book.problems():
+        print(f"newel: {sanitize(problem)}", file=sys.stderr)
     if options.json:
         import msgspec
 
@@ -84,5 +93,11 @@ async def _load_book(parser: Parser, options: argparse.Namespace) -> RuleBook:
     async with open_place(parser, options) as place:
         project = place.workspace(place.name, OutputLimits())
         settings = load_settings(Flags(), cwd=Path(options.cwd or "."), environ=os.environ)
-        kept = KeptRules(newel_home(os.environ), project.name)
-        return RuleBook(settings.rules, await load_project_rules(project), kept)
+        home = newel_home(os.environ)
+        return RuleBook(
+            settings.rules,
+            await load_project_rules(project),
+            KeptRules(home, project.name),
+            domains=settings.sandbox.domains,
+            servers=KeptServers(home, project.name),
+        )

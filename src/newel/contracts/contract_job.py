@@ -13,7 +13,7 @@ from newel.contracts.run_log import RunLog, log_file
 from newel.contracts.runner import run_contract
 from newel.jobs.engine import Engine, EngineError, Job, JobCancelled, JobOutcome, Lease, LeaseLost
 from newel.permissions.approval import Preset
-from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession
+from newel.runs.chat_session import AgentFactory, ChatChange, ChatSession, nobody_answers
 from newel.runs.chat_turn import STOPPED, STOPPED_MIDWAY, read_events
 from newel.runs.event_hub import EventHub, JournalWriter
 from newel.runs.models import Contract
@@ -162,5 +162,4 @@ class HeadlessRun:
         """Without this a question would block the run forever."""
         questions = self._chat.questions
         for question in questions.pending if change == "questions" else []:
-            is_approval = question.kind == "approval"
-            questions.answer(question.id, {"decision": "nobody"} if is_approval else {"action": "decline"})
+            questions.answer(question.id, nobody_answers(question))

@@ -19,7 +19,6 @@ after that.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
@@ -28,6 +27,7 @@ from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, ToolResultMessage, Wire
 from newel.agent.ports import AllowAll, PlannedCall, Policy, Preview, Tool, Touch, Verdict
 from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
+from newel.permissions.rules import describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
 Preset = Literal["auto", "ask", "review", "plan", "read-only"]
@@ -37,7 +37,8 @@ ROUNDS: Final = 3
 
 
 class ApprovalRequest(Wire, frozen=True):
-    """A call that needs approval. ``label`` is the tool's name for users, ``folder`` the working folder.
+    """A call that needs approval, or with the kind ``server`` a server that a command in the sandbox wants to reach: ``call`` names it as the
+    argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder.
 
     ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
     and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.
@@ -51,12 +52,23 @@ class ApprovalRequest(Wire, frozen=True):
     folder: str
     touches: Sequence[Touch] = ()
     rules: Sequence[str] = ()
+    kind: Literal["call", "server"] = "call"
+
+    @property
+    def offer(self) -> str:
+        """What the answer ``rule`` allows in this project from then on, in words; empty if that is no answer."""
+        return f"the server {self.server}" if self.server else describe_rules(self.rules)
+
+    @property
+    def server(self) -> str:
+        """The server, with a port other than those of the web; empty for a call."""
+        return str(self.call.arguments.get("server", "")) if self.kind == "server" else ""
 
 
 class Approval(Wire, frozen=True):
     """The answer. ``always`` allows this tool with the same arguments and files for the lifetime of the policy, ``rule`` what the rules
-    of the request allow, in this project for good. ``word`` is for the model, with a ``no``. ``nobody`` means that no user could
-    answer.
+    of the request allow, or its server, in this project for good; a server is allowed for the session by the other two. ``word`` is for
+    the model, with a ``no``. ``nobody`` means that no user could answer.
     """
 
     decision: Literal["once", "always", "rule", "no", "nobody"]
@@ -65,6 +77,13 @@ class Approval(Wire, frozen=True):
 
 Ask = Callable[[ApprovalRequest], Awaitable[Approval]]
 """Asks the user and waits. On cancellation it removes the question from the screen."""
+
+Report = Callable[[str], Awaitable[None]]
+"""Tells the user something where they answer questions."""
+
+NOT_SAVED: Final = "Not saved for this project: {what}. {error} Your answer holds {until}."
+
+FOR_THIS_CALL: Final = "for exactly this call until the session ends"
 
 NOBODY_TO_ASK = (
     "Not run: this call needs the user's approval, and this run cannot ask for it. Do what is possible without it, and tell "
@@ -123,14 +142,17 @@ def approval_policy(
     places: SecretPaths,
     judge: CallJudge | None = None,
     reviewed: Collection[str] = frozenset(),
+    report: Report | None = None,
 ) -> Policy:
     """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
-    open, ``judge`` calls by the user's rules.
+    open, ``judge`` calls by the user's rules. ``report`` is told of answers that cannot be saved.
     """
     if preset == "auto" and (judge is None or not judge.book.may_stop_calls):
         return AllowAll()  # the workspace of the tools closes secret places
-    return _AskFirst(preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else ())
+    return _AskFirst(
+        preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else (), report=report
+    )
 
 
 class _Judged(NamedTuple):
@@ -153,6 +175,7 @@ class _AskFirst:
         judge: CallJudge | None,
         *,
         reviewed: Collection[str],
+        report: Report | None,
     ) -> None:
         self._preset = preset
         self._ask = ask
@@ -160,6 +183,7 @@ class _AskFirst:
         self._places = places
         self._judge = judge
         self._reviewed = reviewed
+        self._report = report
         self._always: set[tuple[str, ...]] = set()
 
     async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
@@ -178,7 +202,7 @@ class _AskFirst:
             key = _approval_key(call, tool, judged.preview)
             # The answer holds only for what was shown: the call was planned again since, and may do something else now.
             if judged.preview == shown_preview:
-                self._remember(answer, key, judged)
+                await self._remember(answer, key, judged)
                 return Verdict(allow=True, planned=judged.planned)
             if shown_preview is None and key in self._always:
                 return Verdict(allow=True, planned=judged.planned)
@@ -229,12 +253,25 @@ class _AskFirst:
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
 
-    def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
-        if answer.decision == "rule" and self._judge is not None:
-            with contextlib.suppress(ConfigError):  # then it is asked again another time
-                self._judge.book.kept.add(judged.by_rules.rules)
-        if answer.decision in {"always", "rule"}:
+    async def _remember(self, answer: Approval, key: tuple[str, ...], judged: _Judged) -> None:
+        # A rule holds for as long as it is kept.
+        if answer.decision == "always" or (
+            answer.decision == "rule" and not await self._keep(judged.by_rules.rules)
+        ):
             self._always.add(key)
+
+    async def _keep(self, rules: Sequence[str]) -> bool:
+        """Keep rules for the project; whether that was possible."""
+        if self._judge is None:
+            return False
+        try:
+            self._judge.book.kept.add(rules)
+        except ConfigError as error:
+            if self._report is not None:
+                what = ", ".join(map(escape_newlines, rules))
+                await self._report(NOT_SAVED.format(what=what, error=error, until=FOR_THIS_CALL))
+            return False
+        return True
 
     async def _request(self, call: ToolCall, tool: Tool, judged: _Judged, *, changed: bool) -> Approval:
         if self._ask is None:

@@ -1,4 +1,4 @@
-"""Permission rules as text, for ``/permissions`` and ``newel permissions``."""
+"""Permission rules and servers as text, for ``/permissions`` and ``newel permissions``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ NO_RULES: Final = (
 
 
 def rule_columns(rows: Sequence[RuleRow]) -> list[tuple[str, str]]:
-    """Each rule, and where it is from."""
-    width = max((len(row.rule) for row in rows), default=0)
-    return [(f"{row.effect:<5}  {escape_line(row.rule):<{min(width, 60)}}", _origin(row)) for row in rows]
+    """Each rule or server, and where it is from; the id, if it can be revoked."""
+    texts = [_text(row) for row in rows]
+    width = min(max(map(len, texts), default=0), 60)
+    return [
+        (f"{row.effect:<5}  {text:<{width}}", _origin(row)) for row, text in zip(rows, texts, strict=True)
+    ]
+
+
+def _text(row: RuleRow) -> str:
+    return escape_line(f"server {row.rule}" if row.kind == "server" else row.rule)
 
 
 def _origin(row: RuleRow) -> str:
-    return f"{row.where}  since {row.since[:10]}" if row.since else row.where
+    since = f"  since {row.since[:10]}" if row.since else ""
+    return f"{row.id or row.where}{since}"
 
 
 def describe_revoked(rules: Sequence[str]) -> str:
     if not rules:
-        return "No such rule is kept for this project. `newel permissions` lists them; others are in your config.toml."
+        return "Nothing of this name is kept for this project. `newel permissions` lists what is; the rest is in your config.toml."
     return f"Revoked: {', '.join(map(escape_line, rules))}. Newel asks again."

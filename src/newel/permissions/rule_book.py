@@ -1,17 +1,19 @@
-"""The rules of one agent: the user's, the project's, and those that answers have made."""
+"""The rules of one agent: the user's, the project's, and those that answers have made; and the servers that its commands may reach."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
+from newel.agent.errors import ConfigError
 from newel.agent.ports import Touch
 from newel.permissions.commands.judge import UNKNOWN, CallJudgement, ProjectView, judge_command
-from newel.permissions.kept import KeptRules
+from newel.permissions.kept import FILE as KEPT_FILE
+from newel.permissions.kept import SERVERS_FILE, KeptRules, KeptServers
 from newel.permissions.project_rules import FILE as PROJECT_FILE
 from newel.permissions.rules import COMMANDS, Effect, PathRule, Rule, RuleSet, ToolRule
 from newel.permissions.secret_paths import SecretPaths
@@ -22,12 +24,24 @@ FILE_TOOLS: Final = frozenset({"write", "edit"})
 
 
 class RuleBook:
-    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made."""
+    """``settings`` are the rules of the user's settings, ``project`` those of the project, ``kept`` those that answers have made.
+    ``domains`` are the servers of the settings, ``servers`` those that answers have allowed.
+    """
 
-    def __init__(self, settings: RuleSet, project: RuleSet, kept: KeptRules) -> None:
+    def __init__(
+        self,
+        settings: RuleSet,
+        project: RuleSet,
+        kept: KeptRules,
+        *,
+        domains: Sequence[str] = (),
+        servers: KeptServers,
+    ) -> None:
         self.settings = settings
         self.project = project
         self.kept = kept
+        self._domains = domains
+        self.servers = servers
         self._written = settings | project
         self._merged: tuple[RuleSet, RuleSet] | None = None
 
@@ -44,26 +58,62 @@ class RuleBook:
         return self._merged[1]
 
     def rows(self) -> list[RuleRow]:
-        """All rules, the strongest first."""
-        rows = [
+        """All rules, the strongest first, and behind them the servers."""
+        rules = [
             RuleRow(effect, str(rule), where)
             for where, rules in ((SETTINGS, self.settings), (PROJECT_FILE, self.project))
             for effect, some in rules.by_effect().items()
             for rule in some
         ]
-        kept = [
-            RuleRow("allow", each.rule, self.kept.id_of(each.rule), each.since) for each in self.kept.list()
+        rules += [
+            RuleRow("allow", each.rule, KEPT_FILE, since=each.since, id=self.kept.id_of(each.rule))
+            for each in self.kept.list()
         ]
-        return sorted([*rows, *kept], key=lambda row: ("deny", "ask", "allow").index(row.effect))
+        rules.sort(key=lambda row: ("deny", "ask", "allow").index(row.effect))
+        servers = [RuleRow("allow", domain, SETTINGS, kind="server") for domain in self._domains]
+        servers += [
+            RuleRow("allow", each, SERVERS_FILE, id=self.servers.id_of(each), kind="server")
+            for each in self.servers.list()
+        ]
+        return [*rules, *servers]
+
+    def revoke(self, names: Sequence[str] | None) -> Sequence[str]:
+        """Forget what answers have allowed: the rules and servers with these texts or ids, all for None; those that are gone. Raises
+        ``ConfigError`` if a file is damaged, or the disk refuses.
+        """
+        gone: list[str] = []
+        problems: list[ConfigError] = []
+        for kept in (self.kept, self.servers):
+            try:
+                gone += kept.revoke(names)
+            except ConfigError as error:  # what is meant may be in the other file
+                problems.append(error)
+        if problems and (names is None or not gone):
+            raise problems[0]
+        return gone
+
+    def problems(self) -> list[str]:
+        """What is wrong with the files of what answers have allowed, none of which counts then."""
+        problems: list[str] = []
+        for kept in (self.kept, self.servers):
+            try:
+                kept.check()
+            except ConfigError as error:
+                problems.append(str(error))
+        return problems
 
 
 class RuleRow(msgspec.Struct, frozen=True):
-    """A rule in a list. ``where`` is its file, or the id by which a kept rule is revoked; ``since`` is empty but for kept ones."""
+    """A rule or a server in a list. ``where`` is its file. Kept ones have an ``id``, by which they are revoked, and rules the time
+    ``since`` when they were kept.
+    """
 
     effect: Effect
     rule: str
     where: str
     since: str = ""
+    id: str = ""
+    kind: Literal["rule", "server"] = "rule"
 
 
 SETTINGS: Final = "config.toml"

@@ -16,7 +16,6 @@ from newel.agent.events import AgentEvent, MessageEnd, ToolExecutionStart
 from newel.agent.messages import AppMessage, AssistantMessage, Usage, UserMessage, add_costs, new_id
 from newel.agent.ports import AgentMode, Emit, Model, Provider
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.permissions.rules import describe_rules
 from newel.runs.event_hub import JournalWriter
 from newel.runs.models import Contract, ModelStatus, TabQuestion
 from newel.runs.run_events import Evaluation, RunEvent
@@ -63,9 +62,20 @@ class PendingQuestions:
         try:
             await asked.answered.wait()
         finally:
-            del self._pending[asked.question.id]
-            self._on_change()
+            self._remove(asked)
         return asked.answer
+
+    def withdraw(self) -> None:
+        """Take back all questions: from now on nobody can answer them."""
+        for asked in [*self._pending.values()]:
+            if not asked.answered.is_set():
+                asked.answer = nobody_answers(asked.question)
+                asked.answered.set()
+            self._remove(asked)
+
+    def _remove(self, asked: _AskedQuestion) -> None:
+        if self._pending.pop(asked.question.id, None) is not None:
+            self._on_change()
 
     def answer(self, question_id: str, answer: dict[str, Any]) -> None:
         """Raises ``NoSuchQuestion``; the first answer counts."""
@@ -76,18 +86,23 @@ class PendingQuestions:
         asked.answered.set()
 
 
+def nobody_answers(question: TabQuestion) -> dict[str, Any]:
+    """The answer to a question that nobody can answer."""
+    return {"action": "decline"} if question.kind in {"form", "link"} else {"decision": "nobody"}
+
+
 def approval_handler(ask: AskUser) -> Callable[[ApprovalRequest], Awaitable[Approval]]:
-    """Asks the user to approve a call. Anything but a clear yes is a no."""
+    """Asks the user to approve a call, or a server. Anything but a clear yes is a no."""
 
     async def approve(request: ApprovalRequest) -> Approval:
         answer = await ask(
             TabQuestion(
                 id="",
-                kind="approval",
-                title=request.label,
+                kind="server" if request.kind == "server" else "approval",
+                title=request.server or request.label,
                 preview=request.preview,
                 folder=request.folder,
-                rule=describe_rules(request.rules),
+                rule=request.offer,
             )
         )
         try:
@@ -133,6 +148,10 @@ class AgentFactory(Protocol):
 
     async def create(self, spec: AgentSpec) -> CodingAgent:
         """An agent with its session open. Raises ``NewelError``, and then the session's file is free."""
+        ...
+
+    async def release(self, session: str) -> None:
+        """End what the commands of a session have left running: its conversation is over."""
         ...
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
@@ -196,6 +215,7 @@ class ChatSession:
         """Ids of the messages in the conversation, as of the latest run."""
         self.stop_requested = False
         """Whether the run in progress, or the one about to start, is to end."""
+        self._is_over = False
         self.judge_totals = SessionTotals(Usage(), None, 0)
         self._reading = anyio.Lock()
         self._on_change = on_change
@@ -221,7 +241,7 @@ class ChatSession:
             model=self.model,
             agent_mode=self.agent_mode,
             record=self._record_agent_event,
-            ask=self.questions.ask,
+            ask=self._ask,
         )
         try:
             agent = self.agent or await self.factory.create(spec)
@@ -241,6 +261,24 @@ class ChatSession:
                 agent.release()
         finally:
             self.journal, self.stop_requested = None, False
+            self.questions.withdraw()  # what is left in the background has no run to ask in
+            if self._is_over:
+                await self._release()
+
+    async def _ask(self, question: TabQuestion) -> dict[str, Any]:
+        """Ask the user during a run: later, nobody waits for questions."""
+        return nobody_answers(question) if self.journal is None else await self.questions.ask(question)
+
+    async def end(self) -> None:
+        """End the run and the conversation, with all that its commands have left running."""
+        self._is_over = True
+        self.stop(now=True)
+        if self.active_agent is None:
+            await self._release()
+
+    async def _release(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.factory.release(self.session)
 
     def stop(self, *, now: bool) -> None:
         """End the run before its next request, or at once; one that has no agent yet does not start."""

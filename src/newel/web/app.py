@@ -5,6 +5,7 @@ POST /api/login                exchanges the token for the page's cookie
 WS   /ws                       the page's socket (docs/protocol.md)
 POST /chat, /clear             the default chat
 GET  /api/state, /health       tabs and servers, the version
+GET  /api/permissions          the rules and servers of the project; POST …/revoke
 GET  /api/runs/{run}/events    a run's events, in pages or as a stream
      /api/agent/…              jobs that propose changes, and their review (docs/review-api.md)
 POST /api/transport/run        the model, for programs without its key
@@ -29,6 +30,8 @@ from newel.mcp.types import ServerStatus
 from newel.runs.models import Tab
 from newel.web.api.chat import ChatRequest, ChatStatus, EmptyBody, chat_routes
 from newel.web.api.model_proxy import relay_routes
+from newel.web.api.permissions import KINDS as PERMISSION_KINDS
+from newel.web.api.permissions import permission_routes
 from newel.web.api.runs import EventPage, run_routes
 from newel.web.http_schema import Failed, Json, describe, error_response, handle_failures, read_body, route
 from newel.web.security import SEND_TIMEOUT_S, SecurityMiddleware, ServerAccess
@@ -91,6 +94,7 @@ def create_app(
     app.include_router(_state_routes(workbench, info))
     app.include_router(chat_routes(workbench, closing))
     app.include_router(run_routes(workbench, closing))
+    app.include_router(permission_routes(workbench))
     app.include_router(relay_routes(relay, closing))
     kinds: list[type] = [
         Failed,
@@ -102,6 +106,7 @@ def create_app(
         EmptyBody,
         EventPage,
         ModelRequest,
+        *PERMISSION_KINDS,
     ]
     if open_review is not None:
         from newel.web.api import review

@@ -329,6 +329,12 @@ class Servers(FromServer, frozen=True, kw_only=True, tag="servers"):
     servers: list[ServerStatus]
 
 
+class PermissionsChanged(FromServer, frozen=True, kw_only=True, tag="permissions"):
+    """What answers have allowed in the project has changed, here or in another program. Read ``/api/permissions`` again if you show
+    it.
+    """
+
+
 class HostMessage(FromServer, frozen=True, kw_only=True, tag="host"):
     """The host on which the agents work, sent whenever its state changes."""
 

@@ -209,9 +209,13 @@ class _Socket:
     # -- watched tabs -----------------------------------------------------------------------------
 
     async def _watch(self, request: protocol.WatchTab, tasks: TaskGroup) -> protocol.ReplyMessage:
-        frames = follow(self._workbench.tab(request.tab), request.run, request.after)
+        tab = self._workbench.tab(request.tab)
+        frames = follow(tab, request.run, request.after)
         await self._unwatch(request.tab)
         watching = self._watched[request.tab] = _WatchedTab()
+        if request.run is not None:
+            # It may get no snapshot, and still show questions that were answered meanwhile, or of a server that was killed.
+            await self._send(protocol.QuestionsMessage(tab=request.tab, questions=tab.chat.questions.pending))
         tasks.start_soon(self._follow, request.tab, frames, watching)
         return protocol.ReplyMessage(re=request.id, tab=request.tab)
 
@@ -263,6 +267,8 @@ class _Socket:
             return protocol.Tabs(tabs=self._workbench.tabs)
         if change.kind == "model":
             return protocol.ModelMessage(model=self._workbench.model)
+        if change.kind == "permissions":
+            return protocol.PermissionsChanged()
         if change.kind == "servers":
             return protocol.Servers(servers=self._workbench.servers.statuses())
         if change.kind == "host":

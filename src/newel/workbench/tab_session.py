@@ -39,7 +39,7 @@ CLOSED = "This tab was closed."
 CLEARED = "The conversation was cleared."
 NOT_QUEUED = "This message is no longer queued: it was sent or withdrawn."
 
-ChangeKind = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model"]
+ChangeKind = Literal["tabs", "questions", "totals", "queue", "servers", "host", "model", "permissions"]
 Notify = Callable[[ChangeKind, str], None]
 """Reports a change: of the list of tabs, or of the tab with this id."""
 
@@ -306,6 +306,7 @@ class TabSession:
                 folder=params.folder,
                 log=params.log,
             )
+            await self.chat.end()
             self._replace_conversation()
             run = await self.services.engine.submit(CONTRACT, to_json(params), queue=before.id)
         except BaseException:
@@ -339,7 +340,7 @@ class TabSession:
     async def clear(self) -> None:
         """Start another conversation; the session of the one before is kept."""
         await self._cancel_queued(CLEARED)
-        self.chat.stop(now=True)
+        await self.chat.end()
         await self._save(session=new_id(), title=NEW_CHAT)
         self._replace_conversation(status="idle")
 
@@ -355,7 +356,7 @@ class TabSession:
         await self._cancel_queued(CLOSED)
         for job in await self.services.engine.find(queue=self.state.id, states=["running"]):
             await self.services.engine.cancel(job.id, CLOSED)
-        self.chat.stop(now=True)
+        await self.chat.end()
         self._wake()
 
     async def _cancel_queued(self, reason: str) -> None:

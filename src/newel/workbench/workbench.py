@@ -16,7 +16,7 @@ front end ◄──Snapshot, SequencedEvent── tab_reader ◄── EventHub 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from newel.contracts.contract_job import CONTRACT, ContractParams
 from newel.jobs.engine import Engine, JobOutcome, Lease
 from newel.jobs.worker import Handler, Worker
 from newel.mcp.types import ServerStatus
+from newel.permissions.project_permissions import ProjectPermissions
 from newel.runs.chat_session import AgentFactory
 from newel.runs.chat_turn import TURN, TurnParams
 from newel.runs.event_hub import EventHub
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 PROBE_TIMEOUT_S = 5.0
 PROBE_INTERVAL_S = 10.0
 """Until the model's server has answered once."""
+PERMISSIONS_INTERVAL_S = 1.0
+"""Between two looks whether what answers have allowed has changed, here or in another Newel."""
 
 OpenReview = Callable[[], Awaitable["ReviewService"]]
 
@@ -80,8 +83,8 @@ class TabChange(msgspec.Struct, frozen=True):
 
 
 class Workbench:
-    """Call ``load`` first. Logs are written to ``home``. ``servers`` are the agents' tool servers, ``monitor`` watches the host that
-    they work on, and ``open_review`` is called as soon as the workbench runs.
+    """Call ``load`` first. Logs are written to ``home``. ``servers`` are the agents' tool servers, ``permissions`` what agents may do in
+    the project, ``monitor`` watches the host that they work on, and ``open_review`` is called as soon as the workbench runs.
     """
 
     def __init__(
@@ -94,11 +97,13 @@ class Workbench:
         log: TabLog,
         folder: str,
         home: Path,
+        permissions: ProjectPermissions,
         open_review: OpenReview | None = None,
         monitor: HostMonitor | None = None,
     ) -> None:
         self.engine, self.hub, self.factory, self.servers = engine, hub, factory, servers
         self.folder = folder
+        self.permissions = permissions
         self._log = log
         self._services = TabServices(engine, hub, factory, log, self.notify, folder, home)
         self._tabs = {
@@ -221,6 +226,7 @@ class Workbench:
                 self._review_opened.set()
                 tasks.start_soon(self._review.watch, self.notify_reviewed)
                 tasks.start_soon(self._watch_model)
+            tasks.start_soon(self._watch_permissions)
             if self._monitor is not None:
                 tasks.start_soon(
                     self._monitor.run, partial(self.notify, "host"), lambda: bool(self._subscribers)
@@ -241,7 +247,22 @@ class Workbench:
         if tab := self._tabs.get(lease.queue):
             tab.fail_run(lease.job, reason)
 
-    # -- review, host, model ----------------------------------------------------------------------
+    # -- permissions, review, host, model ----------------------------------------------------------------------
+
+    async def revoke(self, names: Sequence[str]) -> Sequence[str]:
+        """Forget what answers have allowed in the project, by its ids; what is gone. Raises ``ConfigError``."""
+        gone = await anyio.to_thread.run_sync(self.permissions.revoke, names)
+        self.notify("permissions")
+        return gone
+
+    async def _watch_permissions(self) -> None:
+        """Report changes of what answers have allowed, whoever makes them."""
+        stamps = self.permissions.stamps
+        while True:
+            await anyio.sleep(PERMISSIONS_INTERVAL_S)
+            if self._subscribers and (now := self.permissions.stamps) != stamps:
+                stamps = now
+                self.notify("permissions")
 
     @asynccontextmanager
     async def review(self) -> AsyncGenerator[ReviewService]:

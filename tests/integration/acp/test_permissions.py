@@ -10,6 +10,7 @@ import pytest
 from acp.exceptions import RequestError
 
 from tests.acp_editor import editing
+from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +89,36 @@ async def test_a_rule_is_allowed_for_the_project(with_model: WithModel) -> None:
             assert len(ide.editor.asked) == asked
     assert (newel.project / "two").exists()
     assert "bash(touch *)" in newel("permissions").stdout
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_a_server_is_asked_about_and_allowed_for_the_project(
+    with_model: WithModel, damaged: bool
+) -> None:
+    """A server that cannot be kept is named, and allowed for the session."""
+    require_program("bwrap", "bubblewrap")
+    fetch = "python3 -c 'import urllib.request as u; u.urlopen(\"http://nowhere.invalid/\", timeout=9)'"
+    newel = with_model(scenario("run", bash(f"{fetch}; {fetch}"), DONE))
+    newel.environ["NEWEL_SANDBOX"] = "workspace"
+    if damaged:
+        (newel.home / ".newel").mkdir()
+        (newel.home / ".newel" / "sandbox_servers.json").write_text("{")
+    async with editing(newel, "--approve", "auto") as ide:
+        ide.editor.decide = lambda _: "rule"
+        await ide.new_session()
+        await ide.prompt("run")
+        (asked,) = ide.editor.asked
+        assert [option["name"] for option in asked["options"]] == [
+            "Allow",
+            "Always allow in this project: the server nowhere.invalid",
+            "Reject",
+        ]
+        assert "nowhere.invalid" in str(asked["toolCall"]["content"])
+        assert (
+            "Not saved for this project: the server nowhere.invalid" in str(ide.editor.updates)
+        ) is damaged
+    assert str(newel.requests[-1]["messages"][-1]).count("502") == 2
+    assert ("nowhere.invalid" in newel("permissions").stdout) is not damaged
 
 
 async def test_hidden_characters_of_a_command_are_shown(with_model: WithModel) -> None:

@@ -177,7 +177,7 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
         terminal.wait_for("allow  bash(npm test *)")
     assert newel("--approve", "ask", "third").returncode == 0
     (kept,) = json.loads(newel("permissions", "list", "--json").stdout)
-    assert (kept["rule"], newel("permissions", "revoke", kept["where"]).returncode) == ("bash(npm test *)", 0)
+    assert (kept["rule"], newel("permissions", "revoke", kept["id"]).returncode) == ("bash(npm test *)", 0)
     assert newel("--approve", "ask", "third").returncode == 1
     assert newel("permissions").stdout.startswith("There are no rules.")
 
@@ -215,3 +215,71 @@ def test_an_agent_keeps_no_rule_for_itself(with_model: Make) -> None:
     newel("work")
     assert "is a decision of the user" in result(newel)
     assert newel("permissions").stdout.startswith("There are no rules.")
+
+
+def test_kept_servers_are_listed_and_revoked(with_model: Make) -> None:
+    """Those of other projects stay."""
+    newel = with_model(scenario("go", {"content": "Hello."}))
+    servers = newel.home / ".newel" / "sandbox_servers.json"
+    servers.parent.mkdir()
+    ours, others = ["one.example.org", "two.example.org:81", "three.example.org"], ["one.example.org"]
+    servers.write_text(json.dumps({str(newel.project): ours, "/other": others}))
+    assert newel("permissions").stdout.count("allow  server ") == 3
+    rows = json.loads(newel("permissions", "list", "--json").stdout)
+    assert [(row["kind"], row["rule"]) for row in rows] == [("server", server) for server in ours]
+    assert newel("permissions", "revoke", "one.example.org").stdout.startswith("Revoked: one.example.org.")
+    assert newel("permissions", "revoke", rows[1]["id"]).returncode == 0
+    assert json.loads(servers.read_text()) == {str(newel.project): ours[2:], "/other": others}
+    with conversation(newel) as terminal:
+        terminal.type("/permissions", "Enter")
+        terminal.wait_for("allow  server three.example.org")
+        terminal.type(f"/permissions revoke {rows[2]['id']}", "Enter")
+        terminal.wait_for("Revoked: three.example.org.")
+    assert json.loads(servers.read_text()) == {"/other": others}
+    assert newel("permissions", "revoke", "one.example.org").returncode == 1
+
+
+def test_a_damaged_file_is_named_and_what_is_in_the_other_one_can_be_revoked(with_model: Make) -> None:
+    newel = with_model(scenario("go", {"content": "Hello."}))
+    assert newel("permissions", "add", "bash(npm test *)").returncode == 0
+    damaged = newel.home / ".newel" / "sandbox_servers.json"
+    damaged.write_text("{")
+    listed = newel("permissions")
+    assert f"{damaged} is damaged" in listed.stderr
+    assert newel("permissions", "revoke", "bash(npm test *)").returncode == 0
+    refused = newel("permissions", "revoke", "--all")
+    assert (refused.returncode, "is damaged, and was left as it is" in refused.stderr) == (1, True)
+    assert damaged.read_text() == "{"
+
+
+def test_a_rule_that_cannot_be_saved_is_said_where_it_was_answered(with_model: Make) -> None:
+    """The call runs, and the next one is asked about."""
+    newel = with_model(scenario("go", bash("touch one"), bash("touch two"), {"content": "Done."}))
+    damaged = newel.home / ".newel" / "permissions.json"
+    damaged.parent.mkdir()
+    damaged.write_text("{")
+    with conversation(newel) as terminal:
+        terminal.type("go", "Enter")
+        terminal.wait_for("p always allows here: touch *")
+        terminal.wait_for("Enter answers")
+        terminal.type("p", "Enter")
+        terminal.wait_for("Not saved for this project: bash(touch *).")
+        terminal.wait_for("touch two")
+        assert (newel.project / "one").exists()
+    assert not (newel.project / "two").exists()
+    assert damaged.read_text() == "{"
+
+
+def test_a_revoked_rule_is_asked_about_at_once_in_the_session_that_made_it(
+    drive: Callable[..., Driver], with_model: Make
+) -> None:
+    newel = with_model(scenario("go", bash("touch one"), {"content": "Done."}))
+    driver = drive(newel, "--approve", "ask")
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "rule")
+    driver.until("agent_end")
+    assert newel("permissions", "revoke", "bash(touch *)").returncode == 0
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    assert "declined" in result(newel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import json
 import subprocess
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from newel.app.network_questions import MAX_QUESTIONS
 from tests.driver import Driver
 from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
@@ -23,6 +25,7 @@ require_program("bwrap", "bubblewrap")
 WithModel = Callable[..., Newel]
 
 DONE = {"content": "Done."}
+FETCH = "python3 -c 'import urllib.request as u; u.urlopen(\"http://nowhere.invalid/\", timeout=9)'"
 
 
 def tool(name: str, **arguments: Any) -> dict[str, Any]:
@@ -223,15 +226,90 @@ def test_the_user_is_asked_about_a_server(
     with_model: WithModel, drive: Callable[..., Driver], decision: str, answer: str
 ) -> None:
     """Also in `auto`: it is about the limits of the sandbox, not about the call."""
-    fetch = "python3 -c 'import urllib.request as u; u.urlopen(\"http://nowhere.invalid/\", timeout=9)'"
-    newel = with_model(scenario("go", bash(f"{fetch}; {fetch}"), DONE))
+    newel = with_model(scenario("go", bash(f"{FETCH}; {FETCH}"), DONE))
     driver = drive(newel, "--sandbox", "workspace")
     driver.send(type="message", content="go")
     asked = driver.until("approval_request")
     assert asked["preview"].startswith("nowhere.invalid\n")
+    assert (asked["kind"], asked["args"], asked["rule"]) == (
+        "server",
+        {"server": "nowhere.invalid"},
+        "the server nowhere.invalid",
+    )
     driver.answer(asked, decision)
     driver.until("agent_end")
     assert results(newel)[0].count(answer) == 2
+
+
+def test_stopping_a_run_withdraws_its_question(with_model: WithModel, drive: Callable[..., Driver]) -> None:
+    """It would take the next prompt for an answer, and the next command would wait for it."""
+    newel = with_model(scenario("go", bash(FETCH), DONE))
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    withdrawn = driver.until("approval_request")
+    driver.send(type="interrupt")
+    driver.until("agent_end")
+    driver.answer(withdrawn, "once")
+    assert "is waiting for approval" in driver.until("error")["message"]
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    assert "Not allowed by the sandbox" in results(newel)[-1]
+
+
+@pytest.mark.parametrize("kept", ["now", "earlier"])
+def test_a_server_that_is_revoked_meanwhile_is_asked_about_again(
+    with_model: WithModel, drive: Callable[..., Driver], kept: str
+) -> None:
+    """Also within one command, and in one session."""
+    wait = "touch first; while [ ! -e go ]; do sleep 0.05; done"
+    newel = with_model(scenario("go", bash(f"{FETCH}; {wait}; {FETCH}"), DONE))
+    if kept == "earlier":
+        (newel.home / ".newel").mkdir()
+        servers = json.dumps({str(newel.project): ["nowhere.invalid"]})
+        (newel.home / ".newel" / "sandbox_servers.json").write_text(servers)
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    if kept == "now":
+        driver.answer(driver.until("approval_request"), "rule")
+    wait_until((newel.project / "first").exists, "the first request")
+    assert "server nowhere.invalid" in newel("permissions").stdout
+    assert newel("permissions", "revoke", "nowhere.invalid").returncode == 0
+    (newel.project / "go").touch()
+    driver.answer(driver.until("approval_request"), "no")
+    driver.until("agent_end")
+    (said,) = results(newel)
+    assert (said.count("502"), said.count("Not allowed by the sandbox")) == (1, 1)
+
+
+def test_a_server_that_cannot_be_kept_is_named_and_allowed_for_the_session(
+    with_model: WithModel, drive: Callable[..., Driver]
+) -> None:
+    newel = with_model(scenario("go", bash(f"{FETCH}; {FETCH}"), DONE))
+    path = newel.home / ".newel" / "sandbox_servers.json"
+    path.mkdir(parents=True)
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    driver.answer(driver.until("approval_request"), "rule")
+    said = driver.until("error")
+    assert said["code"] == "answer_not_saved"
+    assert said["message"].startswith(f"Not saved for this project: the server nowhere.invalid. {path} ")
+    driver.until("agent_end")
+    assert results(newel)[0].count("502") == 2
+
+
+def test_a_command_that_asks_for_many_servers_at_once_is_one_question_at_a_time(
+    with_model: WithModel, drive: Callable[..., Driver]
+) -> None:
+    names = "seq -f n%g.invalid 120 | xargs -P 60 -I{} curl -s -o /dev/null -m 60 http://{}/; true"
+    newel = with_model(scenario("go", bash(names), DONE))
+    driver = drive(newel, "--sandbox", "workspace")
+    driver.send(type="message", content="go")
+    asked = 0
+    while (event := driver.until_one_of("approval_request", "agent_end"))["type"] != "agent_end":
+        asked += 1
+        driver.answer(event, "no")
+    assert asked == MAX_QUESTIONS
 
 
 def test_what_rules_deny_is_out_of_reach_of_commands(with_model: WithModel) -> None:

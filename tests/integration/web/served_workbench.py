@@ -19,6 +19,10 @@ from newel.agent.transform import Transformer
 from newel.jobs.sqlite import open_engine
 from newel.mcp.types import ServerStatus
 from newel.permissions.approval import approval_policy
+from newel.permissions.kept import KeptRules, KeptServers
+from newel.permissions.project_permissions import ProjectPermissions
+from newel.permissions.rule_book import RuleBook
+from newel.permissions.rules import RuleSet
 from newel.permissions.secret_paths import SecretPaths
 from newel.runs.chat_session import AgentSpec, approval_handler
 from newel.runs.event_hub import EventHub
@@ -77,6 +81,9 @@ class ScriptedAgents:
         self.folder.mkdir(exist_ok=True)
         self.provider = provider
         self.approve = approve
+
+    async def release(self, session: str) -> None:
+        pass
 
     async def create(self, spec: AgentSpec) -> CodingAgent:
         def open_session(session: str | None) -> SessionManager:
@@ -145,6 +152,18 @@ class WorkbenchWithoutServers:
     async def set_enabled(self, name: str, enabled: bool) -> None: ...
     async def set_tool(self, name: str, tool: str, enabled: bool) -> None: ...
     async def set_trusted(self, name: str, trusted: bool) -> None: ...
+
+
+def permissions_of(home: Path, project: str) -> ProjectPermissions:
+    """The permissions of a project without rules of its own."""
+
+    async def load_project() -> RuleSet:
+        return RuleSet()
+
+    def open_book(rules: RuleSet) -> RuleBook:
+        return RuleBook(RuleSet(), rules, KeptRules(home, project), servers=KeptServers(home, project))
+
+    return ProjectPermissions(load_project, open_book)
 
 
 class CountingWorkbench(Workbench):
@@ -224,7 +243,14 @@ async def serve_workbench(
     ):
         log = await TabLog.open(engine)
         board = CountingWorkbench(
-            engine, feed, crew, WorkbenchWithoutServers(), log=log, folder=str(crew.folder), home=crew.home
+            engine,
+            feed,
+            crew,
+            WorkbenchWithoutServers(),
+            log=log,
+            folder=str(crew.folder),
+            home=crew.home,
+            permissions=permissions_of(crew.home, str(crew.folder)),
         )
         await board.load()
         app = create_app(

@@ -25,6 +25,8 @@ ROUTES = {
     ("GET", "/openapi.json"),
     ("GET", "/health"),
     ("GET", "/api/state"),
+    ("GET", "/api/permissions"),
+    ("POST", "/api/permissions/revoke"),
     ("GET", "/api/runs/{run}/events"),
     ("POST", "/api/transport/run"),
     ("POST", "/chat"),

@@ -319,9 +319,11 @@ async def permissions(context: CommandContext, argument: str) -> None:
     if book is None:
         context.say(NO_RULES)
     elif action == "revoke":
-        context.say(describe_revoked(book.kept.revoke(None if name.strip() == "--all" else [name.strip()])))
+        context.say(describe_revoked(book.revoke(None if name.strip() == "--all" else [name.strip()])))
     else:
         rows = book.rows()
+        for problem in book.problems():
+            context.say(problem)
         context.say(format_columns(rule_columns(rows), context.ui.columns()) if rows else NO_RULES)
 
 

@@ -22,7 +22,6 @@ from newel.agent.events import ErrorEvent, Event, MessageEnd
 from newel.agent.messages import UserMessage
 from newel.agent.ports import AgentMode
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.permissions.rules import describe_rules
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.model_names import expand_model_name
 from newel.terminal.renderers.base import JsonRenderer, RendererSubscription
@@ -410,7 +409,8 @@ class Conversation:
                 preview=request.preview,
                 folder=request.folder,
                 touches=request.touches,
-                rule=describe_rules(request.rules),
+                rule=request.offer,
+                kind=request.kind,
             )
         )
         try:

@@ -35,7 +35,8 @@ MAX_LINE: Final = 64 * 1024 * 1024
 class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
     """A call needs an ``approve`` request; ``preview`` is its exact effect. ``touches`` are the files that it opens itself. The
     same call asks again if one of them changes meanwhile. ``rule`` is what an answer ``rule`` allows in this project from then on;
-    without it, that is a ``no``.
+    without it, that is a ``no``. With the ``kind`` ``server``, a command in the sandbox wants to reach the server in ``args``: ``once`` and
+    ``always`` allow it until the session ends.
     """
 
     tool_call_id: str
@@ -46,6 +47,7 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval_request"):
     folder: str
     touches: Sequence[Touch] = ()
     rule: str = ""
+    kind: Literal["call", "server"] = "call"
 
 
 RpcEvent = AgentEvent | ApprovalAsked

@@ -10,7 +10,6 @@ import anyio
 
 from newel.mcp.types import ElicitAnswer, ElicitRequest
 from newel.permissions.approval import Approval, ApprovalRequest
-from newel.permissions.rules import describe_rules
 from newel.terminal.ui.line_reader import without_paste
 from newel.text.sanitize import escape_invisible, escape_line
 from newel.workspace.port import SCHEME
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
 QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p for the project · n no")
 """What ``p`` allows is said above it."""
+QUESTION_ABOUT_SERVER: Final = "Allow it? y until this session ends · p for the project · n no (Enter): "
 
 _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["y", "yes"], "once"),
@@ -75,9 +75,11 @@ class Approver:
 
 async def _approve(ask: AskLine, request: ApprovalRequest) -> Approval:
     about = present(request)
-    question = QUESTION_WITH_RULE if request.rules else QUESTION
+    question = QUESTION_WITH_RULE if request.offer else QUESTION
+    if request.kind == "server":
+        question = QUESTION_ABOUT_SERVER
     while is_unclear(answer := await ask(question, about, interrupting=True)) or (
-        understand(answer).decision == "rule" and not request.rules
+        understand(answer).decision == "rule" and not request.offer
     ):
         about = again(answer or "")
     return understand(answer)
@@ -89,7 +91,7 @@ def present(request: ApprovalRequest) -> str:
     """
     lines = escape_invisible(request.preview).split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
-    rule = f"\np always allows here: {escape_line(describe_rules(request.rules))}\n" if request.rules else ""
+    rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
     return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 

@@ -31,16 +31,52 @@ def load_state(path: Path, kind: type[T], *, most: int | None = MOST) -> T:
 
 
 def update_state(
-    path: Path, kind: type[T], change: Callable[[T], object], *, most: int | None = MOST
+    path: Path,
+    kind: type[T],
+    change: Callable[[T], object],
+    *,
+    most: int | None = MOST,
+    keeps_damaged: bool = False,
 ) -> None:
-    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses."""
+    """Apply ``change`` to the struct in a file and replace the file. Raises ``ConfigError`` if the disk refuses, for a name that is not
+    valid Unicode, and with ``keeps_damaged`` for a damaged file: what the user wrote into it is not thrown away for a slip.
+    """
 
     def update(before: bytes) -> bytes:
+        if keeps_damaged:
+            _check(path, before, kind)
         state = _decode(before, kind)
         change(state)
-        return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+        try:
+            return msgspec.json.format(msgspec.json.encode(state)) + b"\n"
+        except UnicodeEncodeError as error:  # a path of bytes that are no text
+            raise ConfigError(
+                f"{path} could not be changed: a name in it is not valid Unicode. Rename the folder or file."
+            ) from error
 
     rewrite(path, update, most=most)
+
+
+def check_state(path: Path, kind: type[object]) -> None:
+    """Raises ``ConfigError`` for a file that ``load_state`` takes for an empty one."""
+    if not path.exists():
+        return
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise ConfigError(f"{path} could not be read: {error.strerror or error}.") from error
+    _check(path, data, kind)
+
+
+def _check(path: Path, data: bytes, kind: type[object]) -> None:
+    if not data:
+        return
+    try:
+        msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            f"{path} is damaged, and was left as it is: {error}. Correct it, or delete it."
+        ) from error
 
 
 def _decode(data: bytes, kind: type[T]) -> T:

@@ -3,6 +3,7 @@
     example.org            this name, on the ports of the web
     *.example.org          all names below it, and not itself
     example.org:8443       another port
+    [2001:db8::7]          an address of IPv6, with a port as above
     *                      every name
 
 A name that leads to this machine or to its cloud's metadata service is never reached, and one that leads into a private network
@@ -11,6 +12,7 @@ only if a rule names it: see ``is_reachable``.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from typing import Final
@@ -43,19 +45,32 @@ class Domain(msgspec.Struct, frozen=True):
         return is_port and host == self.name
 
     def __str__(self) -> str:
-        return self.name if self.port is None else f"{self.name}:{self.port}"
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return name if self.port is None else f"{name}:{self.port}"
 
 
 def parse_domain(text: str) -> Domain:
     """Parse a pattern. Raises ``ConfigError``."""
-    name, colon, port = text.strip().lower().partition(":")
-    is_port = not colon or (port.isascii() and port.isdecimal() and 0 < int(port) < 65536)
-    name = name.removesuffix(".")
-    if not is_port or len(name) > MAX_NAME or _NAME.fullmatch(name) is None:
+    name, colon, port = _split(text.strip().lower())
+    is_port = not colon or (port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536)
+    is_name = len(name) <= MAX_NAME and _NAME.fullmatch(name) is not None
+    if not is_port or not (is_name or ":" in name):
         raise ConfigError(
             f"{text[:80]!r} is not a domain. Write example.org, *.example.org, or example.org:8443 for another port than those of the web."
         )
     return Domain(name, int(port) if colon else None)
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """The name or address, the colon before a port, and the port."""
+    if text.startswith("["):
+        address, bracket, rest = text[1:].partition("]")
+        _, colon, port = rest.partition(":")
+        with contextlib.suppress(ValueError):
+            if bracket and not rest.partition(":")[0]:
+                return str(ipaddress.IPv6Address(address)), colon, port
+    name, colon, port = text.partition(":")
+    return name.removesuffix("."), colon, port
 
 
 def parse_host(text: str) -> str:

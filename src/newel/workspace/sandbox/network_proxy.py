@@ -22,7 +22,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from newel.concurrency import task_group
-from newel.workspace.sandbox.domains import Domain, IPAddress, is_reachable, parse_host
+from newel.workspace.sandbox.domains import WEB_PORTS, Domain, IPAddress, is_reachable, parse_host
 
 Resolve = Callable[[str, int], Awaitable[Sequence[IPAddress]]]
 """The addresses of a name. Raises ``OSError``."""
@@ -81,7 +81,7 @@ class _Target(NamedTuple):
 
     @property
     def rule(self) -> str:
-        return self.host if self.port in {80, 443} else f"{self.host}:{self.port}"
+        return str(Domain(self.host, None if self.port in WEB_PORTS else self.port))
 
 
 async def allow_none(_: str) -> bool:
@@ -95,8 +95,9 @@ async def resolve(host: str, port: int) -> Sequence[IPAddress]:
 
 
 class NetworkProxy:
-    """Serves on the socket ``path``, and connects to the servers that ``domains`` match, and to those that ``allows`` allows (it gets a
-    name, with a port other than those of the web, and may ask the user).
+    """Serves on the socket ``path``, and connects to the servers that ``domains`` match (it is called for each request: the user may
+    revoke what they have allowed), and to those that ``allows`` allows (it gets a name, with a port other than those of the web, and may
+    ask the user).
 
     ``is_reachable`` judges an address; tests, whose servers are on this machine, have another one.
     """
@@ -104,7 +105,7 @@ class NetworkProxy:
     def __init__(
         self,
         path: Path,
-        domains: Sequence[Domain],
+        domains: Callable[[], Sequence[Domain]],
         *,
         allows: Allows = allow_none,
         resolve: Resolve = resolve,
@@ -153,7 +154,7 @@ class NetworkProxy:
 
     async def _connect(self, target: _Target) -> ByteStream:
         """Connect to a server that is allowed. Raises ``_Refused``."""
-        rules = [domain for domain in self._domains if domain.matches(target.host, target.port)]
+        rules = [domain for domain in self._domains() if domain.matches(target.host, target.port)]
         if not (rules or await self._allows(target.rule)):
             raise _Refused(NOT_ALLOWED, REFUSED.format(host=target.host, rule=target.rule))
         is_named = not rules or any(rule.name != "*" for rule in rules)

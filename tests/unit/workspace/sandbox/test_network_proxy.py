@@ -58,7 +58,7 @@ class Proxy:
             return True
 
         known: dict[str, Any] = {"resolve": resolve, "is_reachable": reachable} | options
-        self.proxy = NetworkProxy(self.path, domains, **known)
+        self.proxy = NetworkProxy(self.path, lambda: domains, **known)
 
     async def say(self, *pieces: bytes) -> bytes:
         """All that comes back for these pieces."""
@@ -124,7 +124,7 @@ async def test_any_other_server_is_refused_in_words(tmp_path: Path, request_line
 async def test_no_name_leads_to_this_machine_or_its_cloud(tmp_path: Path, host: str, server: int) -> None:
     """Even if the user allows every name."""
     async with serving(tmp_path, Domain("*", server), is_reachable=is_reachable) as proxy:
-        proxy.proxy = NetworkProxy(tmp_path / "real.sock", [Domain("*", server)])
+        proxy.proxy = NetworkProxy(tmp_path / "real.sock", lambda: [Domain("*", server)])
         proxy.path = tmp_path / "real.sock"
         async with proxy.proxy.serving():
             answer = await proxy.say(f"CONNECT {host}:{server} HTTP/1.1\r\n\r\n".encode())

@@ -1,0 +1,44 @@
+"""Notices between an agent and parts of its surroundings that exist before it does."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from newel.agent.events import AgentEnd, ErrorEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from newel.agent.events import AgentEvent
+    from newel.agent.ports import Emit
+    from newel.session.coding_agent import CodingAgent
+
+NOT_SAVED = "answer_not_saved"
+"""The code of a notice that an answer could not be kept for the project."""
+
+
+class AgentNotices:
+    """Sends ``error`` events to the subscribers of the agent that it attends to, and calls ``on_run_end`` when a run of it has ended."""
+
+    def __init__(self) -> None:
+        self.on_run_end: Callable[[], None] = lambda: None
+        self._emit: Emit | None = None
+
+    def attend(self, agent: CodingAgent) -> None:
+        """Belong to an agent from now on."""
+        self._emit = agent.emit
+        agent.subscribe(self._on_event)
+
+    async def notify(self, code: str, message: str) -> None:
+        """Without an agent there is nobody to tell."""
+        if self._emit is not None:
+            await self._emit(ErrorEvent(code=code, message=message))
+
+    def of(self, code: str) -> Callable[[str], Awaitable[None]]:
+        """Sends messages with this code."""
+        return partial(self.notify, code)
+
+    def _on_event(self, event: AgentEvent) -> None:
+        if isinstance(event, AgentEnd):
+            self.on_run_end()
