@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxMode
+    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -112,21 +112,21 @@ async def open_agent(
     their tools as they connect; their questions go to ``elicit``. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.app.agent_models import open_models
+    from newel.app.agent_place import open_agent_place
     from newel.app.network_questions import in_turn
-    from newel.app.sandbox import open_agent_host
-    from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
-    settings = choose_sandbox(settings, attended=ask is not None)
-    enter(settings.approve, attended=ask is not None)
-    recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
-        place = await stack.enter_async_context(open_agent_host(settings, ask))
-        host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
+        opened = open_agent_place(settings, ask, attended=ask is not None)
+        place = await stack.enter_async_context(opened)
+        settings = place.settings
+        enter(settings.approve, attended=ask is not None)
+        recorders = open_recorders(settings, ephemeral=options.ephemeral)
+        host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -154,7 +154,7 @@ async def open_agent(
             wait=wait_for_tools,
             offered=offered,
             more=more,
-            host=place,
+            host=place.host,
         )
         await stack.enter_async_context(served)
         yield agent
@@ -248,7 +248,8 @@ async def build_agent(
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths)
+    limits = await context.host.policy(workspaces.works_in.root)
+    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths, limits)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -302,15 +303,18 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
 
 
 def _own_tools(
-    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
+    settings: Settings,
+    context: AgentContext,
+    workspaces: WorkspaceFactory,
+    secret_paths: SecretPaths,
+    policy: SandboxPolicy | None,
 ) -> tuple[list[Tool], SandboxNotices]:
     """The agent's tools, and what they have to say about the sandbox."""
-    from newel.app.sandbox import SandboxNotices, policy_of, watch_commands
+    from newel.app.sandbox import SandboxNotices, watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
     notices = SandboxNotices()
-    policy = policy_of(settings, workspaces.works_in.root)
     works_in = watch_commands(workspaces.works_in, policy, notices)
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10

@@ -71,6 +71,7 @@ GLANCE: Final = 0.1
 
 _NOT_RECEIVED: Final = 304
 _ENDED_FOR_SILENCE: Final = 305
+_SANDBOX_ENDED: Final = 306
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -103,15 +104,27 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     is_responsive: Callable[[], bool] = lambda: True
 
 
-async def run_on_host(
-    client: Client, command: str, *, root: str, limits: OutputLimits, **options: Unpack[RunOptions]
-) -> Completed:
-    """Run a shell command in a folder of the host, as the port's ``run`` does.
+class HostSandboxEnded(WorkspaceError):
+    """The sandbox of a command has ended before the command did, or does not answer."""
 
-    Raises ``ConnectionLost`` if the outcome is unknown, and ``WorkspaceError`` if it was not started.
+
+async def run_on_host(
+    client: Client,
+    command: str,
+    *,
+    root: str,
+    limits: OutputLimits,
+    exchange: str = "",
+    **options: Unpack[RunOptions],
+) -> Completed:
+    """Run a shell command in a folder of the host, as the port's ``run`` does; in a sandbox if ``exchange`` is the folder through
+    which it is told so (see ``newel.workspace.ssh.sandbox``).
+
+    Raises ``ConnectionLost`` if the outcome is unknown, ``HostSandboxEnded``, and ``WorkspaceError`` if it was not started.
     """
     output = Output(limits, options.get("on_output"))
-    order = _Order(words=[command], by_shell=True, root=root, env=options.get("env") or {})
+    env = options.get("env") or {}
+    order = _Order(words=[command], by_shell=True, root=root, env=env, exchange=exchange)
     try:
         return to_completed(output, await _run(client, order, output, options.get("timeout")))
     except ConnectionLost as lost:
@@ -143,6 +156,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     """The folder; the user's home if empty."""
     env: Mapping[str, str] = {}
     stdin: bytes = b""
+    exchange: str = ""
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
@@ -187,6 +201,10 @@ def _raise_for_code(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo
         raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
         raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
+    if ending.exit_code == _SANDBOX_ENDED and not ending.timed_out:
+        raise HostSandboxEnded(
+            f"The sandbox on {client.host} has ended, and its background processes with it. Run the command again."
+        )
     return ending
 
 
@@ -347,18 +365,22 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     else:
         shell = ""
     mark = new_mark()
+    marks = f"mark={mark} number={number_of_mark(mark)} root={_quote(order.root)}"
+    inside = ""
+    if order.exchange:
+        inside = f"{marks}\n{exports}\n{shell}\nset -- {command}\n{_text('sandbox/order.sh')}"
     return f"""
-nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.stdin)} root={_quote(order.root)}
+nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(order.exchange)} order={_quote(inside)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}
-set -- {command}
-{_text()}"""
+set -- {"true" if inside else command}
+{_text("run.sh")}"""
 
 
 @cache
-def _text() -> str:
-    lines = Path(__file__).with_name("run.sh").read_text().splitlines()
+def _text(name: str) -> str:
+    lines = (Path(__file__).parent / name).read_text().splitlines()
     return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
 
 
