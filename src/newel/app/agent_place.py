@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.sandbox.disk import HostDisk
-    from newel.workspace.ssh.sandbox.sandbox import HostFacts, HostSandboxes
+    from newel.workspace.ssh.sandbox.sandbox import FindHostPolicy, HostFacts, HostSandboxes
 
 
 class AgentPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,8 +79,14 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
 
 def sandboxes_on(connection: SshConnection, settings: Settings) -> HostSandboxes:
     """The sandboxes of a host, by the mode and the paths of the settings."""
-    from newel.app.sandbox import Machine, policy_on
     from newel.workspace.ssh.sandbox.sandbox import HostSandboxes
+
+    return HostSandboxes(connection, policy_finder(connection, settings))
+
+
+def policy_finder(connection: SshConnection, settings: Settings) -> FindHostPolicy:
+    """Finds the policy for a folder of a host."""
+    from newel.app.sandbox import Machine, policy_on
 
     def find_policy(disk: HostDisk, facts: HostFacts, folder: str) -> SandboxPolicy:
         home = connection.info.home
@@ -93,4 +99,4 @@ def sandboxes_on(connection: SshConnection, settings: Settings) -> HostSandboxes
         )
         return policy_on(machine, settings, folder)
 
-    return HostSandboxes(connection, find_policy)
+    return find_policy

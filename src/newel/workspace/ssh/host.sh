@@ -333,7 +333,7 @@ newel_facts() { # path: prints facts about the host and the path
 
 newel_sandbox_facts() { # where programs are
   printf 'machine=%s\0bubblewrap=%s\0' "$(uname -m)" "$(PATH=$1 && command -v bwrap)"
-  printf 'namespaces=%s\0' "$(readlink /proc/self/ns/user /proc/self/ns/mnt /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/net)"
+  printf 'namespaces=%s\0' "$(for newel_f in user mnt pid ipc net; do readlink "/proc/self/ns/$newel_f"; done)"
   printf 'server=%s\0PATH=%s\0VIRTUAL_ENV=%s\0CONDA_PREFIX=%s\0' "$SSH_CONNECTION" "$PATH" "$VIRTUAL_ENV" "$CONDA_PREFIX"
 }
 

@@ -48,9 +48,8 @@ class HostDisk:
                     "The host did not say which files exist. Check that its sh is a POSIX shell."
                 )
             for kind, path, real in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
-                if os.path.basename(path) not in {".", ".."}:  # noqa: PTH119 — a path of the host
-                    self._known[path] = _Found(kind, real or path)
-                    found.append(path)
+                self._known[path] = _Found(kind, real or path)
+                found.append(path)
         return list(dict.fromkeys(found))
 
     def exists(self, path: str) -> bool:
@@ -88,4 +87,5 @@ def _words(pattern: str) -> Iterator[str]:
     text += quote(fixed) if fixed else ""
     yield text
     if "/*" in text:
-        yield text.replace("/*", "/.*")
+        yield text.replace("/*", "/.[!.]*")
+        yield text.replace("/*", "/..?*")

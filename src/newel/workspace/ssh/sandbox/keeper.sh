@@ -6,6 +6,7 @@
 #   $4  launcher.sh
 #   ""  then limits, as prlimit takes them
 # Standard input: the arguments of bubblewrap, each ended by NUL.
+mask=$(umask)
 umask 077
 at=$1 program=$2 filter=$3 launcher=$4
 shift 4
@@ -18,6 +19,7 @@ trap : TERM # the end of bubblewrap is waited for
 exec 8<&0 9<"$at/filter" </dev/null
 rm -f -- "$at/filter"
 ulimit -c 0
+umask "$mask"
 set -- "$program" --args 8 sh -c "$launcher" sh /run/newel
 "$@"
 code=$?

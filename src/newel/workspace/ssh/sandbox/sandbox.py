@@ -96,12 +96,15 @@ FindHostPolicy = Callable[[HostDisk, HostFacts, str], SandboxPolicy]
 
 
 class HostSandboxes:
-    """The sandboxes of a connection, one for each folder that agents work in."""
+    """The sandboxes of a connection, one for each folder that agents work in. bubblewrap is looked for in ``programs``."""
 
-    def __init__(self, connection: SandboxConnection, find_policy: FindHostPolicy) -> None:
+    def __init__(
+        self, connection: SandboxConnection, find_policy: FindHostPolicy, *, programs: str = PROGRAMS
+    ) -> None:
         self.host = connection.host
         self._connection = connection
         self._find = find_policy
+        self._programs = programs
         self._opened: dict[str, HostSandbox] = {}
         self._facts: HostFacts | None = None
 
@@ -141,7 +144,7 @@ class HostSandboxes:
 
     async def _read_facts(self) -> HostFacts:
         if self._facts is None:
-            answer = await self._connection.ask(f"newel_sandbox_facts {quote(PROGRAMS)}")
+            answer = await self._connection.ask(f"newel_sandbox_facts {quote(self._programs)}")
             fields = [field.decode(errors="surrogateescape") for field in answer.data.split(b"\0")[:-1]]
             pairs = {name: value for name, _, value in (field.partition("=") for field in fields)}
             server = pairs.pop("server", "").split()

@@ -19,7 +19,7 @@ done
 for each in $hidden; do
     if [ -e "$each" ] || [ -L "$each" ]; then echo "$each can be seen"; fi
 done
-inside=$(readlink /proc/self/ns/user /proc/self/ns/mnt /proc/self/ns/pid /proc/self/ns/ipc /proc/self/ns/net)
+inside=$(for each in user mnt pid ipc net; do readlink "/proc/self/ns/$each"; done)
 set -- "other users' rights" 'file systems' 'processes' 'shared memory' 'the network'
 for each in $outside; do
     case $n$inside$n in *"$n$each$n"*) echo "$1 of the host can be reached" ;; esac
