@@ -68,10 +68,13 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
     why = await why_not_on(sandboxes, connection.info.root)
     chosen = decide(settings, why, attended=attended)
     mode = chosen.sandbox.mode
+    if mode == "off":
+        await sandboxes.close()
+        place = SshHost(connection)
+    else:
+        place = SshHost(connection, sandboxes=sandboxes, sandbox=describe_on_host(mode))
     return AgentPlace(
-        host=SshHost(connection)
-        if mode == "off"
-        else SshHost(connection, sandboxes=sandboxes, sandbox=describe_on_host(mode)),
+        host=place,
         settings=chosen,
         decide=lambda other: decide(other, why, attended=attended),
     )

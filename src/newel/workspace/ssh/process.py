@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import shlex
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -104,6 +105,15 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     is_responsive: Callable[[], bool] = lambda: True
 
 
+class Inside(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox on the host, which is told through the folder ``exchange`` what to run (see ``newel.workspace.ssh.sandbox``);
+    ``limits`` are options of ``prlimit``.
+    """
+
+    exchange: str
+    limits: Sequence[str] = ()
+
+
 class HostSandboxEnded(WorkspaceError):
     """The sandbox of a command has ended before the command did, or does not answer."""
 
@@ -114,17 +124,16 @@ async def run_on_host(
     *,
     root: str,
     limits: OutputLimits,
-    exchange: str = "",
+    inside: Inside | None = None,
     **options: Unpack[RunOptions],
 ) -> Completed:
-    """Run a shell command in a folder of the host, as the port's ``run`` does; in a sandbox if ``exchange`` is the folder through
-    which it is told so (see ``newel.workspace.ssh.sandbox``).
+    """Run a shell command in a folder of the host, as the port's ``run`` does, perhaps ``inside`` a sandbox.
 
     Raises ``ConnectionLost`` if the outcome is unknown, ``HostSandboxEnded``, and ``WorkspaceError`` if it was not started.
     """
     output = Output(limits, options.get("on_output"))
     env = options.get("env") or {}
-    order = _Order(words=[command], by_shell=True, root=root, env=env, exchange=exchange)
+    order = _Order(words=[command], by_shell=True, root=root, env=env, inside=inside)
     try:
         return to_completed(output, await _run(client, order, output, options.get("timeout")))
     except ConnectionLost as lost:
@@ -156,7 +165,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     """The folder; the user's home if empty."""
     env: Mapping[str, str] = {}
     stdin: bytes = b""
-    exchange: str = ""
+    inside: Inside | None = None
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
@@ -201,7 +210,9 @@ def _raise_for_code(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo
         raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
         raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
-    if ending.exit_code == _SANDBOX_ENDED and not ending.timed_out:
+    if ending.exit_code == _SANDBOX_ENDED:
+        if ending.timed_out:
+            return ending._replace(exit_code=128 + signal.SIGKILL)
         raise HostSandboxEnded(
             f"The sandbox on {client.host} has ended, and its background processes with it. Run the command again."
         )
@@ -366,11 +377,12 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
         shell = ""
     mark = new_mark()
     marks = f"mark={mark} number={number_of_mark(mark)} root={_quote(order.root)}"
-    inside = ""
-    if order.exchange:
-        inside = f"{marks}\n{exports}\n{shell}\nset -- {command}\n{_text('sandbox/order.sh')}"
+    exchange, inside = "", ""
+    if order.inside is not None:
+        exchange, limits = order.inside.exchange, _quote(" ".join(order.inside.limits))
+        inside = f"{marks} limits={limits}\n{exports}\n{shell}\nset -- {command}\n{_text('sandbox/order.sh')}"
     return f"""
-nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(order.exchange)} order={_quote(inside)}
+nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(exchange)} order={_quote(inside)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}

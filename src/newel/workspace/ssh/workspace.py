@@ -210,9 +210,9 @@ class SshWorkspace:
             done = await run(await self.connection.client(), command)
         else:
             sandbox = self._sandboxes.of(self._root)
-            exchange = await sandbox.ready()
+            inside = await sandbox.ready()
             try:
-                done = await run(await self.connection.client(), command, exchange=exchange)
+                done = await run(await self.connection.client(), command, inside=inside)
             except HostSandboxEnded:
                 await sandbox.end()
                 raise

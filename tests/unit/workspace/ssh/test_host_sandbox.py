@@ -88,7 +88,7 @@ class Opened:
         self.workspace = workspace
         self.sandboxes = sandboxes
 
-    async def run(self, command: str, timeout: float = 8) -> Completed:
+    async def run(self, command: str, timeout: float = 8) -> Completed:  # noqa: ASYNC109 — the workspace's
         return await self.workspace.run(command, timeout=timeout)
 
 
@@ -111,7 +111,7 @@ async def opened(
 async def test_forbidden_acts_fail(place: Place, who: str) -> None:
     """Those of the sandbox on this machine, as an ordinary user and as the one who runs the tests."""
     before = place.outside()
-    stranger = subprocess.Popen(
+    stranger = subprocess.Popen(  # noqa: ASYNC220 — starting takes no time
         ["sleep", "300"], user=place.server.user if who == "host" and os.geteuid() == 0 else None
     )
     possible: dict[str, object] = {}
@@ -168,8 +168,8 @@ async def test_nothing_of_newels_own_is_within_reach(place: Place) -> None:
         ):
             done = await host.run(command)
             assert done.exit_code != 0, (command, done.stdout)
-        kept = list(Path("/tmp").glob(".newel-sandbox-*"))  # noqa: S108 — that of the host
-        assert all(path.stat().st_mode & 0o077 == 0 for path in kept)
+        exchange = Path((await host.sandboxes.of(str(place.project)).ready()).exchange)
+        assert exchange.stat().st_mode & 0o777 == 0o700
 
 
 async def test_real_work_runs(place: Place) -> None:
@@ -275,7 +275,8 @@ async def test_a_protected_file_that_the_user_saves_stays_protected(place: Place
     assert settings.read_text() == "two\n"
 
 
-async def test_toolchains_are_found_and_git_reads_in_a_linked_tree(place: Place) -> None:
+def make_linked_tree(place: Place) -> tuple[Path, Path]:
+    """A repository and a linked working tree of it, with a tool and a linked ``.gitconfig`` in the home folder."""
     tool = place.home / ".local/bin/tool"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\necho works\n")
@@ -294,6 +295,11 @@ async def test_toolchains_are_found_and_git_reads_in_a_linked_tree(place: Place)
         subprocess.run([*git, *words], cwd=main, check=True)
     if os.geteuid() == 0:
         subprocess.run(["chown", "-R", place.server.user, str(place.home)], check=True)
+    return main, tree
+
+
+async def test_toolchains_are_found_and_git_reads_in_a_linked_tree(place: Place) -> None:
+    main, tree = make_linked_tree(place)
     place.project = tree
     async with opened(place) as host:
         assert (await host.run("~/.local/bin/tool")).stdout == "works\n"
@@ -361,7 +367,7 @@ anyio.run(main)
 
 async def test_nothing_is_left_after_a_kill_of_newel(place: Place) -> None:
     words = [str(place.project), str(place.base), str(place.server.config)]
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, *words]) as newel:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, *words]) as newel:  # noqa: ASYNC220 — as above
         try:
             await wait_for_condition((place.project / "begun").exists, "the command")
         finally:

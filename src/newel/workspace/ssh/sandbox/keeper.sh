@@ -4,12 +4,10 @@
 #   $2  bubblewrap
 #   $3  the filter of system calls, as printf %b reads it
 #   $4  launcher.sh
-#   ""  then limits, as prlimit takes them
 # Standard input: the arguments of bubblewrap, each ended by NUL.
 mask=$(umask)
 umask 077
 at=$1 program=$2 filter=$3 launcher=$4
-shift 4
 # What killed ones have left: FIFOs, which nobody uses.
 for each in "${at%-*}"-*; do
     [ -O "$each" ] && [ ! -L "$each" ] && [ -f "$each/pid" ] && ! kill -0 "$(cat "$each/pid")" 2>/dev/null && rm -rf -- "$each"
@@ -20,8 +18,7 @@ exec 8<&0 9<"$at/filter" </dev/null
 rm -f -- "$at/filter"
 ulimit -c 0
 umask "$mask"
-set -- "$program" --args 8 sh -c "$launcher" sh /run/newel
-"$@"
+"$program" --args 8 sh -c "$launcher" sh /run/newel
 code=$?
 for each in "$at"/*.status; do
     [ ! -p "$each" ] || echo ended 1<>"$each"

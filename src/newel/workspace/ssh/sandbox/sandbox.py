@@ -27,7 +27,7 @@ from newel.workspace.sandbox.bubblewrap import options
 from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 from newel.workspace.ssh.port import HostAnswer, quote
-from newel.workspace.ssh.process import Client, run_on_host, run_program_on_host
+from newel.workspace.ssh.process import Client, Inside, run_on_host, run_program_on_host
 from newel.workspace.ssh.sandbox.disk import HostDisk
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
@@ -45,6 +45,9 @@ INSIDE_FOLDER: Final = "/run/newel"
 
 FILTER_DESCRIPTOR: Final = 9
 """The descriptor of the filter of system calls in ``keeper.sh``."""
+
+OPTIONS: Final = {"RLIMIT_NPROC": "nproc", "RLIMIT_AS": "as", "RLIMIT_FSIZE": "fsize"}
+"""Of ``prlimit``, for the limits of a policy. ``keeper.sh`` sets that of core dumps, which every sandbox has."""
 
 START_S: Final = 20.0
 """Seconds for the sandbox to start."""
@@ -118,6 +121,11 @@ class HostSandboxes:
         there can be no sandbox.
         """
         return "; ".join(await self.of(folder).test())
+
+    async def close(self) -> None:
+        """End everything inside."""
+        for sandbox in self._opened.values():
+            await sandbox.end()
 
     async def policy(self, folder: str) -> SandboxPolicy:
         """Raises ``NewelError``."""
@@ -202,11 +210,9 @@ class HostSandbox:
         running = self._running
         return await self._find_plan() if running is None or running.has_ended else running.plan
 
-    async def ready(self) -> str:
-        """The folder on the host through which commands are started (``exchange`` of ``run_on_host``). Starts the sandbox if there is
-        none. Raises ``WorkspaceError``.
-        """
-        return (await self._ready()).exchange
+    async def ready(self) -> Inside:
+        """Where ``run_on_host`` starts commands. Starts the sandbox if there is none. Raises ``WorkspaceError``."""
+        return (await self._ready()).inside
 
     async def end(self) -> None:
         """End everything inside; the next command gets a new sandbox."""
@@ -229,7 +235,7 @@ class HostSandbox:
             f"sh -c {quote_lines(['n=', *lines, text_of('self_test.sh')])}",
             root="/",
             limits=OutputLimits(),
-            exchange=running.exchange,
+            inside=running.inside,
             timeout=TEST_S,
         )
         *failures, last = done.stdout.splitlines() or [""]
@@ -281,7 +287,9 @@ class _Running:
     def __init__(self, plan: SandboxPlan, protected: bytes, client: Client, host: str) -> None:
         self.plan = plan
         self.protected = protected
-        self.exchange = f"/tmp/.newel-sandbox-{secrets.token_hex(16)}"  # noqa: S108 — made there, for its user only
+        exchange = f"/tmp/.newel-sandbox-{secrets.token_hex(16)}"  # noqa: S108 — made there, for its user only
+        limits = [f"--{OPTIONS[name]}={most}" for name, most in plan.policy.limits.items() if name in OPTIONS]
+        self.inside = Inside(exchange=exchange, limits=limits)
         self.began = anyio.Event()
         self.is_ready = False
         self.reason = ""
@@ -325,7 +333,7 @@ class _Running:
     def _parameters(self) -> list[str]:
         facts = self.plan.facts
         octal = "".join(f"\\0{byte:03o}" for byte in seccomp_filter(facts.machine))
-        return [self.exchange, facts.bubblewrap, octal, text_of("launcher.sh")]
+        return [self.inside.exchange, facts.bubblewrap, octal, text_of("launcher.sh")]
 
     def _options(self) -> list[str]:
         policy = self.plan.policy
@@ -333,7 +341,7 @@ class _Running:
         folder = policy.writable[0] if policy.writable else "/"
         return [
             *("--die-with-parent", *self.plan.options),
-            *("--ro-bind", self.exchange, INSIDE_FOLDER),
+            *("--ro-bind", self.inside.exchange, INSIDE_FOLDER),
             *("--setenv", "TMPDIR", "/tmp", "--setenv", "NEWEL_SANDBOX", INSIDE, *unset),  # noqa: S108 — it is private
             *("--chdir", folder),
         ]
