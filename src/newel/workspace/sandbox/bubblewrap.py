@@ -27,7 +27,7 @@ def bubblewrap(
     policy, ``chdir`` the folder that it starts in. Unless the program ``ends_itself``, it ends with this process.
     """
     ending = [] if ends_itself else ["--die-with-parent"]
-    arguments = [*ending, *options(policy, seccomp, LOCAL_DISK), *more]
+    arguments = [*options(policy, seccomp, LOCAL_DISK), *ending, *more]
     folder = chdir or (policy.writable[0] if policy.writable else "/")
     return [program, *arguments, "--chdir", folder, "--"]
 
