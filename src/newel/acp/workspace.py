@@ -319,6 +319,9 @@ class ClientHost:
             in_terminals=self._in_terminals,
         )
 
+    def own_workspace(self) -> TrackedWorkspace:
+        return self._inner.own_workspace()
+
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         return await self._inner.policy(folder)
 

@@ -43,6 +43,10 @@ class ExecutionHost(Protocol):
         """
         ...
 
+    def own_workspace(self) -> TrackedWorkspace:
+        """The project's, for commands of Newel's own, which no sandbox confines."""
+        ...
+
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         """What commands may do in a folder, by its real path there; None without a sandbox. Raises ``NewelError``."""
         ...

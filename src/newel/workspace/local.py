@@ -229,6 +229,9 @@ class LocalHost:
     def workspace(self, folder: str, limits: OutputLimits) -> LocalWorkspace:
         return LocalWorkspace(folder, limits=limits, find_launcher=self._find_launcher)
 
+    def own_workspace(self) -> LocalWorkspace:
+        return LocalWorkspace(self.name)
+
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         return None if self._find_policy is None else self._find_policy(folder)
 

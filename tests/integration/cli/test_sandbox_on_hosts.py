@@ -108,6 +108,22 @@ def test_a_contract_is_confined(with_model: WithModel, sshd: Sshd, project: Path
     assert (project / "made.txt").exists()
 
 
+def test_an_agent_with_a_worktree_works_there(with_model: WithModel, sshd: Sshd, project: Path) -> None:
+    newel = unchosen(
+        with_model, sshd, bash("git log --format=%s && echo x > x.txt && cat x.txt; touch ../beside")
+    )
+    shutil.rmtree(project / ".git")
+    for words in ("init -q", "config user.name A", "config user.email a@b", "commit -qm First --allow-empty"):
+        assert sshd.ssh("git", "-C", str(project), *words.split()).returncode == 0
+    done = newel(
+        "agent", "go", "--host", f"host:{project}", "--approve", "auto", "--worktree", "--max-turns", "2"
+    )
+    assert "stdout:\nFirst\nx\n" in str(results(newel)[0]), done.stderr
+    assert not (project / "x.txt").exists()
+    assert [path.name for path in (sshd.home / ".newel/worktrees").iterdir()] != []
+    assert not (sshd.home / ".newel/worktrees/beside").exists()
+
+
 def test_the_page_shows_it(with_model: WithModel, sshd: Sshd, project: Path) -> None:
     newel = unchosen(with_model, sshd, BREAK_OUT)
     with serving(newel, "go", "--host", f"host:{project}", "--approve", "auto") as server:

@@ -405,6 +405,9 @@ class SshHost:
             raise WorkspaceError(f"{folder} is not on the connected host, which is that of {self.name}.")
         return self._open(limits).at(requested.path or self.connection.info.root)
 
+    def own_workspace(self) -> SshWorkspace:
+        return SshWorkspace(self.connection)
+
     async def policy(self, folder: str, /) -> SandboxPolicy | None:
         return None if self._sandboxes is None else await self._sandboxes.policy(folder)
 

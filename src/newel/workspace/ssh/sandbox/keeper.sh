@@ -10,7 +10,8 @@ umask 077
 at=$1 program=$2 filter=$3 launcher=$4
 # What killed ones have left: FIFOs, which nobody uses.
 for each in "${at%-*}"-*; do
-    [ -O "$each" ] && [ ! -L "$each" ] && [ -f "$each/pid" ] && ! kill -0 "$(cat "$each/pid")" 2>/dev/null && rm -rf -- "$each"
+    [ -O "$each" ] && [ ! -L "$each" ] && [ -s "$each/pid" ] || continue
+    kill -0 "$(cat "$each/pid")" 2>/dev/null || rm -rf -- "$each"
 done
 mkdir -- "$at" && mkfifo "$at/orders" && echo $$ >"$at/pid" && printf %b "$filter" >"$at/filter" || exit 1
 trap : TERM # the end of bubblewrap is waited for
