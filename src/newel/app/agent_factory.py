@@ -315,7 +315,9 @@ def _own_tools(
     from newel.tools import coding_tools
 
     notices = SandboxNotices()
-    works_in = watch_commands(workspaces.works_in, policy, notices)
+    works_in = watch_commands(
+        workspaces.works_in, policy, notices, is_on_host=context.host.connection is not None
+    )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)

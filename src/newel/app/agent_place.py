@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.ssh.connection import SshConnection
-    from newel.workspace.ssh.sandbox.disk import HostDisk
-    from newel.workspace.ssh.sandbox.sandbox import FindHostPolicy, HostFacts, HostSandboxes
+    from newel.workspace.ssh.sandbox.host_disk import HostDisk
+    from newel.workspace.ssh.sandbox.host_sandbox import FindHostPolicy, HostFacts, HostSandboxes
 
 
 class AgentPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
 
 def sandboxes_on(connection: SshConnection, settings: Settings) -> HostSandboxes:
     """The sandboxes of a host, by the mode and the paths of the settings."""
-    from newel.workspace.ssh.sandbox.sandbox import HostSandboxes
+    from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
 
     return HostSandboxes(connection, policy_finder(connection, settings))
 

@@ -20,7 +20,7 @@ from newel.agent.errors import ConfigError
 from newel.agent.events import ErrorEvent
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import read_regular, replace_file
-from newel.workspace.sandbox.disk import LOCAL_DISK, SandboxDisk, literal
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
     from newel.agent.ports import Emit
@@ -133,7 +133,9 @@ def describe_on_host(mode: SandboxMode | None) -> str:
     return ABOUT_HOST.format(writable="only the project" if mode == "workspace" else "nothing")
 
 
-def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices) -> Workspace:
+def watch_commands(
+    workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices, *, is_on_host: bool
+) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
     the sandbox would protect if they existed.
     """
@@ -142,7 +144,7 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    hinting = SandboxHints(workspace, policy)
+    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host)
     return SettingsWatch(hinting, policy.protected, notices.notify) if policy.writable else hinting
 
 

@@ -17,7 +17,7 @@ from newel.config.settings import Settings
 
 if TYPE_CHECKING:
     from newel.workspace.sandbox.policy import SandboxMode
-    from newel.workspace.ssh.sandbox.sandbox import HostSandboxes
+    from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
 
 DOES_NOT_HOLD_THERE: Final = (
     "The sandbox does not hold on {host}: {failures}. Commands would not be confined."
@@ -63,7 +63,7 @@ def wanted(settings: Settings) -> Settings:
 
 async def why_not_on(sandboxes: HostSandboxes, folder: str) -> str:
     """Why commands in a folder of a host would not be confined; "" if they are. Raises ``HostUnreachable`` if the host does not say."""
-    from newel.workspace.ssh.sandbox.sandbox import CannotStartOnHost
+    from newel.workspace.ssh.sandbox.host_sandbox import CannotStartOnHost
 
     try:
         failures = await sandboxes.find_failure(folder)

@@ -23,8 +23,8 @@ from newel.agent.errors import WorkspaceError
 from newel.permissions.rules import Act, Effect, PathRule, RuleSet, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
-from newel.workspace.sandbox.disk import LOCAL_DISK, SandboxDisk, literal
 from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 Level = Literal["free", "ask", "never"]
 

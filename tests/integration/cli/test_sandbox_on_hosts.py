@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from websockets.sync.client import connect
@@ -46,7 +47,7 @@ def project(sshd: Sshd, request: pytest.FixtureRequest) -> Iterator[Path]:
         left.unlink(missing_ok=True)
 
 
-def unchosen(with_model: WithModel, sshd: Sshd, *steps: object) -> Newel:
+def unchosen(with_model: WithModel, sshd: Sshd, *steps: dict[str, Any]) -> Newel:
     """A Newel whose user has chosen no mode."""
     newel = with_model(scenario("go", *steps, DONE))
     newel.environ |= {"NEWEL_SANDBOX": "", "NEWEL_SSH_CONFIG": str(sshd.config)}
@@ -172,6 +173,23 @@ def test_settings_hold_there(with_model: WithModel, sshd: Sshd, project: Path) -
     assert (project / "big").stat().st_size < 1_100_000
     for name in ("shown", "changed"):
         (sshd.home / name).unlink()
+
+
+def test_a_command_that_the_sandbox_stops_is_explained(
+    with_model: WithModel, sshd: Sshd, project: Path
+) -> None:
+    stopped = {
+        "touch /etc/newel-test": "[sandbox] writable",
+        "/usr/bin/python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "no server but those that they start",
+        "echo kept > ~/notes.txt": "lost at its end",
+    }
+    newel = unchosen(with_model, sshd, bash("echo fine"), *map(bash, stopped))
+    newel("--host", f"host:{project}", "--approve", "auto", "go")
+    fine, *others = results(newel)
+    assert "sandbox" not in fine
+    for hint, result in zip(stopped.values(), others, strict=True):
+        assert hint in result
+        assert "--sandbox off" in result
 
 
 def test_read_only_and_off(with_model: WithModel, sshd: Sshd, project: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from newel.workspace.sandbox.disk import LOCAL_DISK, SandboxDisk
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
 
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from newel.workspace.sandbox.disk import LOCAL_DISK, SandboxDisk, literal
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""

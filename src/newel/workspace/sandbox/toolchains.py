@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from newel.workspace.sandbox.bubblewrap import PRIVATE
-from newel.workspace.sandbox.disk import SandboxDisk, literal
 from newel.workspace.sandbox.policy import is_below
+from newel.workspace.sandbox.sandbox_disk import SandboxDisk, literal
 
 TOOLCHAINS: Final = (
     # Rust, Go, JVM

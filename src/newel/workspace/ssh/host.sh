@@ -329,7 +329,7 @@ newel_facts() { # path: prints facts about the host and the path
   printf 'clock=%s\0' "$(date +%s)"
 }
 
-# --- for a sandbox, on Linux; see sandbox/sandbox.py ---
+# --- for a sandbox, on Linux; see sandbox/host_sandbox.py ---
 
 newel_sandbox_facts() { # where programs are
   printf 'machine=%s\0bubblewrap=%s\0' "$(uname -m)" "$(PATH=$1 && command -v bwrap)"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
-    from newel.workspace.ssh.sandbox.sandbox import HostSandboxes
+    from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"

@@ -23,7 +23,7 @@ from newel.workspace.port import Completed
 from newel.workspace.sandbox.policy import SandboxMode
 from newel.workspace.ssh.connection import connected
 from newel.workspace.ssh.process import HostSandboxEnded
-from newel.workspace.ssh.sandbox.sandbox import HostSandboxes
+from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.processes import ends, is_alive

@@ -28,7 +28,7 @@ from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolic
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 from newel.workspace.ssh.port import HostAnswer, quote
 from newel.workspace.ssh.process import Client, Inside, run_on_host, run_program_on_host
-from newel.workspace.ssh.sandbox.disk import HostDisk
+from newel.workspace.ssh.sandbox.host_disk import HostDisk
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 if TYPE_CHECKING:

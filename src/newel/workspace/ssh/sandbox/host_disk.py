@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from newel.agent.errors import WorkspaceError
-from newel.workspace.sandbox.disk import literal
+from newel.workspace.sandbox.sandbox_disk import literal
 from newel.workspace.ssh.port import HostAnswer, quote
 
 AT_ONCE: Final = 100
@@ -30,7 +30,7 @@ class _Found(NamedTuple):
 
 
 class HostDisk:
-    """Implements ``newel.workspace.sandbox.disk.SandboxDisk``, for use in one thread. What was found once is not asked for again."""
+    """Implements ``newel.workspace.sandbox.sandbox_disk.SandboxDisk``, for use in one thread. What was found once is not asked for again."""
 
     def __init__(self, host: AsksHost) -> None:
         self._host = host
