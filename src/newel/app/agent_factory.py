@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
+    from newel.workspace.sandbox.policy import SandboxMode
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -249,8 +249,7 @@ async def build_agent(
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    limits = await context.host.policy(workspaces.works_in.root)
-    own_tools, notices = _own_tools(settings, context, workspaces, secret_paths, limits)
+    own_tools, notices = await _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -303,12 +302,8 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
     return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
 
 
-def _own_tools(
-    settings: Settings,
-    context: AgentContext,
-    workspaces: WorkspaceFactory,
-    secret_paths: SecretPaths,
-    policy: SandboxPolicy | None,
+async def _own_tools(
+    settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
 ) -> tuple[list[Tool], SandboxNotices]:
     """The agent's tools, and what they have to say about the sandbox."""
     from newel.app.sandbox import SandboxNotices, watch_commands
@@ -316,6 +311,7 @@ def _own_tools(
     from newel.tools import coding_tools
 
     notices = SandboxNotices()
+    policy = await context.host.policy(workspaces.works_in.root)
     works_in = watch_commands(
         workspaces.works_in, policy, notices, is_on_host=context.host.connection is not None
     )

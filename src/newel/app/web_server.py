@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
     from newel.web.security import ServerAccess
+    from newel.web.websocket import ServerInfo
     from newel.workbench.workbench import Workbench
 
 
@@ -67,7 +68,6 @@ async def serve_workbench(
     from newel.web.app import create_app
     from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
-    from newel.web.websocket import ServerInfo
 
     warn_of_project_server(settings)
     async with AsyncExitStack() as stack:
@@ -81,15 +81,7 @@ async def serve_workbench(
         closing = anyio.Event()
         address = access.url.partition("#")[0]
         workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
-        info = ServerInfo(
-            newel=version("newel"),
-            project=workbench.folder,
-            approve=settings.approve,
-            sandbox=settings.sandbox.mode or "read-only",
-            sandbox_problem=settings.sandbox_problem,
-            ephemeral=options.ephemeral,
-            notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
-        )
+        info = _server_info(settings, workbench, options)
         app = create_app(
             workbench,
             info=info,
@@ -116,6 +108,20 @@ async def serve_workbench(
 
             with anyio.CancelScope() as serving:
                 await serve(app, listener, announce=announce, closing=closing)
+
+
+def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) -> ServerInfo:
+    from newel.web.websocket import ServerInfo
+
+    return ServerInfo(
+        newel=version("newel"),
+        project=workbench.folder,
+        approve=settings.approve,
+        sandbox=settings.sandbox.mode or "read-only",
+        sandbox_problem=settings.sandbox_problem,
+        ephemeral=options.ephemeral,
+        notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
+    )
 
 
 def project_key(settings: Settings) -> str:

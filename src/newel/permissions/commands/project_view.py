@@ -22,7 +22,7 @@ MAX_ENTRIES = 50_000
 """Names that are looked at in the folders that a command searches; in larger ones the user is asked."""
 
 
-class ProjectFiles(Protocol):
+class ViewedFiles(Protocol):
     """The files of the machine that commands run on. All but ``in_thread`` block."""
 
     @property
@@ -46,8 +46,8 @@ class ProjectFiles(Protocol):
         ...
 
 
-class LocalProjectFiles:
-    """Implements ``ProjectFiles`` for this machine."""
+class LocalViewedFiles:
+    """Implements ``ViewedFiles`` for this machine."""
 
     run_git = staticmethod(run_git)
 
@@ -73,7 +73,7 @@ class LocalProjectFiles:
 class WorkspaceView:
     """Implements ``ProjectView``."""
 
-    def __init__(self, workspace: Workspace, places: SecretPaths, files: ProjectFiles) -> None:
+    def __init__(self, workspace: Workspace, places: SecretPaths, files: ViewedFiles) -> None:
         self._workspace = workspace
         self._places = places
         self._files = files
