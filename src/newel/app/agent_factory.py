@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask, Preset
-    from newel.permissions.commands.project_view import ProjectFiles
+    from newel.permissions.commands.project_view import ViewedFiles
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.secret_paths import SecretPaths
     from newel.review.tracking.recording_workspace import RecorderRegistry
@@ -398,14 +398,14 @@ def _policy_finder(
 ) -> Callable[[Preset], Policy]:
     """Finds the policy of a preset; all have the same rules."""
     from newel.permissions.approval import approval_policy
-    from newel.permissions.commands.project_view import LocalProjectFiles, WorkspaceView
+    from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
     from newel.permissions.rule_book import CallJudge
 
-    files: ProjectFiles = LocalProjectFiles()
+    files: ViewedFiles = LocalViewedFiles()
     if context.host.connection is not None:
-        from newel.workspace.ssh.host_project import HostProjectFiles
+        from newel.workspace.ssh.host_project import HostViewedFiles
 
-        files = HostProjectFiles(context.host.connection)
+        files = HostViewedFiles(context.host.connection)
     return partial(
         approval_policy,
         ask=context.ask,

@@ -14,12 +14,12 @@ from typing import Final
 import pytest
 
 from newel.permissions.commands.judge import judge_command
-from newel.permissions.commands.project_view import LocalProjectFiles, WorkspaceView
+from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
 from newel.permissions.rules import RuleSet, parse_rule
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.ssh.connection import connected
-from newel.workspace.ssh.host_project import HostProjectFiles
+from newel.workspace.ssh.host_project import HostViewedFiles
 from newel.workspace.ssh.target import Target
 from newel.workspace.ssh.workspace import SshWorkspace
 from tests.sshd import Sshd
@@ -92,7 +92,7 @@ def _sh(project: Path, command: str) -> None:
 def view_of(project: Path, home: Path) -> WorkspaceView:
     root = os.path.realpath(project)
     places = SecretPaths(root, home=str(home), environ={})
-    return WorkspaceView(LocalWorkspace(root), places, LocalProjectFiles())
+    return WorkspaceView(LocalWorkspace(root), places, LocalViewedFiles())
 
 
 @pytest.fixture(params=["here", "on a host"])
@@ -104,7 +104,7 @@ async def view(request: pytest.FixtureRequest, template: Path, sshd: Sshd) -> As
     root = os.path.realpath(template / "project")  # noqa: ASYNC240 — once
     async with connected(Target("own", path=root), config=str(sshd.config)) as connection:
         places = SecretPaths(root, home=str(template / "home"))
-        yield WorkspaceView(SshWorkspace(connection), places, HostProjectFiles(connection))
+        yield WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
 
 
 def test_there_are_five_hundred() -> None:

@@ -33,8 +33,8 @@ BELOW: Final = (
 """Prints what is below folders, each with a NUL after it, then what links lead to, and at last the status: what is cut off has none."""
 
 
-class HostProjectFiles:
-    """Implements ``newel.permissions.commands.project_view.ProjectFiles``."""
+class HostViewedFiles:
+    """Implements ``newel.permissions.commands.project_view.ViewedFiles``."""
 
     def __init__(self, connection: SshConnection) -> None:
         self._connection = connection

@@ -23,7 +23,7 @@ class AsksHost(Protocol):
     def ask(self, text: str, stdin: bytes = b"") -> HostAnswer: ...
 
 
-class _Found(NamedTuple):
+class _DiskEntry(NamedTuple):
     kind: str
     """``d``, ``f`` or ``o``, of what a link leads to; empty if nothing is there."""
     real: str
@@ -34,7 +34,7 @@ class HostDisk:
 
     def __init__(self, host: AsksHost) -> None:
         self._host = host
-        self._known: dict[str, _Found] = {}
+        self._known: dict[str, _DiskEntry] = {}
 
     def match(self, patterns: Iterable[str]) -> list[str]:
         found: list[str] = []
@@ -48,7 +48,7 @@ class HostDisk:
                     "The host did not say which files exist. Check that its sh is a POSIX shell."
                 )
             for kind, path, real in zip(fields[::3], fields[1::3], fields[2::3], strict=True):
-                self._known[path] = _Found(kind, real or path)
+                self._known[path] = _DiskEntry(kind, real or path)
                 found.append(path)
         return list(dict.fromkeys(found))
 
@@ -67,9 +67,9 @@ class HostDisk:
     def read(self, path: str, size: int) -> bytes:
         return self._host.ask(f"newel_read {quote(path)} 1 {size}").data if self.is_file(path) else b""
 
-    def _look(self, path: str) -> _Found:
+    def _look(self, path: str) -> _DiskEntry:
         if path not in self._known:
-            self._known[path] = _Found("", path)
+            self._known[path] = _DiskEntry("", path)
             self.match([literal(path)])
         return self._known[path]
 
