@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from newel.app.agent_place import policy_finder, sandboxes_on
@@ -230,6 +231,33 @@ async def test_output_exit_codes_and_time_limits_are_those_of_a_shell(place: Pla
         assert time.monotonic() - began < 6
         assert not marked("4322")
         assert (await host.run("cat /proc/self/status | grep SigIgn")).stdout.split() == ["SigIgn:", "0" * 16]
+
+
+async def test_two_commands_at_once_stay_separate(place: Place) -> None:
+    """Each waits for the other's file."""
+    said: list[str] = []
+
+    async with opened(place) as host:
+
+        async def run(one: str, other: str) -> None:
+            waiting = f"touch {one}; until [ -e {other} ]; do sleep 0.01; done; echo {one}"
+            said.append((await host.run(waiting)).stdout)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, "a", "b")
+            group.start_soon(run, "b", "a")
+    assert sorted(said) == ["a\n", "b\n"]
+
+
+async def test_a_cancelled_command_ends_and_the_sandbox_stays(place: Place) -> None:
+    async with opened(place) as host:
+        await host.run("sleep 4326 >/dev/null 2>&1 &")
+        async with anyio.create_task_group() as group:
+            group.start_soon(host.run, "setsid sleep 4327 & echo begun > begun; sleep 4327")
+            await wait_for_condition((place.project / "begun").exists, "the command")
+            group.cancel_scope.cancel()
+        assert not marked("4327")
+        assert marked("4326")  # an earlier one's
 
 
 @pytest.mark.parametrize("shell", SHELLS)
