@@ -311,6 +311,19 @@ def test_a_host_test_says_it(with_model: WithModel, sshd: Sshd, project: Path, b
     assert "ok sandbox      workspace" in newel("hosts", "test", f"host:{project}").stdout
 
 
+def test_a_connection_that_breaks_while_the_sandbox_starts_says_nothing_about_it(
+    with_model: WithModel, sshd: Sshd, project: Path
+) -> None:
+    """A user who is asked instead would approve commands that run unconfined, because of the network."""
+    ends = 'case $SSH_ORIGINAL_COMMAND in *"read -r s"*) kill -9 $PPID ;; *) exec sh -c "$SSH_ORIGINAL_COMMAND" ;; esac'
+    newel = unchosen(with_model, sshd, TOUCH)
+    done = newel("--host", f"{sshd.login('breaks', ends)}:{project}", "go")
+    assert done.returncode == 1
+    assert "was lost" in done.stderr
+    assert "No sandbox" not in done.stderr
+    assert newel.requests == []
+
+
 def test_a_host_that_is_away_is_an_error_and_not_one_without_a_sandbox(
     with_model: WithModel, sshd: Sshd, project: Path
 ) -> None:

@@ -380,18 +380,21 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     exchange, inside = "", ""
     if order.inside is not None:
         exchange, limits = order.inside.exchange, _quote(" ".join(order.inside.limits))
-        inside = f"{marks} limits={limits}\n{exports}\n{shell}\nset -- {command}\n{_text('sandbox/order.sh')}"
+        inside = (
+            f"{marks} limits={limits}\n{exports}\n{shell}\nset -- {command}\n{text_of('sandbox/order.sh')}"
+        )
     return f"""
 nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(exchange)} order={_quote(inside)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}
 set -- {"true" if inside else command}
-{_text("run.sh")}"""
+{text_of("run.sh")}"""
 
 
 @cache
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """A script beside this module, without comments."""
     lines = (Path(__file__).parent / name).read_text().splitlines()
     return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
 

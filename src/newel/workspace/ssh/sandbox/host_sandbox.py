@@ -12,30 +12,28 @@ Nothing needs Python there. What Newel has on the host stays outside: of all of 
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
-from newel.agent.errors import WorkspaceError
+from newel.agent.errors import ConnectionLost, HostUnreachable, WorkspaceError
 from newel.workspace.process.output import OutputLimits
 from newel.workspace.sandbox.bubblewrap import options
 from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
+from newel.workspace.sandbox.sandbox_disk import literal
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
-from newel.workspace.ssh.port import HostAnswer, quote
-from newel.workspace.ssh.process import Client, Inside, run_on_host, run_program_on_host
+from newel.workspace.ssh.port import quote
+from newel.workspace.ssh.process import Client, Inside, run_on_host, run_program_on_host, text_of
 from newel.workspace.ssh.sandbox.host_disk import HostDisk
 from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from typing import Any
-
-    from newel.workspace.ssh.port import HostInfo
+    from newel.workspace.ssh.connection import SshConnection
 
 PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 """Where bubblewrap is looked for: a project's folder may be on PATH."""
@@ -67,21 +65,6 @@ class CannotStartOnHost(HostSandboxError):
     """bubblewrap is there, and ended instead of starting the sandbox."""
 
 
-class SandboxConnection(Protocol):
-    """What a sandbox needs of the connection to its host; see ``newel.workspace.ssh.connection.SshConnection``."""
-
-    host: str
-    info: HostInfo
-
-    async def ask(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer: ...
-
-    async def change(self, script: str, /, *, stdin: bytes = b"") -> HostAnswer: ...
-
-    async def client(self) -> Client: ...
-
-    def attach(self, service: Callable[[], Coroutine[Any, Any, object]]) -> None: ...
-
-
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     """``machine`` is that of ``uname -m``, ``bubblewrap`` its path or empty, ``variables`` those of the environment that name
     programs, ``namespaces`` those of the login, ``server`` address and port of its sshd.
@@ -102,7 +85,7 @@ class HostSandboxes:
     """The sandboxes of a connection, one for each folder that agents work in. bubblewrap is looked for in ``programs``."""
 
     def __init__(
-        self, connection: SandboxConnection, find_policy: FindHostPolicy, *, programs: str = PROGRAMS
+        self, connection: SshConnection, find_policy: FindHostPolicy, *, programs: str = PROGRAMS
     ) -> None:
         self.host = connection.host
         self._connection = connection
@@ -139,7 +122,7 @@ class HostSandboxes:
         def find() -> SandboxPlan:
             policy = self._find(disk, facts, folder)
             shown = [*policy.readable, *policy.writable, *policy.links]
-            below = disk.match([f"{policy.home}/*"])
+            below = disk.match([f"{literal(policy.home.rstrip('/'))}/*"])
             hidden = [path for path in below if not any(_overlap(path, each) for each in shown)]
             return SandboxPlan(
                 facts=facts,
@@ -156,18 +139,19 @@ class HostSandboxes:
             fields = [field.decode(errors="surrogateescape") for field in answer.data.split(b"\0")[:-1]]
             pairs = {name: value for name, _, value in (field.partition("=") for field in fields)}
             server = pairs.pop("server", "").split()
-            self._facts = HostFacts(
+            facts = HostFacts(
                 machine=pairs.pop("machine", ""),
                 bubblewrap=pairs.pop("bubblewrap", ""),
                 namespaces=pairs.pop("namespaces", "").split(),
                 server=" ".join(server[2:4]),
                 variables=pairs,
             )
-            _check(self._facts, self._connection)
+            _check(facts, self._connection)
+            self._facts = facts
         return self._facts
 
 
-def _check(facts: HostFacts, connection: SandboxConnection) -> None:
+def _check(facts: HostFacts, connection: SshConnection) -> None:
     """Raises ``HostSandboxError`` for a host that can have no sandbox."""
     place, system = connection.host, connection.info.system
     if system != "Linux" or facts.machine not in MACHINES:
@@ -197,9 +181,7 @@ class SandboxPlan(msgspec.Struct, frozen=True, kw_only=True):
 class HostSandbox:
     """One sandbox; ``find_plan`` is asked when it starts."""
 
-    def __init__(
-        self, connection: SandboxConnection, find_plan: Callable[[], Awaitable[SandboxPlan]]
-    ) -> None:
+    def __init__(self, connection: SshConnection, find_plan: Callable[[], Awaitable[SandboxPlan]]) -> None:
         self._connection = connection
         self._find_plan = find_plan
         self._lock = anyio.Lock()
@@ -232,7 +214,7 @@ class HostSandbox:
         lines.append(f"server={quote(plan.facts.server)}")
         done = await run_on_host(
             await self._connection.client(),
-            f"sh -c {quote_lines(['n=', *lines, text_of('self_test.sh')])}",
+            f"sh -c {quote_lines(['n=', *lines, text_of('sandbox/self_test.sh')])}",
             root="/",
             limits=OutputLimits(),
             inside=running.inside,
@@ -263,12 +245,14 @@ class HostSandbox:
     async def _start(self) -> _Running:
         plan = await self._find_plan()
         protected = await self._identities(plan)
-        running = _Running(plan, protected, await self._connection.client(), self._connection.host)
+        running = _Running(plan, protected, await self._connection.client())
         self._connection.attach(running.keep)
         with anyio.move_on_after(START_S):
             await running.began.wait()
         if running.is_ready:
             return running
+        if isinstance(running.error, ConnectionLost | HostUnreachable):
+            raise running.error  # it says nothing about the sandbox
         with anyio.CancelScope(shield=True):
             await running.end()
         raise CannotStartOnHost(
@@ -284,7 +268,7 @@ class HostSandbox:
 class _Running:
     """A sandbox on its host, from its start to its end. ``began`` is set once it is ready, or has ended."""
 
-    def __init__(self, plan: SandboxPlan, protected: bytes, client: Client, host: str) -> None:
+    def __init__(self, plan: SandboxPlan, protected: bytes, client: Client) -> None:
         self.plan = plan
         self.protected = protected
         exchange = f"/tmp/.newel-sandbox-{secrets.token_hex(16)}"  # noqa: S108 — made there, for its user only
@@ -293,8 +277,9 @@ class _Running:
         self.began = anyio.Event()
         self.is_ready = False
         self.reason = ""
+        """Why it has ended."""
+        self.error: WorkspaceError | None = None
         self._client = msgspec.structs.replace(client, busy=nullcontext)  # it waits for nothing
-        self._host = host
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
 
@@ -306,7 +291,7 @@ class _Running:
         """Keep it until it ends, or ``end`` is called."""
         try:
             with self._scope:
-                argv = [*("sh", "-c", text_of("keeper.sh"), "sh"), *self._parameters()]
+                argv = [*("sh", "-c", text_of("sandbox/keeper.sh"), "sh"), *self._parameters()]
                 stdin = b"".join(word.encode(errors="surrogateescape") + b"\0" for word in self._options())
                 done = await run_program_on_host(self._client, argv, stdin=stdin, on_stdout=self._hear)
                 lines = done.stderr.decode(errors="replace").strip().splitlines()
@@ -314,7 +299,7 @@ class _Running:
                     lines[-1].removesuffix(".") if lines else f"bubblewrap ended with {done.exit_code}"
                 )
         except WorkspaceError as error:
-            self.reason = str(error).removesuffix(".")
+            self.error, self.reason = error, str(error).removesuffix(".")
         finally:
             self.is_ready = False
             self._ended.set()
@@ -333,7 +318,7 @@ class _Running:
     def _parameters(self) -> list[str]:
         facts = self.plan.facts
         octal = "".join(f"\\0{byte:03o}" for byte in seccomp_filter(facts.machine))
-        return [self.inside.exchange, facts.bubblewrap, octal, text_of("launcher.sh")]
+        return [self.inside.exchange, facts.bubblewrap, octal, text_of("sandbox/launcher.sh")]
 
     def _options(self) -> list[str]:
         policy = self.plan.policy
@@ -349,12 +334,4 @@ class _Running:
 
 def quote_lines(lines: Sequence[str]) -> str:
     """A word of sh text with these lines."""
-    import shlex
-
     return shlex.quote("\n".join(lines))
-
-
-@cache
-def text_of(name: str) -> str:
-    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith("#"))
