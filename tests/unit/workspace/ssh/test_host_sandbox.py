@@ -266,13 +266,14 @@ async def test_any_sh_of_a_host_will_do(place: Place, shell: str) -> None:
     names = ("sh", "cat", "mkfifo", "readlink", "grep", "rm") if shell == "busybox" else ("sh",)
     for name in names:
         (place.server.bin / name).symlink_to(require_program(shell))
+    seconds = str(4330 + SHELLS.index(shell))  # the processes of all tests are looked at
     async with opened(place) as host:
         assert await why_not_on(host.sandboxes, str(place.project)) == ""
-        done = await host.run("printf %s '\"$(x)' \"it's\"; cat ~/.ssh/id_ed25519; sleep 4323 & exit 4")
+        done = await host.run(f"printf %s '\"$(x)' \"it's\"; cat ~/.ssh/id_ed25519; sleep {seconds} & exit 4")
         assert (done.stdout, done.exit_code) == ("\"$(x)it's", 4)
-        done = await host.run("trap '' TERM; sleep 4323; sleep 4323", timeout=0.5)
+        done = await host.run(f"trap '' TERM; sleep {seconds}; sleep {seconds}", timeout=0.5)
         assert done.timed_out
-    assert not marked("4323")
+    assert not marked(seconds)
 
 
 @pytest.mark.parametrize("act", ["kill -9 -1", "kill -9 $PPID", "kill -STOP 2; sleep 60"])
