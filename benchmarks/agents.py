@@ -29,6 +29,7 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
     """Run the agents through the workbench, as the page does."""
     import anyio
 
+    from newel.app.agent_place import open_agent_place
     from newel.app.web_server import open_workbench
     from newel.config.settings import Flags, load_settings
     from newel.runs.models import Contract
@@ -39,7 +40,8 @@ async def agents(base_url: str, count: int, steps: int, folder: Path) -> None:
     settings = load_settings(Flags(base_url=base_url, model="m"), cwd=project, environ=environ)
     took, states = 0.0, set[str]()
     async with AsyncExitStack() as stack:
-        workbench = await open_workbench(settings, stack, ephemeral=False)
+        place = await stack.enter_async_context(open_agent_place(settings, attended=True))
+        workbench = await open_workbench(place, stack, ephemeral=False)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(workbench.run)
             tabs = [(await workbench.open_agent()).state for _ in range(count)]

@@ -44,6 +44,7 @@ from newel.workspace.tracked import TrackedWorkspace
 if TYPE_CHECKING:
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.host_monitor import HostMonitor
@@ -317,6 +318,12 @@ class ClientHost:
             self._environ,
             in_terminals=self._in_terminals,
         )
+
+    def own_workspace(self) -> TrackedWorkspace:
+        return self._inner.own_workspace()
+
+    async def policy(self, folder: str, /) -> SandboxPolicy | None:
+        return await self._inner.policy(folder)
 
     def worktrees(self, home: Path) -> str:
         return self._inner.worktrees(home)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from newel.mcp.server_config import ServerConfig
     from newel.mcp.types import Elicit
     from newel.permissions.approval import Ask, Preset
+    from newel.permissions.commands.project_view import ViewedFiles
     from newel.permissions.rule_book import RuleBook
     from newel.permissions.rules import RuleSet
     from newel.permissions.secret_paths import SecretPaths
@@ -113,22 +114,22 @@ async def open_agent(
     their tools as they connect; their questions go to ``elicit``. Raises ``ConfigError``, ``SessionError`` and ``ProviderError``.
     """
     from newel.app.agent_models import open_models
+    from newel.app.agent_place import open_agent_place
     from newel.app.network_questions import in_turn
     from newel.app.notices import AgentNotices
-    from newel.app.sandbox import open_agent_host
-    from newel.app.sandbox_choice import choose_sandbox
     from newel.app.workspace_factory import open_recorders
     from newel.permissions.nested import enter
 
     parts = parts or AgentParts()
     offered = _selection(options.tools)
-    settings = choose_sandbox(settings, attended=ask is not None)
-    enter(settings.approve, attended=ask is not None)
-    recorders = open_recorders(settings, ephemeral=options.ephemeral)
     async with AsyncExitStack() as stack:
         ask = in_turn(ask) if ask is not None else None
-        place = await stack.enter_async_context(open_agent_host(settings, ask, notices := AgentNotices()))
-        host = parts.host(place, settings.sandbox.mode or "read-only") if parts.host else place
+        opened = open_agent_place(settings, ask, notices := AgentNotices(), attended=ask is not None)
+        place = await stack.enter_async_context(opened)
+        settings = place.settings
+        enter(settings.approve, attended=ask is not None)
+        recorders = open_recorders(settings, ephemeral=options.ephemeral)
+        host = parts.host(place.host, settings.sandbox.mode or "read-only") if parts.host else place.host
         stack.callback(recorders.close)
         models = await stack.enter_async_context(open_models(settings, host))
         model = await models.find(settings.agent_mode)
@@ -156,7 +157,7 @@ async def open_agent(
             wait=wait_for_tools,
             offered=offered,
             more=parts.mcp_servers,
-            host=place,
+            host=place.host,
         )
         await stack.enter_async_context(served)
         yield agent
@@ -252,7 +253,7 @@ async def build_agent(
     workspaces = await open_workspaces(settings, in_use.model, context.recorders, open_folder)
     book = await _rule_book(settings, workspaces.workspace, context.host)
     secret_paths = secret_paths_of(settings, context.host, workspaces, book.current)
-    own_tools = _own_tools(settings, context, workspaces, secret_paths)
+    own_tools = await _own_tools(settings, context, workspaces, secret_paths)
     tools = _with_more(own_tools, context.more_tools)
     find_policy = _policy_finder(context, workspaces, secret_paths, book, own_tools)
     instructions, templates = await _load_instructions(settings, workspaces.workspace)
@@ -305,15 +306,17 @@ def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Atta
     return Attachable(guard_secrets(workspaces.workspace, secret_paths), secret_paths.why_not_attached)
 
 
-def _own_tools(
+async def _own_tools(
     settings: Settings, context: AgentContext, workspaces: WorkspaceFactory, secret_paths: SecretPaths
 ) -> list[Tool]:
-    from newel.app.sandbox import policy_of, watch_commands
+    from newel.app.sandbox import watch_commands
     from newel.app.workspace_factory import guard_secrets
     from newel.tools import coding_tools
 
-    policy = policy_of(settings, workspaces.works_in.root)
-    works_in = watch_commands(workspaces.works_in, policy, context.notices)
+    policy = await context.host.policy(workspaces.works_in.root)
+    works_in = watch_commands(
+        workspaces.works_in, policy, context.notices, is_on_host=context.host.connection is not None
+    )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
     tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
@@ -413,16 +416,21 @@ def _policy_finder(
     """Finds the policy of a preset; all have the same rules."""
     from newel.app.notices import NOT_SAVED
     from newel.permissions.approval import approval_policy
-    from newel.permissions.commands.project_view import WorkspaceView
+    from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
     from newel.permissions.rule_book import CallJudge
 
+    files: ViewedFiles = LocalViewedFiles()
+    if context.host.connection is not None:
+        from newel.workspace.ssh.host_project import HostViewedFiles
+
+        files = HostViewedFiles(context.host.connection)
     return partial(
         approval_policy,
         ask=context.ask,
         folder=context.folder,
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
-        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths)),
+        judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
         report=context.notices.of(NOT_SAVED),
     )
 

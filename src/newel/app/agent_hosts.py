@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from newel.app.notices import AgentNotices
-from newel.app.sandbox import open_agent_host
+from newel.app.sandbox import open_confined_host
 from newel.concurrency import background_tasks
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class AgentHosts:
         self._opened: dict[str, _OpenedHost] = {}
 
     async def of(self, session: str, ask: Ask) -> AgentHost:
-        """That of a conversation; ``ask`` is asked about servers that its commands want to reach. Raises as ``open_agent_host`` does."""
+        """That of a conversation; ``ask`` is asked about servers that its commands want to reach. Raises as ``open_confined_host`` does."""
         if self._group is None:
             return AgentHost(self._shared, AgentNotices())
         if session not in self._opened:
@@ -63,7 +63,7 @@ class AgentHosts:
         notices, closed = AgentNotices(), anyio.Event()
         try:
             with anyio.CancelScope() as scope:
-                async with open_agent_host(self._settings, ask, notices) as host:
+                async with open_confined_host(self._settings, ask, notices) as host:
                     task_status.started(_OpenedHost(AgentHost(host, notices), scope, closed))
                     await anyio.sleep_forever()
         finally:
@@ -74,8 +74,8 @@ class AgentHosts:
 async def open_agent_hosts(
     settings: Settings, shared: ExecutionHost, *, attended: bool
 ) -> AsyncGenerator[AgentHosts]:
-    """``shared`` is the place for all conversations where there is no sandbox, or nobody who could be asked."""
-    if settings.sandbox.mode == "off" or not attended:
+    """``shared`` is the place for all conversations on another host, where there is no sandbox, or nobody who could be asked."""
+    if settings.host is not None or settings.sandbox.mode == "off" or not attended:
         yield AgentHosts(settings, shared, None)
         return
     async with background_tasks() as group:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,17 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.app.hosts import open_host
 from newel.app.notices import NOT_SAVED, AgentNotices
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import read_regular, replace_file
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxPolicy
+    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
     from newel.workspace.sandbox.sandbox import Sandbox
 
 DOES_NOT_HOLD: Final = (
@@ -49,19 +49,21 @@ ABOUT: Final = (
     "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
 )
 
+ABOUT_HOST: Final = (
+    "Commands run in a sandbox on that host. They can change {writable}, reach no server but those that they start, and see little else of the "
+    "home folder; new files there and in /tmp are lost at the end. Settings of tools in the project, `.git` among them, are read-only, so git can "
+    "read, but not commit or fetch: leave that to the user. Debuggers do not work"
+)
+
 
 @asynccontextmanager
-async def open_agent_host(
+async def open_confined_host(
     settings: Settings, ask: Ask | None = None, notices: AgentNotices | None = None
 ) -> AsyncGenerator[ExecutionHost]:
-    """The place where agents work, with its commands in a sandbox unless it is off; ``ask`` is asked about servers that they want to
-    reach, and ``notices`` tell that an answer could not be saved. The mode is that of ``choose_sandbox``: without one, commands can
-    change nothing. Raises ``ConfigError`` and ``WorkspaceError``.
+    """This machine, with its commands in a sandbox whose mode is that of the settings, where without one they can change nothing;
+    ``ask`` is asked about servers that they want to reach, and ``notices`` tell that an answer could not be saved. Raises
+    ``ConfigError`` and ``WorkspaceError``.
     """
-    if settings.sandbox.mode == "off":
-        async with open_host(settings.cwd, settings.host) as host:
-            yield host
-        return
     from newel.workspace.local import LocalHost
 
     async with AsyncExitStack() as stack:
@@ -72,6 +74,7 @@ async def open_agent_host(
             str(settings.cwd),
             find_launcher=sandboxes.of,
             find_server_launcher=sandboxes.of_server,
+            find_policy=lambda folder: find_policy(settings, folder, None),
             sandbox=_describe(settings.sandbox, asks=ask is not None),
         )
 
@@ -125,7 +128,14 @@ class Sandboxes:
             await anyio.to_thread.run_sync(self.close)
 
 
-def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: AgentNotices) -> Workspace:
+def describe_on_host(mode: SandboxMode | None) -> str:
+    """For the model, about the commands on a host."""
+    return ABOUT_HOST.format(writable="only the project" if mode == "workspace" else "nothing")
+
+
+def watch_commands(
+    workspace: Workspace, policy: SandboxPolicy | None, notices: AgentNotices, *, is_on_host: bool
+) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
     the sandbox would protect if they existed.
     """
@@ -134,7 +144,7 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    hinting = SandboxHints(workspace, policy)
+    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host)
     return (
         SettingsWatch(hinting, policy.protected, notices.of("settings_created"))
         if policy.writable
@@ -142,49 +152,71 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     )
 
 
-def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
-    """The policy for the tools that work in a folder; None without a sandbox."""
-    return None if settings.sandbox.mode == "off" else find_policy(settings, folder, None)
-
-
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
-    """The policy for the commands of a folder."""
+    """The policy for the commands of a folder of this machine."""
+    # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
+    own = [sys.base_prefix, sys.prefix, str(Path(__file__).parents[2])]
+    machine = Machine(
+        home=os.path.realpath(Path.home()),
+        project=os.path.realpath(settings.cwd),
+        newel=str(settings.home),
+        environ=os.environ,
+        own=[os.path.realpath(path) for path in own],
+        disk=LOCAL_DISK,
+    )
+    policy = policy_on(machine, settings, folder)
+    return msgspec.structs.replace(policy, proxy=proxy)
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where commands run: the real paths of the user's home folder and of the project, Newel's folder, the environment, and what commands
+    see besides (``own``).
+    """
+
+    home: str
+    project: str
+    newel: str
+    environ: Mapping[str, str]
+    disk: SandboxDisk
+    own: Sequence[str] = ()
+
+
+def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolicy:
+    """The policy for the commands of a folder of a machine."""
     from newel.permissions.secret_paths import existing_denied_places, existing_secret_places
     from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy, is_below
     from newel.workspace.sandbox.repository import find_sandbox_repository
     from newel.workspace.sandbox.toolchains import find_toolchains
 
-    home = os.path.realpath(Path.home())
-    project = os.path.realpath(settings.cwd)
+    home, disk = machine.home, machine.disk
     wanted = settings.sandbox
-    secret = existing_secret_places(home, str(settings.home))
+    secret = existing_secret_places(home, machine.newel, disk)
     # git's settings may include a file of `~/.ssh`.
     tools = [
-        path for path in find_toolchains(home, os.environ) if not is_below(os.path.realpath(path), secret)
+        path for path in find_toolchains(home, machine.environ, disk) if not is_below(disk.real(path), secret)
     ]
-    # Newel itself, which a command may start, and its interpreter; in a checkout it is beside its environment.
-    own = [os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, Path(__file__).parents[2])]
-    repository = find_sandbox_repository(folder, home)
+    repository = find_sandbox_repository(folder, home, disk)
     of_git = [repository.top, repository.common] if repository is not None else []
-    readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
-    writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
-    denied = partial(existing_denied_places, settings.rules, home=home, project=folder)
+    beside = [*machine.own, machine.project, folder, *of_git, *_paths(wanted.readable, home)]
+    readable = _existing([*tools, *beside], disk)
+    more = _existing(_paths(wanted.writable, home), disk)
+    writable = [folder, *more] if wanted.mode == "workspace" else []
+    denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     protected = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *denied("write")]
-    hidden = [*secret, *_other_homes([home, *readable, *writable]), *denied("read")]
+    hidden = [*secret, *_other_homes([home, *readable, *writable], disk), *denied("read")]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
         protected=[path for path in protected if not is_below(path, writable[1:])],
         hidden=hidden,
-        links=_links(tools, [*readable, *writable], hidden),
-        proxy=proxy,
+        links=_links(tools, [*readable, *writable], hidden, disk),
         repository=repository if writable else None,
         limits=_limits(wanted),
     )
 
 
-def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, str]:
+def _links(paths: list[str], shown: list[str], hidden: list[str], disk: SandboxDisk) -> dict[str, str]:
     """Those of the paths that are, or lead through, links which the sandbox lacks, such as ``~/.gitconfig`` of users who keep it in a
     repository; with the real paths.
     """
@@ -192,7 +224,7 @@ def _links(paths: list[str], shown: list[str], hidden: list[str]) -> dict[str, s
 
     links: dict[str, str] = {}
     for path in sorted(paths):
-        real = os.path.realpath(path)
+        real = disk.real(path)
         if real != path and is_below(real, shown) and not is_below(path, [*shown, *links, *hidden]):
             links[path] = real
     return links
@@ -233,25 +265,25 @@ def _read_tested(path: Path) -> list[str]:
     return []
 
 
-def _other_homes(shown: list[str]) -> list[str]:
+def _other_homes(shown: list[str], disk: SandboxDisk) -> list[str]:
     """The home folders of other users, of which root may see all."""
     from newel.workspace.sandbox.policy import is_below
 
-    homes = [str(path) for path in (Path("/root"), *Path("/home").glob("*")) if path.is_dir()]
+    homes = [path for path in disk.match(["/root", "/home/*"]) if disk.is_folder(path)]
     return [home for home in homes if not any(is_below(path, [home]) for path in shown)]
 
 
-def _paths(written: list[str]) -> list[str]:
+def _paths(written: list[str], home: str) -> list[str]:
     """Paths of the settings. Raises ``ConfigError``."""
-    paths = [os.path.expanduser(path) for path in written]  # noqa: PTH111 — texts
+    paths = [home + path[1:] if path == "~" or path.startswith("~/") else path for path in written]
     for path in paths:
         if not path.startswith("/"):
             raise ConfigError(f"[sandbox]: {path[:100]!r} is not an absolute path. Begin it with / or ~/.")
     return paths
 
 
-def _existing(paths: list[str]) -> list[str]:
-    return list(dict.fromkeys(os.path.realpath(path) for path in paths if os.path.lexists(path)))
+def _existing(paths: list[str], disk: SandboxDisk) -> list[str]:
+    return list(dict.fromkeys(map(disk.real, disk.match(map(literal, paths)))))
 
 
 def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> NetworkQuestions:

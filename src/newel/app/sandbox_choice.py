@@ -1,4 +1,4 @@
-"""Decides whether commands run in a sandbox: they do unless the user has turned it off, or works on a host.
+"""Decides whether commands run in a sandbox: they do unless the user has turned it off, on this machine and on a host.
 
 Where it does not hold, a mode that the user has chosen is an error. Where nobody has chosen one, a user who is there is asked before each
 command, and a run that nobody attends does not start: it would do unasked, with all of the user's rights, what the sandbox is there to confine.
@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from newel.agent.errors import ConfigError, WorkspaceError
+from newel.agent.errors import ConfigError, ConnectionLost, HostUnreachable, WorkspaceError
 from newel.config.settings import Settings
 
 if TYPE_CHECKING:
     from newel.workspace.sandbox.policy import SandboxMode
+    from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
 
-ON_A_HOST: Final = (
-    "--sandbox works on this machine only, not with --host. Use --sandbox off, and --approve ask."
+DOES_NOT_HOLD_THERE: Final = (
+    "The sandbox does not hold on {host}: {failures}. Commands would not be confined."
+)
+
+ON_KERNELS: Final = (
+    " Kernels often keep user namespaces from ordinary users (kernel.apparmor_restrict_unprivileged_userns, kernel.unprivileged_userns_clone, "
+    "user.max_user_namespaces); an administrator of the host can change it."
 )
 
 CHOSEN: Final = "{why}\nNewel does not start. `--sandbox off` runs commands without a sandbox."
@@ -45,20 +51,40 @@ USER_NAMESPACES: Final = {
 
 
 def choose_sandbox(settings: Settings, *, attended: bool) -> Settings:
-    """The settings with a mode of the sandbox that holds on this machine. ``attended`` means that a user answers questions. Raises
-    ``ConfigError``.
+    """The settings with a mode of the sandbox that holds on this machine; see ``decide``. Raises ``ConfigError``."""
+    why = "" if settings.sandbox.mode == "off" else _why_not(wanted(settings))
+    return decide(settings, why, attended=attended)
+
+
+def wanted(settings: Settings) -> Settings:
+    """The settings with the mode that commands have if it holds."""
+    return _with_mode(settings, settings.sandbox.mode or "workspace")
+
+
+async def why_not_on(sandboxes: HostSandboxes, folder: str) -> str:
+    """Why commands in a folder of a host would not be confined; "" if they are. Raises ``HostUnreachable`` if the host does not say."""
+    from newel.workspace.ssh.sandbox.host_sandbox import CannotStartOnHost
+
+    try:
+        failures = await sandboxes.find_failure(folder)
+    except (HostUnreachable, ConnectionLost):
+        raise  # a host that cannot be reached now is not one without a sandbox
+    except CannotStartOnHost as error:
+        return f"{error}{ON_KERNELS}"
+    except WorkspaceError as error:
+        return str(error)
+    return failures and DOES_NOT_HOLD_THERE.format(host=sandboxes.host, failures=failures)
+
+
+def decide(settings: Settings, why: str, *, attended: bool) -> Settings:
+    """The settings with a mode that holds. ``why`` says why that of ``wanted`` does not, and is empty if it does; ``attended`` means that
+    a user answers questions. Raises ``ConfigError``.
     """
     chosen = settings.sandbox.mode
     if chosen == "off":
         return settings
-    if settings.host is not None:
-        if chosen is not None:
-            raise ConfigError(ON_A_HOST)
-        return _with_mode(settings, "off")
-    confined = _with_mode(settings, chosen or "workspace")
-    why = _why_not(confined)
     if not why:
-        return confined
+        return wanted(settings)
     if chosen is not None:
         raise ConfigError(CHOSEN.format(why=why))
     is_unasked = settings.approve in {"auto", "review"}

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from newel.app.agent_place import AgentPlace, open_agent_place
 from newel.app.model_resolver import project_server_notice, warn_of_project_server
-from newel.app.sandbox_choice import choose_sandbox, warn_of_sandbox
+from newel.app.sandbox_choice import warn_of_sandbox
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from newel.review_jobs.dependencies import ReviewLimits
     from newel.review_jobs.service import ReviewService
     from newel.web.security import ServerAccess
+    from newel.web.websocket import ServerInfo
     from newel.workbench.workbench import Workbench
     from newel.workspace.execution_host import ExecutionHost
 
@@ -68,26 +70,20 @@ async def serve_workbench(
     from newel.web.app import create_app
     from newel.web.security import ServerAccess
     from newel.web.server import listen, serve
-    from newel.web.websocket import ServerInfo
 
-    settings = _with_sandbox(settings)
-    token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
-    listener = listen(options.bind, options.port)
-    access = ServerAccess(token=token, host=listener.host, port=listener.port)
-    closing = anyio.Event()
+    warn_of_project_server(settings)
     async with AsyncExitStack() as stack:
+        place = await stack.enter_async_context(open_agent_place(settings, attended=True))
+        settings = place.settings
+        warn_of_sandbox(settings.sandbox_problem)
+        token = choose_token(options.bind, options.token, partial(choose_saved_token, settings, options))
+        listener = listen(options.bind, options.port)
         stack.callback(listener.close)
+        access = ServerAccess(token=token, host=listener.host, port=listener.port)
+        closing = anyio.Event()
         address = access.url.partition("#")[0]
-        workbench = await open_workbench(settings, stack, ephemeral=options.ephemeral, address=address)
-        info = ServerInfo(
-            newel=version("newel"),
-            project=workbench.folder,
-            approve=settings.approve,
-            sandbox=settings.sandbox.mode or "read-only",
-            sandbox_problem=settings.sandbox_problem,
-            ephemeral=options.ephemeral,
-            notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
-        )
+        workbench = await open_workbench(place, stack, ephemeral=options.ephemeral, address=address)
+        info = _server_info(settings, workbench, options)
         app = create_app(
             workbench,
             info=info,
@@ -116,12 +112,18 @@ async def serve_workbench(
                 await serve(app, listener, announce=announce, closing=closing)
 
 
-def _with_sandbox(settings: Settings) -> Settings:
-    """The settings with a mode of the sandbox; prints what the user has to know about them."""
-    warn_of_project_server(settings)
-    settings = choose_sandbox(settings, attended=True)
-    warn_of_sandbox(settings.sandbox_problem)
-    return settings
+def _server_info(settings: Settings, workbench: Workbench, options: WebOptions) -> ServerInfo:
+    from newel.web.websocket import ServerInfo
+
+    return ServerInfo(
+        newel=version("newel"),
+        project=workbench.folder,
+        approve=settings.approve,
+        sandbox=settings.sandbox.mode or "read-only",
+        sandbox_problem=settings.sandbox_problem,
+        ephemeral=options.ephemeral,
+        notice="\n".join(filter(None, (project_server_notice(settings), settings.sandbox_problem))),
+    )
 
 
 def project_key(settings: Settings) -> str:
@@ -148,15 +150,14 @@ def choose_saved_token(settings: Settings, options: WebOptions) -> str:
 
 
 async def open_workbench(
-    settings: Settings, stack: AsyncExitStack, *, ephemeral: bool, address: str = ""
+    place: AgentPlace, stack: AsyncExitStack, *, ephemeral: bool, address: str = ""
 ) -> Workbench:
-    """The workbench of a folder; ``stack`` closes all its parts. A second process that opens the folder gets
+    """The workbench of a place; ``stack`` closes all its parts. A second process that opens the folder gets
     ``address`` in its error message. The workbench opens without a model, too: the user can name one later. Raises
     ``ConfigError`` and ``EngineError``.
     """
     from newel.app.agent_factory import open_rule_book
     from newel.app.review_limits import review_limits
-    from newel.app.sandbox import open_agent_host
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.run_index import journal_folder
     from newel.jobs.sqlite import open_engine
@@ -165,8 +166,8 @@ async def open_workbench(
     from newel.workbench.tab_log import TabLog
     from newel.workbench.workbench import Workbench
 
+    settings, host = place.settings, place.host
     limits = review_limits(settings)
-    host = await stack.enter_async_context(open_agent_host(settings))
     directory = None if ephemeral else journal_folder(settings.home, host.name)
     engine = await stack.enter_async_context(open_engine(directory))
     engine.set_holder_info(address)

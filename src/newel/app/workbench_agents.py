@@ -39,8 +39,6 @@ from newel.text.format import one_line
 from newel.text.sanitize import redact_url, sanitize
 from newel.workspace.execution_host import ExecutionHost
 from newel.workspace.git_worktree import Worktree, make_worktree
-from newel.workspace.local import LocalHost, LocalWorkspace
-from newel.workspace.process.output import OutputLimits
 
 if TYPE_CHECKING:
     from newel.providers.api_client import ListedModel
@@ -285,12 +283,9 @@ class WorkbenchAgentFactory:
 
     async def create_worktree(self, agent: str) -> Worktree:
         monitor = self.host.monitor
-        if isinstance(self.host, LocalHost):  # git runs outside the sandbox: no command of the agent
-            project = LocalWorkspace(self.host.name)
-        else:
-            project = self.host.workspace(self.host.name, OutputLimits())
+        project, host = self.host.own_workspace(), self.host
         with monitor.request_deadline() if monitor else nullcontext():
-            return await make_worktree(project, self.host.worktrees(self._settings.home), agent)
+            return await make_worktree(project, host.worktrees(self._settings.home), agent)
 
     def judge_model(self, agent: CodingAgent, *, small: bool) -> Model:
         return agent.compactor.model if small and agent.compactor else agent.state.model

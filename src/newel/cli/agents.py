@@ -120,23 +120,22 @@ def _contract(options: argparse.Namespace) -> Contract:
 
 
 async def _run_agent(given: Settings, contract: Contract | None, options: argparse.Namespace) -> int:
-    from newel.app.sandbox import open_agent_host
-    from newel.app.sandbox_choice import choose_sandbox
+    from newel.app.agent_place import open_agent_place
     from newel.app.workbench_agents import open_agent_factory
     from newel.contracts.contract_job import HeadlessRun, submit
     from newel.jobs.engine import EngineError
     from newel.jobs.sqlite import open_engine
     from newel.runs.event_hub import EventHub
 
-    settings = choose_sandbox(given, attended=False)
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(open_agent_host(settings))
+        place = await stack.enter_async_context(open_agent_place(given, attended=False))
+        settings, host = place.settings, place.host
         run_to_resume = (
             await find_run(journals(settings.home, host.name), options.resume) if options.resume else None
         )
         if run_to_resume is not None:
             # Its preset may run commands unasked, where that of the settings does not.
-            settings = choose_sandbox(_settings_of(run_to_resume, given, options), attended=False)
+            settings = place.decide(_settings_of(run_to_resume, given, options))
         factory = await stack.enter_async_context(
             open_agent_factory(settings, host, ephemeral=False, attended=False)
         )

@@ -100,6 +100,7 @@ async def _test_host(settings: Settings) -> AsyncIterator[Check]:
             )
             for finding in _facts(connection.info):
                 yield finding
+            yield await _sandbox(connection, settings)
             async for finding in _model(connection, settings):
                 yield finding
     except HostUnreachable as error:
@@ -113,6 +114,19 @@ def _facts(facts: HostInfo) -> Iterator[Check]:
         yield Check(NOTE, name, getattr(facts, name) or f"not found: {without}")
     if abs(facts.clock_ahead) > MAX_CLOCK_DIFFERENCE_S:
         yield Check(NOTE, "clock", f"{facts.clock_ahead:+} s compared with this machine")
+
+
+async def _sandbox(connection: SshConnection, settings: Settings) -> Check:
+    """Whether commands there would run in a sandbox."""
+    from newel.app.agent_place import sandboxes_on
+    from newel.app.sandbox_choice import wanted, why_not_on
+
+    if settings.sandbox.mode == "off":
+        return Check(NOTE, "sandbox", "off")
+    confined = wanted(settings)
+    why = await why_not_on(sandboxes_on(connection, confined), connection.info.root)
+    mode = confined.sandbox.mode or "read-only"
+    return Check(NOTE, "sandbox", why) if why else Check(GOOD, "sandbox", mode)
 
 
 async def _model(connection: SshConnection, settings: Settings) -> AsyncIterator[Check]:

@@ -10,7 +10,6 @@ Paths must be real. Only names are judged; the disk is read only to resolve the 
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import posixpath
 import re
@@ -25,6 +24,7 @@ from newel.permissions.rules import Act, Effect, PathRule, RuleSet, expression
 from newel.permissions.secret_values import EXAMPLES, PRIVATE, SECRET, VARIABLES, Row
 from newel.workspace.port import DelegatingWorkspace, DirectoryEntry, FileInfo, Workspace, WriteResult
 from newel.workspace.sandbox.policy import SandboxPolicy
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 Level = Literal["free", "ask", "never"]
 
@@ -285,29 +285,30 @@ class SecretPaths:
                 yield expression(os.path.realpath(start) + ("/" if start.endswith("/") else "") + rest)
 
 
-def existing_secret_places(home: str, newel: str) -> list[str]:
-    """The secret places of this machine that exist, by their real paths: those of ``home``, of Newel and of the system."""
-    patterns = [row.pattern.replace("~", home, 1) for row in SECRET if row.pattern.startswith(("/", "~/"))]
-    found = {
-        path
+def existing_secret_places(home: str, newel: str, disk: SandboxDisk = LOCAL_DISK) -> list[str]:
+    """The secret places of a machine that exist, by their real paths: those of ``home``, of Newel and of the system."""
+    patterns = [row.pattern for row in SECRET if row.pattern.startswith(("/", "~/"))]
+    wanted = [
+        literal(home) + pattern[1:] if pattern[0] == "~" else pattern
         for pattern in patterns
         if not pattern.startswith("/proc/")
-        for path in glob.glob(pattern)  # noqa: PTH207 — absolute
-    }
-    return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
+    ]
+    return sorted(set(map(disk.real, disk.match([*wanted, literal(newel)]))))
 
 
-def existing_denied_places(rules: RuleSet, act: Act, *, home: str, project: str) -> list[str]:
-    """The real paths of this machine that rules deny to ``act``. Without those of a rule with ``**`` before its end: it may name anything
+def existing_denied_places(
+    rules: RuleSet, act: Act, *, home: str, project: str, disk: SandboxDisk = LOCAL_DISK
+) -> list[str]:
+    """The real paths of a machine that rules deny to ``act``. Without those of a rule with ``**`` before its end: it may name anything
     anywhere.
     """
-    found: set[str] = set()
+    patterns: list[str] = []
     for rule in rules.deny:
         if isinstance(rule, PathRule) and rule.act == act and "**" not in rule.pattern.removesuffix("/**"):
             pattern = rule.pattern.removesuffix("/**")
-            pattern = home + pattern[1:] if pattern.startswith("~/") else posixpath.join(project, pattern)
-            found.update(glob.glob(pattern, include_hidden=True))  # noqa: PTH207 — absolute
-    return sorted({os.path.realpath(path) for path in found})
+            folder = literal(home) if pattern.startswith("~/") else literal(project)
+            patterns.append(posixpath.join(folder, pattern.removeprefix("~/")))
+    return sorted(set(map(disk.real, disk.match(patterns))))
 
 
 def looks_secret(path: str, data: bytes) -> bool:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from newel.workspace.process.output import OutputLimits
+    from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.ssh.connection import SshConnection
     from newel.workspace.ssh.host_monitor import HostMonitor
     from newel.workspace.tracked import TrackedWorkspace
@@ -40,6 +41,14 @@ class ExecutionHost(Protocol):
         """The workspace of a folder, by the name that a workspace gives it: the project's own, or another of the same host.
         Raises ``WorkspaceError``.
         """
+        ...
+
+    def own_workspace(self) -> TrackedWorkspace:
+        """The project's, for commands of Newel's own, which no sandbox confines."""
+        ...
+
+    async def policy(self, folder: str, /) -> SandboxPolicy | None:
+        """What commands may do in a folder, by its real path there; None without a sandbox. Raises ``NewelError``."""
         ...
 
     def worktrees(self, home: Path) -> str:

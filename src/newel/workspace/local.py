@@ -27,6 +27,7 @@ from newel.workspace.process.output import OutputLimits, save_spill
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
     from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
+    from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
 
@@ -187,8 +188,8 @@ class LocalWorkspace:
 
 
 class LocalHost:
-    """This machine as an ``ExecutionHost``; ``folder`` is the project's. ``find_launcher`` starts commands, ``sandbox`` describes
-    to a model what they may do.
+    """This machine as an ``ExecutionHost``; ``folder`` is the project's. ``find_launcher`` starts commands, ``find_policy`` says what
+    they may do in a folder, and ``sandbox`` describes that to a model.
     """
 
     connection = None
@@ -200,12 +201,14 @@ class LocalHost:
         *,
         find_launcher: FindLauncher | None = None,
         find_server_launcher: FindLauncher | None = None,
+        find_policy: Callable[[str], SandboxPolicy] | None = None,
         sandbox: str = "",
     ) -> None:
         self.name = folder
         self.find_server_launcher = find_server_launcher
         """Finds what starts a tool server, by its name, in a sandbox; None without one."""
         self._find_launcher = find_launcher
+        self._find_policy = find_policy
         self._sandbox = sandbox
 
     @property
@@ -225,6 +228,12 @@ class LocalHost:
 
     def workspace(self, folder: str, limits: OutputLimits) -> LocalWorkspace:
         return LocalWorkspace(folder, limits=limits, find_launcher=self._find_launcher)
+
+    def own_workspace(self) -> LocalWorkspace:
+        return LocalWorkspace(self.name)
+
+    async def policy(self, folder: str, /) -> SandboxPolicy | None:
+        return None if self._find_policy is None else self._find_policy(folder)
 
     def worktrees(self, home: Path) -> str:
         return str(home / "worktrees")

@@ -16,6 +16,7 @@ from newel.agent.messages import UserMessage
 from newel.agent.ports import AgentMode, ModelRequest
 from newel.app.agent_factory import AgentOptions, open_agent
 from newel.app.agent_models import AgentModels, open_models
+from newel.app.agent_place import open_agent_place
 from newel.app.web_server import open_workbench
 from newel.concurrency import background_tasks
 from newel.config.settings import Flags, Settings, load_settings
@@ -165,7 +166,9 @@ async def settle(tab: TabSession) -> None:
 @asynccontextmanager
 async def workbench(pair: Pair, mode: AgentMode = "remote") -> AsyncGenerator[Any]:
     async with AsyncExitStack() as stack:
-        bench = await open_workbench(pair.settings(mode), stack, ephemeral=True)
+        opened = open_agent_place(pair.settings(mode), attended=True)
+        place = await stack.enter_async_context(opened)
+        bench = await open_workbench(place, stack, ephemeral=True)
         await stack.enter_async_context(background_tasks(bench.run))
         yield bench
 

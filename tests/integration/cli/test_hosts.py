@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -94,6 +95,41 @@ def test_on_a_host_nothing_runs_without_approval(with_model: Make, sshd: Sshd, p
     before = states(project)
     newel("--host", f"host:{project}", "change it")
     assert states(project) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("git status --short", 0),
+        ("git log --oneline", 0),
+        ("grep -rn two .", 0),
+        ("grep -rn two '..'", 1),
+        ("git -C .. log", 1),
+        ("cd hostile && git status", 1),
+        ("cd linked && grep -r x .", 1),
+        ("cd private && grep -r x .", 1),
+    ],
+)
+def test_commands_that_only_read_run_unasked_on_a_host(
+    with_model: Make, sshd: Sshd, project: Path, command: str, code: int
+) -> None:
+    newel = with_model(scenario("look", bash(command), {"content": "Done."}))
+    newel.environ["NEWEL_SSH_CONFIG"] = str(sshd.config)
+    script = {
+        "linked": "mkdir linked && ln -s /etc linked/etc",
+        "private": "mkdir private && touch private/.env",
+        "hostile": "mkdir hostile && cd hostile && git init -q && git config core.fsmonitor 'touch pwned'",
+    }
+    made = ["git init -q && git add . && git -c user.name=n -c user.email=e commit -qm First"]
+    made += [text for word, text in script.items() if word in command]
+    assert sshd.ssh("sh", "-c", " && ".join([f"cd {shlex.quote(str(project))}", *made])).returncode == 0
+    done = newel("--host", f"host:{project}", "look")
+    (result,) = [
+        message["content"] for message in newel.requests[-1]["messages"] if message["role"] == "tool"
+    ]
+    assert done.returncode == code, result
+    assert ("needs the user's approval" in result) == bool(code)
+    assert not (project / "hostile/pwned").exists()
 
 
 @pytest.mark.parametrize(("approve", "opened"), [("auto", True), ("ask", False), ("review", False)])

@@ -385,12 +385,6 @@ def test_a_wrong_variable_is_named(with_model: WithModel) -> None:
     assert "NEWEL_SANDBOX is 'yes', but must be one of workspace, read-only, off" in done.stderr
 
 
-def test_a_host_is_refused_in_words(with_model: WithModel) -> None:
-    result = with_model()("--sandbox", "workspace", "--host", "nowhere:/x", "go")
-    assert result.returncode == 1
-    assert "--sandbox works on this machine only" in result.stderr
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

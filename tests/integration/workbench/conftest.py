@@ -12,6 +12,7 @@ import pytest
 
 from mock_llm_server import running
 from newel.agent.messages import AssistantMessage, ToolResultMessage, UserMessage
+from newel.app.agent_place import open_agent_place
 from newel.app.web_server import open_workbench
 from newel.config.settings import Flags, load_settings
 from newel.jobs.engine import FINAL
@@ -33,7 +34,8 @@ class Bench:
             Flags(**flags), cwd=self.newel.project, environ=self.newel.environ | self._home
         )
         async with AsyncExitStack() as stack:
-            workbench = await open_workbench(settings, stack, ephemeral=ephemeral)
+            place = await stack.enter_async_context(open_agent_place(settings, attended=True))
+            workbench = await open_workbench(place, stack, ephemeral=ephemeral)
             async with anyio.create_task_group() as tasks:
                 if work:
                     tasks.start_soon(workbench.run)

@@ -7,16 +7,22 @@ import os
 import shutil
 import subprocess
 import tomllib
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from newel.permissions.commands.judge import judge_command
-from newel.permissions.commands.project_view import WorkspaceView
+from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
 from newel.permissions.rules import RuleSet, parse_rule
 from newel.permissions.secret_paths import SecretPaths
 from newel.workspace.local import LocalWorkspace
+from newel.workspace.ssh.connection import connected
+from newel.workspace.ssh.host_project import HostViewedFiles
+from newel.workspace.ssh.target import Target
+from newel.workspace.ssh.workspace import SshWorkspace
+from tests.sshd import Sshd
 
 pytestmark = pytest.mark.anyio
 
@@ -86,7 +92,19 @@ def _sh(project: Path, command: str) -> None:
 def view_of(project: Path, home: Path) -> WorkspaceView:
     root = os.path.realpath(project)
     places = SecretPaths(root, home=str(home), environ={})
-    return WorkspaceView(LocalWorkspace(root), places)
+    return WorkspaceView(LocalWorkspace(root), places, LocalViewedFiles())
+
+
+@pytest.fixture(params=["here", "on a host"])
+async def view(request: pytest.FixtureRequest, template: Path, sshd: Sshd) -> AsyncGenerator[WorkspaceView]:
+    """That of a project here, or of the same one over SSH."""
+    if request.param == "here":
+        yield view_of(template / "project", template / "home")
+        return
+    root = os.path.realpath(template / "project")  # noqa: ASYNC240 — once
+    async with connected(Target("own", path=root), config=str(sshd.config)) as connection:
+        places = SecretPaths(root, home=str(template / "home"))
+        yield WorkspaceView(SshWorkspace(connection), places, HostViewedFiles(connection))
 
 
 def test_there_are_five_hundred() -> None:
@@ -94,8 +112,7 @@ def test_there_are_five_hundred() -> None:
 
 
 @pytest.mark.parametrize("kind", ["starts", "writes", "reads", "unproven"])
-async def test_no_hostile_command_runs_unasked(template: Path, kind: str) -> None:
-    view = view_of(template / "project", template / "home")
+async def test_no_hostile_command_runs_unasked(view: WorkspaceView, kind: str) -> None:
     commands = STARTS if kind == "starts" else DATA[kind]
     passed = [
         command
@@ -123,15 +140,13 @@ async def test_no_hostile_command_runs_unasked(template: Path, kind: str) -> Non
     ],
 )
 async def test_what_is_read_after_an_allowed_command_is_not_known(
-    template: Path, command: str, effect: str
+    view: WorkspaceView, command: str, effect: str
 ) -> None:
     """It may have led to another folder, or put a link in place of a file."""
     rules = RuleSet(
         allow=tuple(map(parse_rule, ["bash(cd *)", "bash(touch *)", "bash(git status)", "bash(git log)"]))
     )
-    assert (
-        await judge_command(command, rules, view_of(template / "project", template / "home"))
-    ).effect == effect
+    assert (await judge_command(command, rules, view)).effect == effect
 
 
 @pytest.mark.slow  # runs each of them

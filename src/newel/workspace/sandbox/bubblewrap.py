@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from newel.workspace.sandbox.policy import SandboxPolicy, is_below
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
 
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
 
@@ -25,23 +26,25 @@ def bubblewrap(
     """The arguments up to the program that runs inside; ``seccomp`` is the descriptor of the filter, ``more`` are mounts after those of the
     policy, ``chdir`` the folder that it starts in. Unless the program ``ends_itself``, it ends with this process.
     """
+    ending = [] if ends_itself else ["--die-with-parent"]
+    arguments = [*options(policy, seccomp, LOCAL_DISK), *ending, *more]
+    folder = chdir or (policy.writable[0] if policy.writable else "/")
+    return [program, *arguments, "--chdir", folder, "--"]
+
+
+def options(policy: SandboxPolicy, seccomp: int, disk: SandboxDisk) -> list[str]:
+    """The options that confine, for the machine of ``disk``."""
     return [
-        program,
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
-        *([] if ends_itself else ["--die-with-parent"]),
         *("--new-session", "--hostname", "sandbox", "--seccomp", str(seccomp)),
         *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
-        *_mounts(policy),
-        *more,
-        "--chdir",
-        chdir or (policy.writable[0] if policy.writable else "/"),
-        "--",
+        *_mounts(policy, disk),
     ]
 
 
-def _mounts(policy: SandboxPolicy) -> list[str]:
+def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
     """In order: what is empty, what is in it again, and what is hidden; a folder comes before what is below it."""
-    empty = [path for path in PRIVATE if os.path.isdir(path) and not os.path.islink(path)]  # noqa: PTH112, PTH114 — texts
+    empty = [path for path in PRIVATE if disk.is_folder(path) and disk.real(path) == path]
     if policy.home.strip("/"):
         empty.append(policy.home)
     binds = [("--ro-bind", path, path) for path in policy.readable]
@@ -50,7 +53,7 @@ def _mounts(policy: SandboxPolicy) -> list[str]:
     binds += [
         ("--ro-bind", path, path)
         for path in policy.protected
-        if os.path.realpath(path) == path and os.path.lexists(path)
+        if disk.exists(path) and disk.real(path) == path
     ]
     arguments = [word for path in empty for word in ("--tmpfs", path)]
     for path, real in policy.links.items():
@@ -60,8 +63,7 @@ def _mounts(policy: SandboxPolicy) -> list[str]:
     shown = [path for _, _, path in binds]
     for path in policy.hidden:
         if is_below(path, shown) or not is_below(path, empty):
-            is_folder = os.path.isdir(path)  # noqa: PTH112 — as above
-            arguments += ["--tmpfs", path] if is_folder else ["--ro-bind", os.devnull, path]
+            arguments += ["--tmpfs", path] if disk.is_folder(path) else ["--ro-bind", os.devnull, path]
     if policy.proxy is not None:
         arguments += ["--ro-bind", policy.proxy, PROXY]
     return arguments

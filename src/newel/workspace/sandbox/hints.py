@@ -30,6 +30,11 @@ NETWORK: Final = (
     'none. To allow one, the user can set [sandbox] domains = ["example.org"] ' + WAY_OUT
 )
 
+NETWORK_OF_A_HOST: Final = (
+    "The sandbox on a host lets commands reach no server but those that they start themselves. The user can run the command there, or start Newel "
+    "with --sandbox off."
+)
+
 SERVICES: Final = (
     "Commands in the sandbox reach no service of this machine, such as Docker or an SSH agent. The user can run the command themselves, or start "
     "Newel with --sandbox off."
@@ -61,12 +66,15 @@ MAX_SCANNED: Final = 20_000
 class SandboxHints(DelegatingWorkspace[Workspace]):
     """A workspace that adds each hint to the result of one command, the first that needs it: the model knows it from then on."""
 
-    def __init__(self, inner: Workspace, policy: SandboxPolicy) -> None:
+    def __init__(self, inner: Workspace, policy: SandboxPolicy, *, is_on_host: bool = False) -> None:
         super().__init__(inner)
         self._policy = policy
         self._written = re.compile(WRITTEN.replace("{home}", re.escape(policy.home)))
         writable = "the project only, without settings such as .git" if policy.writable else "nothing"
-        self._signs = {hint.replace("{writable}", writable): sign for hint, sign in SIGNS.items()}
+        signs = dict(SIGNS)
+        if is_on_host:
+            signs[NETWORK_OF_A_HOST] = signs.pop(NETWORK)
+        self._signs = {hint.replace("{writable}", writable): sign for hint, sign in signs.items()}
         self._warns_of_loss = True
         self._signs[READING] = MISSING.replace("{home}", re.escape(policy.home))
 

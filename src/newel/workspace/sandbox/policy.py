@@ -15,6 +15,10 @@ INSIDE = "inside"
 """The value of ``NEWEL_SANDBOX`` for commands in a sandbox."""
 
 
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
+"""Variables that name a way to the network."""
+
+
 class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Paths are absolute and real. Everything may be read but the user's home folder ``home``, where only ``readable`` and
     ``writable`` exist, and what is ``hidden``; only ``writable`` may be changed, without what is ``protected`` in it. What is

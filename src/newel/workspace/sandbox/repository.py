@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from pathlib import Path
+import posixpath
 from typing import Final
 
 import msgspec
 
-from newel.workspace.git import find_repository
+from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 MAX_POINTER: Final = 4096
 """Bytes of a file that names a folder of git."""
@@ -25,33 +25,44 @@ class SandboxRepository(msgspec.Struct, frozen=True, kw_only=True):
     common: str
 
 
-def find_sandbox_repository(project: str, home: str) -> SandboxRepository | None:
+def find_sandbox_repository(
+    project: str, home: str, disk: SandboxDisk = LOCAL_DISK
+) -> SandboxRepository | None:
     """The repository of a project; None without one, or for one that holds the home folder, which would become visible.
 
     A hostile ``.git`` file may name any folder. It counts only if that folder is a linked working tree that names the file in turn.
     """
-    top = find_repository(project)
+    top = _find_top(project, disk)
     if top is None or (top != project and (top == "/" or f"{home}/".startswith(f"{top}/"))):
         return None
     link = f"{top}/.git"
-    if os.path.realpath(link) != link:
+    if disk.real(link) != link:
         return None
-    if Path(link).is_dir():
-        is_whole = Path(link, "config").is_file() and not os.path.lexists(f"{link}/commondir")
+    if disk.is_folder(link):
+        is_whole = disk.is_file(f"{link}/config") and not disk.exists(f"{link}/commondir")
         return SandboxRepository(top=top, folder=link, common=link) if is_whole else None
-    with contextlib.suppress(OSError, ValueError):
-        folder = _named(link, top, prefix="gitdir: ")
-        common = _named(f"{folder}/commondir", folder)
-        names_it = _named(f"{folder}/gitdir", folder) == link
-        if names_it and Path(folder).parent == Path(common, "worktrees") and Path(common, "config").is_file():
+    with contextlib.suppress(ValueError):
+        folder = _named(link, top, disk, prefix="gitdir: ")
+        common = _named(f"{folder}/commondir", folder, disk)
+        names_it = _named(f"{folder}/gitdir", folder, disk) == link
+        is_linked = posixpath.dirname(folder) == f"{common}/worktrees"
+        if names_it and is_linked and disk.is_file(f"{common}/config"):
             return SandboxRepository(top=top, folder=folder, common=common)
     return None
 
 
-def _named(file: str, base: str, *, prefix: str = "") -> str:
-    """The real path that a file holds. Raises ``OSError`` and ``ValueError``."""
-    with Path(file).open("rb") as source:
-        text = os.fsdecode(source.read(MAX_POINTER)).rstrip("\n")
-    if not text.startswith(prefix):
+def _find_top(folder: str, disk: SandboxDisk) -> str | None:
+    places = [folder]
+    while places[-1] != "/":
+        places.append(posixpath.dirname(places[-1]))
+    found = set(disk.match(literal(posixpath.join(place, ".git")) for place in places))
+    return next((place for place in places if posixpath.join(place, ".git") in found), None)
+
+
+def _named(file: str, base: str, disk: SandboxDisk, *, prefix: str = "") -> str:
+    """The real path that a file holds. Raises ``ValueError``."""
+    text = os.fsdecode(disk.read(file, MAX_POINTER)).rstrip("\n")
+    named = text.removeprefix(prefix)
+    if not text.startswith(prefix) or not named:
         raise ValueError(f"{file} does not name a folder")
-    return os.path.realpath(os.path.join(base, text.removeprefix(prefix)))  # noqa: PTH118 — may be any bytes
+    return disk.real(posixpath.join(base, named))

@@ -30,7 +30,7 @@ from newel.workspace.process.process_tree import ProcessTree
 from newel.workspace.sandbox import launcher_main
 from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
 from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
-from newel.workspace.sandbox.policy import INSIDE, SandboxPolicy
+from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
 from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ PROGRAMS_INSIDE: Final = "/run/newel/bin"
 
 PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 """Where bubblewrap is looked for: a project's folder may be on PATH."""
-
-_PROXY_VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 class SandboxError(WorkspaceError):
@@ -299,13 +297,13 @@ class Sandbox:
 
     def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
         policy = self._policy
-        inside = {name: value for name, value in env.items() if name not in _PROXY_VARIABLES}
+        inside = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
         inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": INSIDE}  # noqa: S108 — it is private
         if self._broker is not None:
             inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
         if policy is not None and policy.proxy is not None:
             address = f"http://127.0.0.1:{PROXY_PORT}"
-            inside |= dict.fromkeys(_PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
+            inside |= dict.fromkeys(PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
         return inside
 
 

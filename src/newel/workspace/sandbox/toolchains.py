@@ -5,15 +5,15 @@ A list, because new programs keep keys in new places; and what the user's enviro
 
 from __future__ import annotations
 
-import contextlib
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 from newel.workspace.sandbox.bubblewrap import PRIVATE
 from newel.workspace.sandbox.policy import is_below
+from newel.workspace.sandbox.sandbox_disk import SandboxDisk, literal
 
 TOOLCHAINS: Final = (
     # Rust, Go, JVM
@@ -92,43 +92,35 @@ MAX_INCLUDED: Final = 20
 """Files of git's settings."""
 
 
-def find_toolchains(home: str, environ: Mapping[str, str]) -> list[str]:
+def find_toolchains(home: str, environ: Mapping[str, str], disk: SandboxDisk) -> list[str]:
     """The paths that exist below a home folder, or another folder that is empty in a sandbox, as they are named: some may be links."""
     named = [f"{home}/{name}" for name in (*TOOLCHAINS, *DOWNLOADS)]
-    named += _environments(environ)
-    named += _git_files([f"{home}/.gitconfig", f"{home}/.config/git/config"], home)
+    named += _environments(environ, disk)
+    named += _git_files([f"{home}/.gitconfig", f"{home}/.config/git/config"], home, disk)
     empty = [home, *PRIVATE]
-    return [
-        path
-        for path in dict.fromkeys(named)
-        if is_below(path, empty) and path not in empty and os.path.lexists(path)
-    ]
+    wanted = [path for path in dict.fromkeys(named) if is_below(path, empty) and path not in empty]
+    return disk.match(map(literal, wanted))
 
 
-def _environments(environ: Mapping[str, str]) -> Iterator[str]:
+def _environments(environ: Mapping[str, str], disk: SandboxDisk) -> Iterator[str]:
     for variable in ENVIRONMENTS:
-        yield os.path.normpath(environ.get(variable) or "/")
+        yield posixpath.normpath(environ.get(variable) or "/")
     for folder in environ.get("PATH", "").split(os.pathsep):
-        path = os.path.normpath(folder or "/")
+        path = posixpath.normpath(folder or "/")
         yield path
-        if Path(path, "../pyvenv.cfg").is_file():
-            yield os.path.dirname(path)  # noqa: PTH120 — texts
+        if disk.is_file(posixpath.normpath(f"{path}/../pyvenv.cfg")):
+            yield posixpath.dirname(path)
 
 
-def _git_files(files: Iterable[str], home: str) -> list[str]:
+def _git_files(files: Iterable[str], home: str, disk: SandboxDisk) -> list[str]:
     """The files that git's settings name, and those that these name: an identity is often in one of them."""
     found: list[str] = []
     waiting = list(files)
     while waiting and len(found) < MAX_INCLUDED:
-        with (
-            contextlib.suppress(OSError),
-            Path(waiting.pop()).open(encoding="utf-8", errors="replace") as file,
-        ):
-            for name in re.findall(GIT_FILE, file.read(MAX_SETTINGS)):
-                path = os.path.normpath(
-                    name.strip().replace("~", home, 1) if name[0] == "~" else name.strip()
-                )
-                if path not in found and Path(path).is_file():
-                    found.append(path)
-                    waiting.append(path)
+        text = disk.read(waiting.pop(), MAX_SETTINGS).decode(errors="replace")
+        for name in re.findall(GIT_FILE, text):
+            path = posixpath.normpath(name.strip().replace("~", home, 1) if name[0] == "~" else name.strip())
+            if path not in found and disk.is_file(path):
+                found.append(path)
+                waiting.append(path)
     return found

@@ -20,7 +20,7 @@ from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.inotify import InotifyWatches
 from newel.workspace.snapshots.port import DIGESTED, Digest, Entries, Reading, Touched
 from newel.workspace.snapshots.tree import signature, split
-from newel.workspace.snapshots.uncovered import UncoveredChanges, find_uncovered
+from newel.workspace.snapshots.uncovered import LocalEntries, UncoveredChanges, find_uncovered
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class LocalSnapshotSource:
         return max(times)
 
     def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
-        return find_uncovered(self.root, paths, since_ns)
+        return find_uncovered(LocalEntries(self.root, since_ns), paths)
 
     def umask(self) -> int:
         with contextlib.suppress(OSError):

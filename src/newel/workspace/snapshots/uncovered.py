@@ -1,4 +1,4 @@
-"""Finds what changed on this machine among the files of a project that snapshots do not cover."""
+"""Finds what changed among the files of a project that snapshots do not cover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,11 +16,15 @@ from newel.workspace.snapshots.tree import join
 MAX_ENTRIES: Final = 50_000
 """Entries of directories that are not covered to look at, all in all: about a quarter of a second."""
 
-_TRUSTED_BY_GIT: Final = ("config", "config.worktree", "hooks", "info")
+TRUSTED_BY_GIT: Final = ("config", "config.worktree", "hooks", "info")
 """In a repository's own directory: settings, and programs that git runs."""
 
-_HISTORY: Final = ("HEAD", "packed-refs", "logs/HEAD")
+HISTORY: Final = ("HEAD", "packed-refs", "logs/HEAD")
 """What every commit and every switch of branches writes."""
+
+
+CREATION: Final = "description"
+"""In a repository's own directory: only its creation writes it."""
 
 
 class UncoveredChanges(msgspec.Struct, frozen=True):
@@ -33,69 +37,94 @@ class UncoveredChanges(msgspec.Struct, frozen=True):
     unchecked: list[str] = []
 
 
-def find_uncovered(root: str, paths: Iterable[str], since_ns: int) -> UncoveredChanges:
-    """What changed since a moment at ``paths``, relative to the root, and below them. Blocks; changes nothing."""
+class EntryStatus(NamedTuple):
+    """What is at a path itself, and whether it changed since the moment that matters."""
+
+    is_folder: bool
+    is_new: bool
+
+
+class UncoveredEntries(Protocol):
+    """Looks at paths relative to the root of a project."""
+
+    def status(self, path: str, /) -> EntryStatus | None:
+        """None if nothing is there."""
+        ...
+
+    def has_new_below(self, folder: str, /) -> bool | None:
+        """Whether something below a directory is new; None if there is too much to look at."""
+        ...
+
+    def names(self, folder: str, /) -> list[str]:
+        """The names in a directory, at least of what is new, sorted."""
+        ...
+
+
+def find_uncovered(entries: UncoveredEntries, paths: Iterable[str]) -> UncoveredChanges:
+    """What changed at ``paths`` and below them. Blocks; changes nothing."""
     found = UncoveredChanges([], [], [])
-    entries = _Entries(since_ns)
     for path in sorted(paths):
-        absolute = os.path.join(root, path)  # noqa: PTH118 — names may be any bytes
-        try:
-            status = os.lstat(absolute)
-        except OSError:
+        status = entries.status(path)
+        if status is None:
             continue  # it is gone; where that matters, the directory above says so
-        name = path.rpartition("/")[2]
-        if name in NEVER:
-            if not stat.S_ISDIR(status.st_mode):  # it names a repository elsewhere
-                found.trusted.extend([path] if status.st_ctime_ns >= since_ns else [])
-                continue
-            if entries.is_new(f"{absolute}/description"):  # only the creation of a repository writes it
-                found.trusted.append(path + "/")
-                continue
-            found.trusted.extend(_changed_in_store(absolute, path, entries))
-            if any(entries.is_new(f"{absolute}/{each}") for each in _HISTORY):
-                found.files.append(path + "/")
-        elif not stat.S_ISDIR(status.st_mode):
-            if status.st_ctime_ns >= since_ns:
+        if path.rpartition("/")[2] in NEVER:
+            _add_repository(path, status, entries, found)
+        elif not status.is_folder:
+            if status.is_new:
                 found.files.append(path)
-        elif status.st_ctime_ns >= since_ns or entries.has_new_below(absolute):
+        elif status.is_new or (has_new := entries.has_new_below(path)):
             found.files.append(path + "/")
-        elif entries.left <= 0:
+        elif has_new is None:
             found.unchecked.append(path + "/")
     return found
 
 
-def _changed_in_store(absolute: str, path: str, entries: _Entries) -> Iterator[str]:
-    for name in _TRUSTED_BY_GIT:
-        where = f"{absolute}/{name}"
-        if not entries.is_new(where) and not entries.has_new_below(where):
+def _add_repository(
+    path: str, status: EntryStatus, entries: UncoveredEntries, found: UncoveredChanges
+) -> None:
+    if not status.is_folder:  # it names a repository elsewhere
+        found.trusted.extend([path] if status.is_new else [])
+        return
+    if _is_new(f"{path}/{CREATION}", entries):
+        found.trusted.append(path + "/")
+        return
+    found.trusted.extend(_changed_in_store(path, entries))
+    if any(_is_new(f"{path}/{each}", entries) for each in HISTORY):
+        found.files.append(path + "/")
+
+
+def _changed_in_store(path: str, entries: UncoveredEntries) -> Iterator[str]:
+    for name in TRUSTED_BY_GIT:
+        where = f"{path}/{name}"
+        if not _is_new(where, entries) and not entries.has_new_below(where):
             continue
-        below = [each for each in _names(where) if entries.is_new(f"{where}/{each}")]
-        yield from (join(path, f"{name}/{each}") for each in below)
+        below = [each for each in entries.names(where) if _is_new(f"{where}/{each}", entries)]
+        yield from (join(where, each) for each in below)
         if not below:
-            yield join(path, name)
+            yield where
 
 
-def _names(folder: str) -> list[str]:
-    with contextlib.suppress(OSError):
-        return sorted(os.listdir(folder))  # noqa: PTH208 — names may be any bytes
-    return []
+def _is_new(path: str, entries: UncoveredEntries) -> bool:
+    status = entries.status(path)
+    return status is not None and status.is_new
 
 
-class _Entries:
-    """Looks at entries of directories, ``left`` of them at most."""
+class LocalEntries:
+    """Implements ``UncoveredEntries`` on this machine. Looks at ``left`` entries of directories at most."""
 
-    def __init__(self, since_ns: int) -> None:
+    def __init__(self, root: str, since_ns: int) -> None:
         self.left = MAX_ENTRIES
+        self._root = root
         self._since_ns = since_ns
 
-    def is_new(self, path: str) -> bool:
+    def status(self, path: str, /) -> EntryStatus | None:
         with contextlib.suppress(OSError):
-            return os.lstat(path).st_ctime_ns >= self._since_ns
-        return False
+            status = os.lstat(self._absolute(path))
+            return EntryStatus(stat.S_ISDIR(status.st_mode), status.st_ctime_ns >= self._since_ns)
+        return None
 
-    def has_new_below(self, folder: str) -> bool:
-        """Whether something below a directory is new; False too if there was not enough ``left``."""
-        waiting = [folder]
+    def has_new_below(self, folder: str, /) -> bool | None:
+        waiting = [self._absolute(folder)]
         while waiting and self.left > 0:
             with contextlib.suppress(OSError), os.scandir(waiting.pop()) as listing:
                 for entry in listing:
@@ -105,4 +134,12 @@ class _Entries:
                             return True
                         if entry.is_dir(follow_symlinks=False):
                             waiting.append(entry.path)
-        return False
+        return None if self.left <= 0 else False
+
+    def names(self, folder: str, /) -> list[str]:
+        with contextlib.suppress(OSError):
+            return sorted(os.listdir(self._absolute(folder)))  # noqa: PTH208 — names may be any bytes
+        return []
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self._root, path)  # noqa: PTH118 — as above

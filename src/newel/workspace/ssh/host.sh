@@ -329,6 +329,38 @@ newel_facts() { # path: prints facts about the host and the path
   printf 'clock=%s\0' "$(date +%s)"
 }
 
+# --- for a sandbox, on Linux; see sandbox/host_sandbox.py ---
+
+newel_sandbox_facts() { # where programs are
+  printf 'machine=%s\0bubblewrap=%s\0' "$(uname -m)" "$(PATH=$1 && command -v bwrap)"
+  printf 'namespaces=%s\0' "$(for newel_f in user mnt pid ipc net; do readlink "/proc/self/ns/$newel_f"; done)"
+  printf 'server=%s\0PATH=%s\0VIRTUAL_ENV=%s\0CONDA_PREFIX=%s\0' "$SSH_CONNECTION" "$PATH" "$VIRTUAL_ENV" "$CONDA_PREFIX"
+}
+
+newel_places() { # paths: prints the kind (as newel_list, for a link its target's), the path and the real path of each that exists
+  for newel_f; do
+    if [ -d "$newel_f" ]; then
+      newel_k=d
+    elif [ -f "$newel_f" ]; then
+      newel_k=f
+    elif [ -e "$newel_f" ] || [ -L "$newel_f" ]; then
+      newel_k=o
+    else
+      continue # also a pattern without a match
+    fi
+    newel_r=$(readlink -f -- "$newel_f" && echo .)
+    printf '%s\0%s\0%s\0' "$newel_k" "$newel_f" "${newel_r%"$n".}"
+  done
+  return 0
+}
+
+newel_identities() { # paths: prints device and inode of those that exist
+  for newel_f; do
+    if [ -e "$newel_f" ] || [ -L "$newel_f" ]; then stat -c '%d:%i' -- "$newel_f"; else echo -; fi
+  done
+  return 0
+}
+
 newel_serve() { # Request: a line with a key, with a + if input follows; a line of sh text; the input. The answer ends with the key and status
   while IFS= read -r newel_key && IFS= read -r newel_line; do
     case $newel_key in

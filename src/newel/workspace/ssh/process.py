@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import shlex
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
@@ -71,6 +72,7 @@ GLANCE: Final = 0.1
 
 _NOT_RECEIVED: Final = 304
 _ENDED_FOR_SILENCE: Final = 305
+_SANDBOX_ENDED: Final = 306
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -103,15 +105,35 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
     is_responsive: Callable[[], bool] = lambda: True
 
 
-async def run_on_host(
-    client: Client, command: str, *, root: str, limits: OutputLimits, **options: Unpack[RunOptions]
-) -> Completed:
-    """Run a shell command in a folder of the host, as the port's ``run`` does.
+class Inside(msgspec.Struct, frozen=True, kw_only=True):
+    """A sandbox on the host, which is told through the folder ``exchange`` what to run (see ``newel.workspace.ssh.sandbox``);
+    ``limits`` are options of ``prlimit``.
+    """
 
-    Raises ``ConnectionLost`` if the outcome is unknown, and ``WorkspaceError`` if it was not started.
+    exchange: str
+    limits: Sequence[str] = ()
+
+
+class HostSandboxEnded(WorkspaceError):
+    """The sandbox of a command has ended before the command did, or does not answer."""
+
+
+async def run_on_host(
+    client: Client,
+    command: str,
+    *,
+    root: str,
+    limits: OutputLimits,
+    inside: Inside | None = None,
+    **options: Unpack[RunOptions],
+) -> Completed:
+    """Run a shell command in a folder of the host, as the port's ``run`` does, perhaps ``inside`` a sandbox.
+
+    Raises ``ConnectionLost`` if the outcome is unknown, ``HostSandboxEnded``, and ``WorkspaceError`` if it was not started.
     """
     output = Output(limits, options.get("on_output"))
-    order = _Order(words=[command], by_shell=True, root=root, env=options.get("env") or {})
+    env = options.get("env") or {}
+    order = _Order(words=[command], by_shell=True, root=root, env=env, inside=inside)
     try:
         return to_completed(output, await _run(client, order, output, options.get("timeout")))
     except ConnectionLost as lost:
@@ -143,6 +165,7 @@ class _Order(msgspec.Struct, frozen=True, kw_only=True):
     """The folder; the user's home if empty."""
     env: Mapping[str, str] = {}
     stdin: bytes = b""
+    inside: Inside | None = None
 
 
 async def _run(client: Client, order: _Order, sink: OutputSink, timeout: float | None) -> ExitInfo:  # noqa: ASYNC109 — as above
@@ -187,6 +210,12 @@ def _raise_for_code(client: Client, order: _Order, ending: ExitInfo) -> ExitInfo
         raise start_error(order.root, _system_error(reason), order.words)
     if ending.exit_code == _NOT_RECEIVED:
         raise WorkspaceError(f"The input could not be written to the temporary folder on {client.host}.")
+    if ending.exit_code == _SANDBOX_ENDED:
+        if ending.timed_out:
+            return ending._replace(exit_code=128 + signal.SIGKILL)
+        raise HostSandboxEnded(
+            f"The sandbox on {client.host} has ended, and its background processes with it. Run the command again."
+        )
     return ending
 
 
@@ -347,18 +376,26 @@ def _script(order: _Order, nonce: str, timing: ProcessTimeouts) -> str:
     else:
         shell = ""
     mark = new_mark()
+    marks = f"mark={mark} number={number_of_mark(mark)} root={_quote(order.root)}"
+    exchange, inside = "", ""
+    if order.inside is not None:
+        exchange, limits = order.inside.exchange, _quote(" ".join(order.inside.limits))
+        inside = (
+            f"{marks} limits={limits}\n{exports}\n{shell}\nset -- {command}\n{text_of('sandbox/order.sh')}"
+        )
     return f"""
-nonce={nonce} mark={mark} number={number_of_mark(mark)} size={len(order.stdin)} root={_quote(order.root)}
+nonce={nonce} {marks} size={len(order.stdin)} exchange={_quote(exchange)} order={_quote(inside)}
 silence={timing.silence:g} grace={round(timing.grace * 20)} sensitive={shlex.quote(SENSITIVE)} dropped="{" ".join(sorted(DROPPED))}"
 export_variables() {{ {exports}; }}
 {shell}
-set -- {command}
-{_text()}"""
+set -- {"true" if inside else command}
+{text_of("run.sh")}"""
 
 
 @cache
-def _text() -> str:
-    lines = Path(__file__).with_name("run.sh").read_text().splitlines()
+def text_of(name: str) -> str:
+    """A script beside this module, without comments."""
+    lines = (Path(__file__).parent / name).read_text().splitlines()
     return "\n".join(line.lstrip() for line in lines if not line.lstrip().startswith("#"))
 
 

@@ -11,7 +11,9 @@
 #   dropped    names of variables that the program must not see
 #   sensitive  a regular expression for names of more such variables
 #   export_variables  a function that sets other variables
-#   "$@"       the program
+#   exchange   the folder through which a sandbox is told what to run, or empty (see sandbox/launcher.sh)
+#   order      what it is told
+#   "$@"       the program, unless it runs in a sandbox
 #
 # Standard input: the line with all this, `size` bytes, then one line per heartbeat. Its end is the order to end the program.
 
@@ -102,6 +104,7 @@ end_all() {
         sleep $pause || { sleep 1 && ticks=20; }
         tick=$((tick + ticks))
     done
+    say_status ended # a launcher that has been stopped reports nothing
 }
 
 # --- watching for silence ---
@@ -168,6 +171,47 @@ run() (
     exec "$@" 2>&4 3<&- 4>&-
 )
 
+# --- running the program in a sandbox ---
+
+# Answers in place of the launcher.
+say_status() {
+    [ ! "$exchange" ] || [ ! -p "$at.status" ] || echo $1 1<>"$at.status"
+}
+
+# Waits for the launcher to begin, but not forever: a command may have stopped it.
+watch_launcher() {
+    exec 3<&- 4>&- 5<&- 6<&- 7<&- 8<&- 9<&- >/dev/null
+    trap 'kill $!; exit' TERM
+    sleep 5 &
+    wait $!
+    say_status stopped
+}
+
+# Has the launcher run the order, passes on what that prints, and sets `code`. The FIFOs are opened for both directions first,
+# which waits for nobody; later only as they are used, so that an end is noticed.
+run_inside() {
+    code=306
+    (umask 077 && mkfifo "$at.out" "$at.err" "$at.status" && printf %s "$order" >"$at.order") || return
+    exec 5<>"$at.out" 6<>"$at.err" 8<>"$at.status" 7<"$at.out" 9<"$at.err"
+    cat <&7 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&- &
+    cat <&9 >&4 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&- &
+    watch_launcher &
+    watcher=$!
+    echo $mark 1<>"$exchange/orders"
+    IFS= read -r word <&8
+    kill $watcher
+    exec 5>"$at.out" 6>"$at.err" 7<"$at.status" 8<&- 9<&-
+    rm -f -- "$at.out" "$at.err" "$at.order"
+    # From here on, all that is printed follows what the command has printed.
+    exec >&5 4>&6 5>&- 6>&-
+    [ "$word" = begun ] || return
+    IFS= read -r word <&7
+    rm -f -- "$at.status"
+    case $word in
+    [0-9] | [0-9][0-9] | [0-9][0-9][0-9]) [ $word -gt 255 ] || code=$word ;;
+    esac
+}
+
 print_both() {
     printf "$@"
     printf "$@" >&4
@@ -180,6 +224,7 @@ finish() {
 
 # Discard messages of this shell itself, such as "Killed".
 exec 3<&0 4>&2 </dev/null 2>/dev/null
+at=$exchange/$mark
 print_both '\036%s\036' $nonce
 if [ "$root" ] && ! cd -P -- "$root"; then
     [ -e "$root" ] || finish 301
@@ -199,8 +244,12 @@ trap - USR1
 read_heartbeats >/dev/null 4>&- &
 reader=$!
 # In the foreground: a non-interactive shell starts background programs with SIGINT ignored.
-run "$@"
-code=$?
+if [ "$exchange" ]; then
+    run_inside
+else
+    run "$@"
+    code=$?
+fi
 kill $reader $timer
 wait $reader
 wait $timer

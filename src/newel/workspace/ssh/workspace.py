@@ -38,13 +38,15 @@ from newel.workspace.ssh import port
 from newel.workspace.ssh.connection import SshConnection
 from newel.workspace.ssh.host_monitor import HostMonitor
 from newel.workspace.ssh.port import HostAnswer, RemoteHostPort, quote
-from newel.workspace.ssh.process import run_on_host
+from newel.workspace.ssh.process import HostSandboxEnded, run_on_host
 from newel.workspace.ssh.target import Target
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
+    from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
+    from newel.workspace.ssh.sandbox.host_sandbox import HostSandboxes
     from newel.workspace.ssh.thread_bridge import ThreadBridge
 
 ANY: Final = "any"
@@ -80,13 +82,19 @@ class Refused(IntEnum):
 
 class SshWorkspace:
     """Files and processes of a host, relative to the target's directory, or to ``root``: one connection can serve several
-    workspaces. ``limits`` bound the output of commands; long outputs are stored on this machine.
+    workspaces. ``limits`` bound the output of commands; long outputs are stored on this machine. Commands run in ``sandboxes``, if given.
     """
 
     def __init__(
-        self, connection: SshConnection, *, root: str | None = None, limits: OutputLimits | None = None
+        self,
+        connection: SshConnection,
+        *,
+        root: str | None = None,
+        limits: OutputLimits | None = None,
+        sandboxes: HostSandboxes | None = None,
     ) -> None:
         self.connection = connection
+        self._sandboxes = sandboxes
         self._limits = limits or OutputLimits()
         self._root = root or connection.info.root
         self._name = msgspec.structs.replace(connection.target, path=self._root).url
@@ -197,8 +205,17 @@ class SshWorkspace:
         self._check("remove" if node is None else "write", path, answer)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        client = await self.connection.client()
-        done = await run_on_host(client, command, root=self._root, limits=self._limits, **options)
+        run = partial(run_on_host, root=self._root, limits=self._limits, **options)
+        if self._sandboxes is None:
+            done = await run(await self.connection.client(), command)
+        else:
+            sandbox = self._sandboxes.of(self._root)
+            inside = await sandbox.ready()
+            try:
+                done = await run(await self.connection.client(), command, inside=inside)
+            except HostSandboxEnded:
+                await sandbox.end()
+                raise
         # The stored output is on this machine, where a reader on the host would not find it.
         return msgspec.structs.replace(done, whole="")
 
@@ -220,7 +237,7 @@ class SshWorkspace:
         return SshSnapshotSource(self.connection, self._root, blobs, excluded=[newel_folder, *left_out])
 
     def at(self, folder: str, /) -> SshWorkspace:
-        return SshWorkspace(self.connection, root=folder, limits=self._limits)
+        return SshWorkspace(self.connection, root=folder, limits=self._limits, sandboxes=self._sandboxes)
 
     async def mirror(
         self, folder: Path, /, *, limits: MirrorLimits | None = None, left_out: Iterable[str] = ()
@@ -356,11 +373,17 @@ async def _follow(host: RemoteHostPort, path_so_far: str, sought: list[str]) -> 
 
 
 class SshHost:
-    """Fulfils ``newel.workspace.execution_host.ExecutionHost``."""
+    """Fulfils ``newel.workspace.execution_host.ExecutionHost``. Commands run in ``sandboxes``, if given; ``sandbox`` describes to a
+    model what they may do.
+    """
 
-    def __init__(self, connection: SshConnection) -> None:
+    def __init__(
+        self, connection: SshConnection, *, sandboxes: HostSandboxes | None = None, sandbox: str = ""
+    ) -> None:
         self.connection = connection
         self.monitor = HostMonitor(connection)
+        self._sandboxes = sandboxes
+        self._sandbox = sandbox
         self.name = self._open(OutputLimits()).name
 
     @property
@@ -369,7 +392,8 @@ class SshHost:
 
     @property
     def system(self) -> str:
-        return f"{self.connection.info.system}, the host {self.connection.host}, reached over ssh"
+        limits = self._sandbox and f". {self._sandbox}"
+        return f"{self.connection.info.system}, the host {self.connection.host}, reached over ssh{limits}"
 
     @property
     def shell(self) -> str:
@@ -381,6 +405,12 @@ class SshHost:
             raise WorkspaceError(f"{folder} is not on the connected host, which is that of {self.name}.")
         return self._open(limits).at(requested.path or self.connection.info.root)
 
+    def own_workspace(self) -> SshWorkspace:
+        return SshWorkspace(self.connection)
+
+    async def policy(self, folder: str, /) -> SandboxPolicy | None:
+        return None if self._sandboxes is None else await self._sandboxes.policy(folder)
+
     def worktrees(self, home: Path) -> str:
         del home  # a folder of this machine
         return f"{self.home}/.newel/worktrees"
@@ -389,4 +419,4 @@ class SshHost:
         return await save_spill_on_host(self._open(OutputLimits()), f"{self.home}/{ON_HOST}", text)
 
     def _open(self, limits: OutputLimits) -> SshWorkspace:
-        return SshWorkspace(self.connection, limits=limits)
+        return SshWorkspace(self.connection, limits=limits, sandboxes=self._sandboxes)

@@ -316,11 +316,14 @@ async def test_contents_of_secrets_are_stored_only_once_a_command_changed_them(
 ) -> None:
     """Newel must not collect keys in its folder; what a command did to them must be undone."""
 
+    def is_env(path: str, _: bytes) -> bool:
+        return path.endswith(".env")
+
     def is_stored(text: str) -> bool:
         return ledger.has_blob(hashlib.sha256(f"{text}\n".encode()).hexdigest())
 
     sh(root, "echo one > 1.env; echo two > 2.env; echo three > 3.env; echo four > 4.env; echo text > a")
-    looked = snapshots(is_secret=lambda path, _: path.endswith(".env"))
+    looked = snapshots(is_secret=is_env)
     await looked.take()
     sh(root, "echo mine > 2.env; echo 1 > b")  # by the user
     await looked.take()

@@ -19,8 +19,9 @@ from newel.agent.errors import NewelError, WorkspaceError
 from newel.workspace.snapshots.ignore_rules import IgnoreRules
 from newel.workspace.snapshots.local_source import CLOCK_SLACK_NS
 from newel.workspace.snapshots.port import BlobStore, Digest, Entries, Reading, Touched
-from newel.workspace.snapshots.uncovered import UncoveredChanges
+from newel.workspace.snapshots.uncovered import UncoveredChanges, find_uncovered
 from newel.workspace.ssh.port import AnswerTooLong, RemoteHostPort
+from newel.workspace.ssh.snapshots.host_entries import HostEntries
 from newel.workspace.ssh.snapshots.rooted_shell import (
     PRUNED,
     SHUT,
@@ -184,9 +185,9 @@ class SshSnapshotSource:
         """Unknown: rules of a host outside the project's tree count as old."""
         return 0
 
-    def uncovered(self, _paths: Iterable[str], _since_ns: int, /) -> UncoveredChanges:
-        """Not looked for: build directories of a host are not listed."""
-        return UncoveredChanges()
+    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
+        wanted = list(paths)
+        return find_uncovered(HostEntries(self._shell, wanted, since_ns), wanted)
 
     def umask(self) -> int:
         return self._shell.scripts.capabilities.umask
