@@ -9,6 +9,7 @@ import { nextTheme, theme } from "./theme.js";
 const SANDBOX = {
   workspace: "Commands change the project only",
   "read-only": "Commands change nothing",
+  partial: "Commands change the project only, its settings of git and editors too; this machine can hold no more",
   off: "Commands can change whatever you can",
 };
 
@@ -63,7 +64,8 @@ export class Header {
     this.model.disabled = this.mode.disabled = tab?.kind !== "chat";
     setText(this.flags, [hello.approve, hello.ephemeral && "not saved"].filter(Boolean).join(" · "));
     setAttr(this.flags, "title", `Approval mode: ${hello.approve}`);
-    setText(this.sandbox, hello.sandboxProblem ? "no sandbox" : `sandbox: ${hello.sandbox}`);
+    const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
+    setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);
     setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
     setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text" : "flags");
     setAttr(this.tools, "aria-expanded", isToolsOpen);

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -17,23 +17,22 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from newel.agent.errors import ConfigError
-from newel.agent.events import ErrorEvent
+from newel.agent.events import AgentEvent, ErrorEvent, MessageUpdate
 from newel.app.hosts import open_host
 from newel.config.settings import SandboxSettings, Settings
-from newel.storage.files import read_regular, replace_file
+from newel.storage.files import make_private, read_regular, replace_file
 
 if TYPE_CHECKING:
+    from newel.agent.agent import Agent
     from newel.agent.ports import Emit
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxPolicy
-    from newel.workspace.sandbox.sandbox import Sandbox
+    from newel.workspace.sandbox.confinement import CommandSandbox
+    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
 
-DOES_NOT_HOLD: Final = (
-    "The sandbox does not hold on this machine: {failures}. Commands would not be confined."
-)
+DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Commands would not be confined."
 
 TESTED: Final = "sandbox_tested.json"
 """The file with the policies for which the self-test has found nothing."""
@@ -42,6 +41,12 @@ SOCKET_PREFIX: Final = "newel-proxy-"
 """Of the folders with the sockets of network proxies."""
 
 MAX_TESTED: Final = 200
+
+ABOUT_PARTIAL: Final = (
+    "Commands run in a partial sandbox. They can change {writable}, {network}, and see little else of the home folder. HOME and TMPDIR are temporary folders: new files there are lost at "
+    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user is told. Leave fetching and pushing to the user. Datagrams, "
+    "pseudo-terminals and debuggers do not work"
+)
 
 ABOUT: Final = (
     "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder; new files there and in /tmp are lost at the end. Settings of tools in the "
@@ -77,21 +82,19 @@ class Sandboxes:
     def __init__(self, settings: Settings, proxy: str | None) -> None:
         self._settings = settings
         self._proxy = proxy
-        self._opened: dict[tuple[str, str], Sandbox] = {}
+        self._opened: dict[tuple[str, str], CommandSandbox] = {}
 
-    def of(self, folder: str) -> Sandbox:
+    def of(self, folder: str) -> CommandSandbox:
         return self._open(folder, "")
 
-    def of_server(self, name: str) -> Sandbox:
+    def of_server(self, name: str) -> CommandSandbox:
         """That of a tool server: commands must not see its variables, which may be keys."""
         return self._open(os.path.realpath(self._settings.cwd), name)
 
-    def _open(self, folder: str, server: str) -> Sandbox:
-        from newel.workspace.sandbox.sandbox import Sandbox
-
+    def _open(self, folder: str, server: str) -> CommandSandbox:
         if (folder, server) not in self._opened:
             find = partial(find_policy, self._settings, folder, self._proxy)
-            self._opened[folder, server] = Sandbox(find)
+            self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         return self._opened[folder, server]
 
     def find_failure(self) -> str:
@@ -99,20 +102,40 @@ class Sandboxes:
         does. Raises ``WorkspaceError`` if there can be no sandbox.
         """
         folder = os.path.realpath(self._settings.cwd)
-        key = _key_of(find_policy(self._settings, folder, None))
+        with contextlib.suppress(
+            OSError
+        ):  # what is hidden belongs to the policy, and so does this folder once it exists
+            make_private(self._settings.home)
+        key = _key_of(self.of(folder).facts(), find_policy(self._settings, folder, None))
         path = self._settings.home / TESTED
         tested = _read_tested(path)
         if key in tested:
             return ""
         if failures := self.of(folder).test():
-            return DOES_NOT_HOLD.format(failures="; ".join(failures))
-        with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
+            kind = "partial sandbox" if self._settings.sandbox.mode == "partial" else "sandbox"
+            return DOES_NOT_HOLD.format(kind=kind, failures="; ".join(failures))
+        with contextlib.suppress(OSError):  # then it is tested again
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
         return ""
 
     def close(self) -> None:
         while self._opened:
             self._opened.popitem()[1].close()
+
+
+def make_sandbox(mode: SandboxMode | None, find: Callable[[], SandboxPolicy]) -> CommandSandbox:
+    """The sandbox of a mode: the one place that chooses what confines commands."""
+    if mode == "partial" and sys.platform == "darwin":
+        from newel.workspace.sandbox.seatbelt import SeatbeltSandbox
+
+        return SeatbeltSandbox(find)
+    from newel.workspace.sandbox.sandbox import Sandbox
+
+    if mode == "partial":
+        from newel.workspace.sandbox.partial import PartialConfinement
+
+        return Sandbox(find, PartialConfinement())
+    return Sandbox(find)
 
 
 class SandboxNotices:
@@ -125,9 +148,22 @@ class SandboxNotices:
             await self.emit(ErrorEvent(code="settings_created", message=message))
 
 
+def start_early(agent: Agent, host: ExecutionHost, folder: str) -> None:
+    """Start the sandbox of a folder with the first piece of an answer: it takes as long as a short command. Earlier it would delay the
+    request.
+    """
+    from newel.workspace.local import LocalHost
+
+    def on_event(event: AgentEvent) -> None:
+        if isinstance(event, MessageUpdate) and isinstance(host, LocalHost):
+            host.prepare(folder)
+
+    agent.subscribe(on_event)
+
+
 def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: SandboxNotices) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
-    the sandbox would protect if they existed.
+    the sandbox would protect if they existed, or changes those that it cannot protect.
     """
     if policy is None:
         return workspace
@@ -135,7 +171,11 @@ def watch_commands(workspace: Workspace, policy: SandboxPolicy | None, notices: 
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
     hinting = SandboxHints(workspace, policy)
-    return SettingsWatch(hinting, policy.protected, notices.notify) if policy.writable else hinting
+    if not policy.writable:
+        return hinting
+    return SettingsWatch(
+        hinting, [*policy.protected, *policy.watched], notices.notify, changes=policy.is_partial
+    )
 
 
 def policy_of(settings: Settings, folder: str) -> SandboxPolicy | None:
@@ -163,20 +203,28 @@ def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPo
     repository = find_sandbox_repository(folder, home)
     of_git = [repository.top, repository.common] if repository is not None else []
     readable = _existing([*tools, *own, project, folder, *of_git, *_paths(wanted.readable)])
-    writable = [folder, *_existing(_paths(wanted.writable))] if wanted.mode == "workspace" else []
+    is_partial = wanted.mode == "partial"
+    allowed = _existing(_paths(wanted.writable))
+    writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder)
-    protected = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *denied("write")]
+    of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    if is_partial and repository is not None:  # git works in it directly: nothing there can be read-only
+        of_tools.append(repository.common)
+        writable += [] if is_below(repository.common, writable) else [repository.common]
+    protected = [*([] if is_partial else of_tools), *denied("write")]
     hidden = [*secret, *_other_homes([home, *readable, *writable]), *denied("read")]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
-        protected=[path for path in protected if not is_below(path, writable[1:])],
+        protected=[path for path in protected if not is_below(path, allowed)],
         hidden=hidden,
         links=_links(tools, [*readable, *writable], hidden),
         proxy=proxy,
-        repository=repository if writable else None,
+        repository=repository if writable and not is_partial else None,
         limits=_limits(wanted),
+        is_partial=is_partial,
+        watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
 
 
@@ -207,17 +255,13 @@ def _bytes(gibibytes: float | None) -> int | None:
     return None if gibibytes is None else round(gibibytes * (1 << 30))
 
 
-def _key_of(policy: SandboxPolicy) -> str:
+def _key_of(facts: Sequence[str], policy: SandboxPolicy) -> str:
     """What a result of the self-test depends on."""
     from importlib.metadata import version
 
-    from newel.workspace.sandbox.sandbox import find_bubblewrap
-
-    program = Path(find_bubblewrap())
-    state, system = program.stat(), os.uname()
+    system = os.uname()
     facts = [
-        *(version("newel"), system.release, system.version, str(os.geteuid())),
-        *(str(program), str(state.st_size), str(state.st_mtime_ns)),
+        *(version("newel"), system.release, system.version, str(os.geteuid()), *facts),
         msgspec.json.encode(policy).decode(),
     ]
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
@@ -233,7 +277,11 @@ def _other_homes(shown: list[str]) -> list[str]:
     """The home folders of other users, of which root may see all."""
     from newel.workspace.sandbox.policy import is_below
 
-    homes = [str(path) for path in (Path("/root"), *Path("/home").glob("*")) if path.is_dir()]
+    homes = [
+        str(path)
+        for path in (Path("/root"), *Path("/home").glob("*"), *Path("/Users").glob("*"))
+        if path.is_dir()
+    ]
     return [home for home in homes if not any(is_below(path, [home]) for path in shown)]
 
 
@@ -290,7 +338,7 @@ def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     """For the model."""
     domains = ", ".join(wanted.domains)
     reached = f"reach only these servers: {domains}" if domains else "reach no server"
-    return ABOUT.format(
-        writable="only the project" if wanted.mode == "workspace" else "nothing",
+    return (ABOUT_PARTIAL if wanted.mode == "partial" else ABOUT).format(
+        writable="nothing" if wanted.mode == "read-only" else "only the project",
         network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -286,7 +286,7 @@ def existing_secret_places(home: str, newel: str) -> list[str]:
         path
         for pattern in patterns
         if not pattern.startswith("/proc/")
-        for path in glob.glob(pattern)  # noqa: PTH207 — absolute
+        for path in (glob.glob(pattern) if "*" in pattern else [pattern])  # noqa: PTH207 — absolute
     }
     return sorted({os.path.realpath(path) for path in [*found, newel] if os.path.lexists(path)})
 

@@ -20,6 +20,11 @@ WRITING: Final = (
     + WAY_OUT
 )
 
+PARTIAL: Final = (
+    "The partial sandbox lets commands change {writable}, and read the system, but little of the home folder; temporary files belong into TMPDIR, not into "
+    '/tmp. To allow more, the user can set [sandbox] writable = ["/path"] or readable = ["/path"] ' + WAY_OUT
+)
+
 READING: Final = (
     "The sandbox shows commands little of the home folder: toolchains and git's settings, no keys and no logins. To show more, the user can set "
     '[sandbox] readable = ["~/path"] ' + WAY_OUT
@@ -48,6 +53,9 @@ SIGNS: Final = {
 }
 """Regular expressions of the outputs that a hint explains."""
 
+DENIED: Final = r"Permission denied|EACCES|\bos error 13\b"
+"""The same for ``PARTIAL``, where nothing is hidden, and closed instead."""
+
 MISSING: Final = r"(?:~|{home})/[^\n]{0,300}?(?:No such file|not found|does not exist|ENOENT)|gh auth login"
 """The same for ``READING``, in one line. Bounded, because a hostile output must not take the time of its square."""
 
@@ -66,7 +74,10 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         self._policy = policy
         self._written = re.compile(WRITTEN.replace("{home}", re.escape(policy.home)))
         writable = "the project only, without settings such as .git" if policy.writable else "nothing"
-        self._signs = {hint.replace("{writable}", writable): sign for hint, sign in SIGNS.items()}
+        signs = SIGNS
+        if policy.is_partial:
+            writable, signs = "the project only", SIGNS | {PARTIAL: DENIED}
+        self._signs = {hint.replace("{writable}", writable): sign for hint, sign in signs.items()}
         self._warns_of_loss = True
         self._signs[READING] = MISSING.replace("{home}", re.escape(policy.home))
 
