@@ -1,4 +1,6 @@
-"""Tries each forbidden act in a sandbox of its own: ``forbidden_child FOLDER``. Prints the acts as JSON, with what went wrong."""
+"""Tries each forbidden act in a sandbox of its own: ``forbidden_child FOLDER whole|partial``. Prints the acts as JSON, with what went
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ async def problems(place: Place, act: str) -> list[str]:
     return found + (["it changed files"] if outside_of(place) != before else [])
 
 
-async def main(folder: Path) -> dict[str, list[str]]:
+async def main(folder: Path, kind: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for number, act in enumerate(FORBIDDEN):
         base = folder / str(number)
         base.mkdir()
-        place = Place(base)
+        place = Place(base, is_partial=kind == "partial")
         found[act] = await problems(place, act)
         for sandbox in place.opened:
             sandbox.close()
@@ -44,4 +46,4 @@ async def main(folder: Path) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(anyio.run(main, Path(os.path.realpath(sys.argv[1])))))
+    sys.stdout.write(json.dumps(anyio.run(main, Path(os.path.realpath(sys.argv[1])), sys.argv[2])))

@@ -9,6 +9,7 @@ import { nextTheme, theme } from "./theme.js";
 const SANDBOX = {
   workspace: "Commands change the project only",
   "read-only": "Commands change nothing",
+  partial: "Commands change the project only, its settings of git and editors too; this machine can hold no more",
   off: "Commands can change whatever you can",
 };
 
@@ -66,7 +67,8 @@ export class Header {
     setText(this.approve, hello.approve);
     setAttr(this.permissions, "aria-label", `Permissions, approval mode: ${hello.approve}`);
     setText(this.flags, hello.ephemeral ? "not saved" : "");
-    setText(this.sandbox, hello.sandboxProblem ? "no sandbox" : `sandbox: ${hello.sandbox}`);
+    const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
+    setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);
     setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
     setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text" : "flags");
     setAttr(this.tools, "aria-expanded", isToolsOpen);

@@ -244,6 +244,7 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
+    from newel.app.sandbox import start_early
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
@@ -294,6 +295,8 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
+    if settings.approve not in {"plan", "read-only"} and any(tool.spec.name == "bash" for tool in own_tools):
+        start_early(agent.agent, context.host, workspaces.works_in.root)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent

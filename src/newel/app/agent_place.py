@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from newel.app.sandbox_choice import choose_sandbox, decide, wanted, why_not_on
+from newel.app.sandbox_choice import NO_PARTIAL_THERE, choose_sandbox, decide, wanted, why_not_on
 from newel.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
     connection = await stack.enter_async_context(connect_to(Target.parse(host)))
     sandboxes = sandboxes_on(connection, wanted(settings))
     why = await why_not_on(sandboxes, connection.info.root)
-    chosen = decide(settings, why, attended=attended)
+    chosen = decide(settings, why, NO_PARTIAL_THERE, attended=attended)
     mode = chosen.sandbox.mode
     if mode == "off":
         await sandboxes.close()
@@ -77,7 +77,7 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
     return AgentPlace(
         host=place,
         settings=chosen,
-        decide=lambda other: decide(other, why, attended=attended),
+        decide=lambda other: decide(other, why, NO_PARTIAL_THERE, attended=attended),
     )
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,22 +19,22 @@ import anyio.to_thread
 import msgspec
 
 from newel.agent.errors import ConfigError
+from newel.agent.events import AgentEvent, MessageUpdate
 from newel.app.notices import NOT_SAVED, AgentNotices
 from newel.config.settings import SandboxSettings, Settings
-from newel.storage.files import read_regular, replace_file
+from newel.storage.files import make_private, read_regular, replace_file
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
+    from newel.agent.agent import Agent
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
+    from newel.workspace.sandbox.confinement import CommandSandbox
     from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
-    from newel.workspace.sandbox.sandbox import Sandbox
 
-DOES_NOT_HOLD: Final = (
-    "The sandbox does not hold on this machine: {failures}. Commands would not be confined."
-)
+DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Commands would not be confined."
 
 TESTED: Final = "sandbox_tested.json"
 """The file with the policies for which the self-test has found nothing."""
@@ -43,6 +43,12 @@ SOCKET_PREFIX: Final = "newel-proxy-"
 """Of the folders with the sockets of network proxies."""
 
 MAX_TESTED: Final = 200
+
+ABOUT_PARTIAL: Final = (
+    "Commands run in a partial sandbox. They can change {writable}, {network}, and see little else of the home folder. HOME and TMPDIR are temporary folders: new files there are lost at "
+    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user is told. Leave fetching and pushing to the user. Datagrams, "
+    "pseudo-terminals and debuggers do not work"
+)
 
 ABOUT: Final = (
     "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder; new files there and in /tmp are lost at the end. Settings of tools in the "
@@ -85,21 +91,19 @@ class Sandboxes:
     def __init__(self, settings: Settings, proxy: str | None) -> None:
         self._settings = settings
         self._proxy = proxy
-        self._opened: dict[tuple[str, str], Sandbox] = {}
+        self._opened: dict[tuple[str, str], CommandSandbox] = {}
 
-    def of(self, folder: str) -> Sandbox:
+    def of(self, folder: str) -> CommandSandbox:
         return self._open(folder, "")
 
-    def of_server(self, name: str) -> Sandbox:
+    def of_server(self, name: str) -> CommandSandbox:
         """That of a tool server: commands must not see its variables, which may be keys."""
         return self._open(os.path.realpath(self._settings.cwd), name)
 
-    def _open(self, folder: str, server: str) -> Sandbox:
-        from newel.workspace.sandbox.sandbox import Sandbox
-
+    def _open(self, folder: str, server: str) -> CommandSandbox:
         if (folder, server) not in self._opened:
             find = partial(find_policy, self._settings, folder, self._proxy)
-            self._opened[folder, server] = Sandbox(find)
+            self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         return self._opened[folder, server]
 
     def find_failure(self) -> str:
@@ -107,14 +111,19 @@ class Sandboxes:
         does. Raises ``WorkspaceError`` if there can be no sandbox.
         """
         folder = os.path.realpath(self._settings.cwd)
-        key = _key_of(find_policy(self._settings, folder, None))
+        with contextlib.suppress(
+            OSError
+        ):  # what is hidden belongs to the policy, and so does this folder once it exists
+            make_private(self._settings.home)
+        key = _key_of(self.of(folder).facts(), find_policy(self._settings, folder, None))
         path = self._settings.home / TESTED
         tested = _read_tested(path)
         if key in tested:
             return ""
         if failures := self.of(folder).test():
-            return DOES_NOT_HOLD.format(failures="; ".join(failures))
-        with contextlib.suppress(OSError):  # then it is tested again, as where nothing is kept
+            kind = "partial sandbox" if self._settings.sandbox.mode == "partial" else "sandbox"
+            return DOES_NOT_HOLD.format(kind=kind, failures="; ".join(failures))
+        with contextlib.suppress(OSError):  # then it is tested again
             replace_file(path, msgspec.json.encode([*tested[-MAX_TESTED:], key]))
         return ""
 
@@ -128,6 +137,34 @@ class Sandboxes:
             await anyio.to_thread.run_sync(self.close)
 
 
+def make_sandbox(mode: SandboxMode | None, find: Callable[[], SandboxPolicy]) -> CommandSandbox:
+    """The sandbox of a mode: the one place that chooses what confines commands."""
+    if mode == "partial" and sys.platform == "darwin":
+        from newel.workspace.sandbox.seatbelt import SeatbeltSandbox
+
+        return SeatbeltSandbox(find)
+    from newel.workspace.sandbox.sandbox import Sandbox
+
+    if mode == "partial":
+        from newel.workspace.sandbox.partial import PartialConfinement
+
+        return Sandbox(find, PartialConfinement())
+    return Sandbox(find)
+
+
+def start_early(agent: Agent, host: ExecutionHost, folder: str) -> None:
+    """Start the sandbox of a folder with the first piece of an answer: it takes as long as a short command. Earlier it would delay the
+    request.
+    """
+    from newel.workspace.local import LocalHost
+
+    def on_event(event: AgentEvent) -> None:
+        if isinstance(event, MessageUpdate) and isinstance(host, LocalHost):
+            host.prepare(folder)
+
+    agent.subscribe(on_event)
+
+
 def describe_on_host(mode: SandboxMode | None) -> str:
     """For the model, about the commands on a host."""
     return ABOUT_HOST.format(writable="only the project" if mode == "workspace" else "nothing")
@@ -137,7 +174,7 @@ def watch_commands(
     workspace: Workspace, policy: SandboxPolicy | None, notices: AgentNotices, *, is_on_host: bool
 ) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
-    the sandbox would protect if they existed.
+    the sandbox would protect if they existed, or changes those that it cannot protect.
     """
     if policy is None:
         return workspace
@@ -145,11 +182,10 @@ def watch_commands(
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
     hinting = SandboxHints(workspace, policy, is_on_host=is_on_host)
-    return (
-        SettingsWatch(hinting, policy.protected, notices.of("settings_created"))
-        if policy.writable
-        else hinting
-    )
+    if not policy.writable:
+        return hinting
+    watched = [*policy.protected, *policy.watched]
+    return SettingsWatch(hinting, watched, notices.of("settings_created"), changes=policy.is_partial)
 
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
@@ -199,20 +235,27 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     of_git = [repository.top, repository.common] if repository is not None else []
     beside = [*machine.own, machine.project, folder, *of_git, *_paths(wanted.readable, home)]
     readable = _existing([*tools, *beside], disk)
-    more = _existing(_paths(wanted.writable, home), disk)
-    writable = [folder, *more] if wanted.mode == "workspace" else []
+    is_partial = wanted.mode == "partial"
+    allowed = _existing(_paths(wanted.writable, home), disk)
+    writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
-    protected = [*(f"{folder}/{name}" for name in SETTINGS_OF_TOOLS), *denied("write")]
+    of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    if is_partial and repository is not None:  # git works in it directly: nothing there can be read-only
+        of_tools.append(repository.common)
+        writable += [] if is_below(repository.common, writable) else [repository.common]
+    protected = [*([] if is_partial else of_tools), *denied("write")]
     hidden = [*secret, *_other_homes([home, *readable, *writable], disk), *denied("read")]
     return SandboxPolicy(
         home=home,
         writable=writable,
         readable=[path for path in readable if path not in {home, "/", *writable}],
-        protected=[path for path in protected if not is_below(path, writable[1:])],
+        protected=[path for path in protected if not is_below(path, allowed)],
         hidden=hidden,
         links=_links(tools, [*readable, *writable], hidden, disk),
-        repository=repository if writable else None,
+        repository=repository if writable and not is_partial else None,
         limits=_limits(wanted),
+        is_partial=is_partial,
+        watched=[path for path in of_tools if is_partial and not is_below(path, allowed)],
     )
 
 
@@ -243,17 +286,13 @@ def _bytes(gibibytes: float | None) -> int | None:
     return None if gibibytes is None else round(gibibytes * (1 << 30))
 
 
-def _key_of(policy: SandboxPolicy) -> str:
+def _key_of(facts: Sequence[str], policy: SandboxPolicy) -> str:
     """What a result of the self-test depends on."""
     from importlib.metadata import version
 
-    from newel.workspace.sandbox.sandbox import find_bubblewrap
-
-    program = Path(find_bubblewrap())
-    state, system = program.stat(), os.uname()
+    system = os.uname()
     facts = [
-        *(version("newel"), system.release, system.version, str(os.geteuid())),
-        *(str(program), str(state.st_size), str(state.st_mtime_ns)),
+        *(version("newel"), system.release, system.version, str(os.geteuid()), *facts),
         msgspec.json.encode(policy).decode(),
     ]
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogateescape")).hexdigest()
@@ -269,7 +308,7 @@ def _other_homes(shown: list[str], disk: SandboxDisk) -> list[str]:
     """The home folders of other users, of which root may see all."""
     from newel.workspace.sandbox.policy import is_below
 
-    homes = [path for path in disk.match(["/root", "/home/*"]) if disk.is_folder(path)]
+    homes = [path for path in disk.match(["/root", "/home/*", "/Users/*"]) if disk.is_folder(path)]
     return [home for home in homes if not any(is_below(path, [home]) for path in shown)]
 
 
@@ -331,7 +370,7 @@ def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     """For the model."""
     domains = ", ".join(wanted.domains)
     reached = f"reach only these servers: {domains}" if domains else "reach no server"
-    return ABOUT.format(
-        writable="only the project" if wanted.mode == "workspace" else "nothing",
+    return (ABOUT_PARTIAL if wanted.mode == "partial" else ABOUT).format(
+        writable="nothing" if wanted.mode == "read-only" else "only the project",
         network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

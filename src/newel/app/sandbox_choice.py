@@ -1,7 +1,8 @@
 """Decides whether commands run in a sandbox: they do unless the user has turned it off, on this machine and on a host.
 
 Where it does not hold, a mode that the user has chosen is an error. Where nobody has chosen one, a user who is there is asked before each
-command, and a run that nobody attends does not start: it would do unasked, with all of the user's rights, what the sandbox is there to confine.
+command, which runs in a partial sandbox if that holds; and a run that nobody attends does not start: it would do unasked what the sandbox is
+there to confine. ``partial`` is a choice of the user: that of ``workspace``, or where it does not hold, of the part that does.
 """
 
 from __future__ import annotations
@@ -28,19 +29,37 @@ ON_KERNELS: Final = (
     "user.max_user_namespaces); an administrator of the host can change it."
 )
 
-CHOSEN: Final = "{why}\nNewel does not start. `--sandbox off` runs commands without a sandbox."
+NO_PARTIAL_THERE: Final = "There is no partial sandbox on a host."
+
+CHOSEN: Final = "{why}\nNewel does not start. {partial} `--sandbox off` runs commands without a sandbox."
 
 UNATTENDED: Final = (
-    "{why}\nWithout a sandbox, commands could do whatever you can, and nobody can be asked, so Newel does not start. To run them without "
+    "{why}\nWithout a sandbox, commands could do whatever you can, and nobody can be asked, so Newel does not start. {partial} To run them without "
     'one, use `--sandbox off`, NEWEL_SANDBOX=off in the environment, or mode = "off" under [sandbox] in config.toml.'
 )
 
-ASKED: Final = (
-    "No sandbox, so Newel asks before each change and command (--approve ask instead of {approve}): {why} "
-    "`--sandbox off` turns this off."
+PARTIAL: Final = (
+    "A partial sandbox holds on this machine: it keeps commands from other files, keys and servers, but not from the settings of git and of "
+    'editors in the project. To use it, say `--sandbox partial`, NEWEL_SANDBOX=partial, or mode = "partial".'
 )
 
-ALLOWED: Final = "No sandbox: {why} `--sandbox off` hides this."
+ASKED: Final = (
+    "{kind}, so Newel asks before each change and command (--approve ask instead of {approve}): {why} "
+    "{way_out}"
+)
+
+ALLOWED: Final = "{kind}: {why} {way_out}"
+
+UNTESTED: Final = " On macOS, where it is made by sandbox-exec, nobody has tested it but its self-test."
+
+KINDS: Final = {
+    "partial": (
+        "Partial sandbox (untested on macOS)" if sys.platform == "darwin" else "Partial sandbox",
+        "`--sandbox partial` accepts it.",
+    ),
+    "off": ("No sandbox", "`--sandbox off` accepts that."),
+}
+"""What there is where nobody has chosen a mode and the sandbox does not hold, and the words that end the questions."""
 
 USER_NAMESPACES: Final = {
     "kernel/apparmor_restrict_unprivileged_userns": "1",
@@ -53,12 +72,14 @@ USER_NAMESPACES: Final = {
 def choose_sandbox(settings: Settings, *, attended: bool) -> Settings:
     """The settings with a mode of the sandbox that holds on this machine; see ``decide``. Raises ``ConfigError``."""
     why = "" if settings.sandbox.mode == "off" else _why_not(wanted(settings))
-    return decide(settings, why, attended=attended)
+    why_not_partial = _why_not(_with_mode(settings, "partial")) if why else ""
+    return decide(settings, why, why_not_partial, attended=attended)
 
 
 def wanted(settings: Settings) -> Settings:
     """The settings with the mode that commands have if it holds."""
-    return _with_mode(settings, settings.sandbox.mode or "workspace")
+    chosen = settings.sandbox.mode
+    return _with_mode(settings, "workspace" if chosen is None or chosen == "partial" else chosen)
 
 
 async def why_not_on(sandboxes: HostSandboxes, folder: str) -> str:
@@ -76,30 +97,44 @@ async def why_not_on(sandboxes: HostSandboxes, folder: str) -> str:
     return failures and DOES_NOT_HOLD_THERE.format(host=sandboxes.host, failures=failures)
 
 
-def decide(settings: Settings, why: str, *, attended: bool) -> Settings:
-    """The settings with a mode that holds. ``why`` says why that of ``wanted`` does not, and is empty if it does; ``attended`` means that
-    a user answers questions. Raises ``ConfigError``.
+def decide(settings: Settings, why: str, why_not_partial: str, *, attended: bool) -> Settings:
+    """The settings with a mode that holds. ``why`` says why that of ``wanted`` does not, ``why_not_partial`` why no part of it does; each
+    is empty if it does. ``attended`` means that a user answers questions. Raises ``ConfigError``.
     """
     chosen = settings.sandbox.mode
     if chosen == "off":
         return settings
     if not why:
         return wanted(settings)
+    partial = _with_mode(settings, "partial")
+    named = why_not_partial or PARTIAL + UNTESTED * (sys.platform == "darwin")
+    if chosen == "partial" and not why_not_partial:
+        return partial
     if chosen is not None:
-        raise ConfigError(CHOSEN.format(why=why))
+        raise ConfigError(CHOSEN.format(why=why, partial=named))
     is_unasked = settings.approve in {"auto", "review"}
     if is_unasked and not attended:
-        raise ConfigError(UNATTENDED.format(why=why))
-    text = ASKED if is_unasked else ALLOWED
+        raise ConfigError(UNATTENDED.format(why=why, partial=named))
+    left = _with_mode(settings, "off") if why_not_partial else partial
+    kind, way_out = KINDS[left.sandbox.mode or ""]
+    text = (ASKED if is_unasked else ALLOWED).format(
+        kind=kind,
+        approve=settings.approve,
+        why=f"{why} {why_not_partial}".replace("\n", " ").strip(),
+        way_out=way_out,
+    )
     return msgspec.structs.replace(
-        _with_mode(settings, "off"),
-        approve="ask" if is_unasked else settings.approve,
-        sandbox_problem=text.format(approve=settings.approve, why=why.replace("\n", " ")),
+        left, approve="ask" if is_unasked else settings.approve, sandbox_problem=text
     )
 
 
+def why_partial(settings: Settings) -> str:
+    """Why a partial sandbox is used instead of the whole one; "" if it is not."""
+    return _why_not(_with_mode(settings, "workspace")) if settings.sandbox.mode == "partial" else ""
+
+
 def warn_of_sandbox(problem: str) -> None:
-    """Print why there is no sandbox, where no screen shows it."""
+    """Print why commands are not confined as usual, where no screen shows it."""
     if problem:
         print(f"newel: {problem}", file=sys.stderr)  # noqa: T201 — for the user
 
@@ -112,7 +147,7 @@ def _with_mode(settings: Settings, mode: SandboxMode) -> Settings:
 def _why_not(settings: Settings) -> str:
     """Why commands would not be confined; "" if they are."""
     from newel.app.sandbox import Sandboxes
-    from newel.workspace.sandbox.sandbox import CannotStart
+    from newel.workspace.sandbox.confinement import CannotStart
 
     sandboxes = Sandboxes(settings, None)
     try:

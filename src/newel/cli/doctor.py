@@ -19,7 +19,7 @@ from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolCallMode
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
-from newel.app.sandbox_choice import choose_sandbox
+from newel.app.sandbox_choice import choose_sandbox, why_partial
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
 from newel.cli.options import Parser
@@ -99,7 +99,9 @@ def _sandbox(settings: Settings) -> Check:
         return Check(BAD, "sandbox", str(error))
     if chosen.sandbox_problem:
         return Check(NOTE, "sandbox", chosen.sandbox_problem)
-    return Check(NOTE, "sandbox", f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}")
+    mode = f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}"
+    why = why_partial(chosen)
+    return Check(NOTE, "sandbox", f"{mode}{why and f': {why}'}")
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:

@@ -65,7 +65,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--sandbox",
         choices=get_args(SandboxMode),
-        help="what commands may change: the folder (the default, where it holds), nothing, or what you may (off)",
+        help="what commands may change: the folder (the default, where it holds), nothing, or what you may (off); partial: the folder, held as far as this machine can",
     )
     add(
         "--agent-mode",

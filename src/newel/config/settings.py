@@ -266,7 +266,7 @@ class Settings(msgspec.Struct, frozen=True):
     instead of ``cwd``; ``agent_mode`` chooses between ``endpoint`` and the ``local`` model, by ``routing``; ``tool_calls`` is how every
     model calls tools, None for what suits it; ``host_model`` is the model of that host, if they use one. ``remote`` is ``[remote]``, for the host of
     ``jexida``. ``ignored`` is the untrusted server of the project's ``.env``. ``sandbox_problem`` says why commands run in no
-    sandbox, if nobody has chosen that. ``origins`` names the place of each value that
+    sandbox, or a partial one, if nobody has chosen that. ``origins`` names the place of each value that
     is not a default.
     """
 

@@ -82,7 +82,7 @@ class CodingAgent(Agent):
     ``attachable`` bounds which files a prompt may attach. ``open_session`` opens a session by its id, or a new one for None.
     ``list_models`` and ``describe_model`` tell of the models of the server in use, ``find_model`` finds that of a mode,
     ``find_policy`` the policy of an approval preset.
-    Screens show ``approve`` (the preset), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none although nobody has turned it off),
+    Screens show ``approve`` (the preset), ``sandbox`` (its mode), ``sandbox_problem`` (why there is none, or a partial one, although nobody has chosen that),
     ``instructions`` (the AGENTS.md files in force) and ``where`` (the model's
     location, where its name does not say it). ``journal`` is awaited with each event before the session gets it.
     """

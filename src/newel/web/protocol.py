@@ -259,9 +259,9 @@ class Welcome(FromServer, frozen=True, kw_only=True, tag="welcome"):
     model: str
     approve: str
     sandbox: SandboxMode
-    """What commands may change: the project, nothing, or what the user may."""
+    """What commands may change: the project, nothing, or what the user may; ``partial`` is the project, held as far as the machine can."""
     sandbox_problem: str
-    """Why commands run in no sandbox although nobody has turned it off; else empty."""
+    """Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty."""
     ephemeral: bool
     review: bool
     """Whether the server has the review API (docs/review-api.md)."""

@@ -211,6 +211,14 @@ class LocalHost:
         self._find_policy = find_policy
         self._sandbox = sandbox
 
+    def prepare(self, folder: str) -> None:
+        """Start what starts the commands of a folder, in the background, if that takes time."""
+        from newel.workspace.process.launcher import Preparable
+
+        launcher = None if self._find_launcher is None else self._find_launcher(folder)
+        if isinstance(launcher, Preparable):
+            launcher.prepare()
+
     @property
     def shell(self) -> str:
         import shutil

@@ -382,7 +382,7 @@ def _processes_with(words: str) -> list[Path]:
 def test_a_wrong_variable_is_named(with_model: WithModel) -> None:
     done = with_model()("go", NEWEL_SANDBOX="yes")
     assert done.returncode == 1
-    assert "NEWEL_SANDBOX is 'yes', but must be one of workspace, read-only, off" in done.stderr
+    assert "NEWEL_SANDBOX is 'yes', but must be one of workspace, read-only, partial, off" in done.stderr
 
 
 @pytest.mark.parametrize(

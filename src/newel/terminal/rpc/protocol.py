@@ -94,9 +94,9 @@ class StateData(RpcData, frozen=True):
     approve: str
     """The preset: which calls run without asking."""
     sandbox: SandboxMode
-    """What commands may change: the project, nothing, or what the user may."""
+    """What commands may change: the project, nothing, or what the user may; ``partial`` is the project, held as far as the machine can."""
     sandbox_problem: str
-    """Why commands run in no sandbox although nobody has turned it off; else empty."""
+    """Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty."""
     folder: str
     is_streaming: bool
     """Whether a prompt is being answered."""

@@ -35,6 +35,15 @@ class WithDescriptor(Protocol):
     def descriptor(self) -> int: ...
 
 
+@runtime_checkable
+class Preparable(Protocol):
+    """A launcher that takes time to start."""
+
+    def prepare(self) -> None:
+        """Begin to start it, and return at once."""
+        ...
+
+
 P_co = TypeVar("P_co", bound=StartedProcess, covariant=True)
 
 

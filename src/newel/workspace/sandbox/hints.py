@@ -20,6 +20,11 @@ WRITING: Final = (
     + WAY_OUT
 )
 
+PARTIAL: Final = (
+    "The partial sandbox lets commands change {writable}, and read the system, but little of the home folder; temporary files belong into TMPDIR, not into "
+    '/tmp. To allow more, the user can set [sandbox] writable = ["/path"] or readable = ["/path"] ' + WAY_OUT
+)
+
 READING: Final = (
     "The sandbox shows commands little of the home folder: toolchains and git's settings, no keys and no logins. To show more, the user can set "
     '[sandbox] readable = ["~/path"] ' + WAY_OUT
@@ -53,6 +58,9 @@ SIGNS: Final = {
 }
 """Regular expressions of the outputs that a hint explains."""
 
+DENIED: Final = r"Permission denied|EACCES|\bos error 13\b"
+"""The same for ``PARTIAL``, where nothing is hidden, and closed instead."""
+
 MISSING: Final = r"(?:~|{home})/[^\n]{0,300}?(?:No such file|not found|does not exist|ENOENT)|gh auth login"
 """The same for ``READING``, in one line. Bounded, because a hostile output must not take the time of its square."""
 
@@ -74,6 +82,9 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         signs = dict(SIGNS)
         if is_on_host:
             signs[NETWORK_OF_A_HOST] = signs.pop(NETWORK)
+        if policy.is_partial:
+            writable = "the project only"
+            signs[PARTIAL] = DENIED
         self._signs = {hint.replace("{writable}", writable): sign for hint, sign in signs.items()}
         self._warns_of_loss = True
         self._signs[READING] = MISSING.replace("{home}", re.escape(policy.home))

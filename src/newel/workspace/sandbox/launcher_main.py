@@ -262,9 +262,39 @@ def run_test(test: dict[str, Any]) -> list[str]:
     failures += [f"{path} can be seen" for path in test["hidden"] if os.path.lexists(path)]
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", test["port"]), timeout=1):
         failures.append("servers of this machine can be reached")
+    failures += partial_failures(test) if "outside" in test else view_failures()
+    return failures + (kernel_failures() if sys.platform == "linux" else [])
+
+
+def view_failures() -> list[str]:
+    """What namespaces hide."""
     if len([name for name in os.listdir("/proc") if name.isdigit()]) > 8:  # noqa: PTH208 — as above
-        failures.append("processes of this machine can be seen")
-    failures += kernel_failures()
+        return ["processes of this machine can be seen"]
+    return []
+
+
+def partial_failures(test: dict[str, Any]) -> list[str]:
+    """What a partial sandbox has to refuse because nothing is hidden in it."""
+    closed = [(path, os.O_RDONLY, "read") for path in [*test["closed"], f"/proc/{test['outside']}/environ"]]
+    closed += [(path, os.O_WRONLY, "changed") for path in test["unchanged"]]
+    failures: list[str] = []
+    for path, flags, what in closed:
+        try:
+            os.close(os.open(path, flags | os.O_NONBLOCK))
+            failures.append(f"{path} can be {what}")
+        except OSError:
+            pass
+    try:
+        _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM).close()
+        failures.append("datagrams can be sent")
+    except OSError:
+        pass
+    if test["signals"]:
+        try:
+            os.kill(test["outside"], 0)
+            failures.append("processes of this machine can be ended")
+        except OSError:
+            pass
     return failures
 
 
@@ -274,16 +304,19 @@ def kernel_failures() -> list[str]:
 
     libc = ctypes.CDLL(None, use_errno=True)
     new_user = 0x10000000
+    # A kind of file system that does not exist: where nothing refuses to mount it, nothing is mounted on the machine either.
     attempts = {
-        "user namespaces can be created": lambda: libc.unshare(new_user),
-        "file systems can be mounted": lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None),
-        "the debugger's interface is open": lambda: libc.ptrace(0, 0, 0, 0),
+        "user namespaces can be created": lambda: libc.unshare(new_user) == 0,
+        "file systems can be mounted": lambda: (
+            libc.mount(b"none", b"/", b"newel-none", 0, None) == 0 or ctypes.get_errno() != 1
+        ),
+        "the debugger's interface is open": lambda: libc.ptrace(0, 0, 0, 0) == 0,
     }
     failures: list[str] = []
     for what, attempt in attempts.items():
         pid = os.fork()
         if pid == 0:
-            os._exit(0 if attempt() == 0 else 1)
+            os._exit(0 if attempt() else 1)
         if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0:
             failures.append(what)
     return failures

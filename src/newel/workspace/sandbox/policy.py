@@ -9,7 +9,7 @@ import msgspec
 
 from newel.workspace.sandbox.repository import SandboxRepository
 
-SandboxMode = Literal["workspace", "read-only", "off"]
+SandboxMode = Literal["workspace", "read-only", "partial", "off"]
 
 INSIDE = "inside"
 """The value of ``NEWEL_SANDBOX`` for commands in a sandbox."""
@@ -27,6 +27,9 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     ``links`` are symbolic links, by their paths, with what they lead to: where a folder is empty inside, those in it are gone, too.
     ``proxy`` is the socket of the network proxy, None for no network. git may change ``repository`` for the commands (``git_broker``).
     ``limits`` are those of each process, by the names of the module ``resource``.
+
+    A sandbox that ``is_partial`` protects nothing in what is writable. There, ``watched`` is what only tools cannot change: a change by a
+    command is named (``settings_watch``). With anything else to protect or to hide in it, such a sandbox does not hold.
     """
 
     home: str
@@ -38,9 +41,12 @@ class SandboxPolicy(msgspec.Struct, frozen=True, kw_only=True):
     repository: SandboxRepository | None = None
     limits: Mapping[str, int] = {}
     links: Mapping[str, str] = {}
+    is_partial: bool = False
+    watched: Sequence[str] = ()
 
     def allows_writing(self, path: str) -> bool:
-        return is_below(path, self.writable) and not is_below(path, self.protected)
+        """Whether tools may change a path."""
+        return is_below(path, self.writable) and not is_below(path, [*self.protected, *self.watched])
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:

@@ -1,9 +1,9 @@
-"""A sandbox of bubblewrap for the commands of one folder: started with the first command, and there until it is closed, so that
-servers in the background live on between commands.
+"""A sandbox for the commands of one folder: started with the first command, and there until it is closed, so that servers in the
+background live on between commands. A ``Confinement``, such as bubblewrap, makes it.
 
     LocalWorkspace.run -> ChildProcess -> Sandbox.start ── socket ──> launcher_main, inside ── fork, exec ──> the command
 
-Nothing ever runs outside instead: if bubblewrap is missing or does not hold what it should, starting a command fails.
+Nothing ever runs outside instead: if what makes it is missing or does not hold what it should, starting a command fails.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from __future__ import annotations
 import contextlib
 import marshal
 import os
-import platform
 import select
-import shutil
 import socket
 import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.abc import InspectLoader
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.process.launcher import DirectLauncher, Stream
 from newel.workspace.process.process_mark import number_of_mark
 from newel.workspace.process.process_tree import ProcessTree
-from newel.workspace.sandbox import launcher_main
-from newel.workspace.sandbox.bubblewrap import PROXY, bubblewrap
-from newel.workspace.sandbox.launcher_main import MAX_PACKET, PROXY_PORT
-from newel.workspace.sandbox.policy import INSIDE, PROXY_VARIABLES, SandboxPolicy
-from newel.workspace.sandbox.seccomp import MACHINES, in_memory, seccomp_filter
-
-if TYPE_CHECKING:
-    from newel.workspace.sandbox.git_broker import GitBroker
+from newel.workspace.sandbox.confinement import (
+    BubblewrapConfinement,
+    CannotStart,
+    Confined,
+    Confinement,
+    FindPolicy,
+    SandboxError,
+)
+from newel.workspace.sandbox.launcher_main import MAX_PACKET
+from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
+from newel.workspace.sandbox.seccomp import in_memory
 
 START_S: Final = 10.0
 """Seconds for the sandbox to start."""
@@ -44,20 +44,6 @@ ANSWER_S: Final = 3.0
 
 END_S: Final = 1.0
 """Seconds for it to end by itself."""
-
-PROGRAMS_INSIDE: Final = "/run/newel/bin"
-"""First on the ``PATH`` of commands: the ``git`` that passes on what changes the repository."""
-
-PROGRAMS: Final = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
-"""Where bubblewrap is looked for: a project's folder may be on PATH."""
-
-
-class SandboxError(WorkspaceError):
-    """The sandbox cannot be used; no command runs."""
-
-
-class CannotStart(SandboxError):
-    """bubblewrap is there, and ended instead of starting the sandbox."""
 
 
 class SandboxedProcess:
@@ -88,21 +74,41 @@ class SandboxedProcess:
 
 
 class Sandbox:
-    """Implements ``newel.workspace.process.launcher.ProcessLauncher``. ``find_policy`` is asked when it starts.
+    """Implements ``newel.workspace.sandbox.confinement.CommandSandbox``. ``find_policy`` is asked when it starts; ``confinement`` is
+    bubblewrap's by default.
 
     Any thread may use it, one at a time.
     """
 
-    def __init__(self, find_policy: Callable[[], SandboxPolicy]) -> None:
+    def __init__(self, find_policy: FindPolicy, confinement: Confinement | None = None) -> None:
         self._find_policy = find_policy
+        self._confinement = confinement or BubblewrapConfinement()
         self._lock = threading.Lock()
+        self._is_expected = False
         self._socket: socket.socket | None = None
         self._processes: ProcessTree | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._statuses: dict[int, int] = {}
         self._policy: SandboxPolicy | None = None
-        self._broker: GitBroker | None = None
+        self._confined: Confined | None = None
+        self._opened = ExitStack()
         self._protected: Mapping[str, tuple[int, int]] = {}
+
+    def prepare(self) -> None:
+        """Start it in the background, for a command that is likely to come."""
+        if not self._is_expected:
+            self._is_expected = True
+            threading.Thread(target=self._prepare, name="sandbox", daemon=True).start()
+
+    def _prepare(self) -> None:
+        with self._lock:
+            if self._socket is None and self._is_expected:
+                with contextlib.suppress(OSError, WorkspaceError):  # the command will say it
+                    self._start()
+            process = self._process
+        if process is not None:  # the kernel ends bubblewrap with the thread that has started it
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
     def start(
         self,
@@ -128,6 +134,9 @@ class Sandbox:
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)
 
+    def facts(self) -> Sequence[str]:
+        return self._confinement.facts()
+
     def test(self) -> list[str]:
         """Try what is forbidden; returns what was possible, none if the sandbox holds. Raises ``SandboxError``."""
         return self.test_against(self._find_policy())
@@ -137,54 +146,39 @@ class Sandbox:
         with self._lock, socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
+            forbidden = self._confinement.forbidden(policy, listener.getsockname()[1])
             if self._socket is None:
                 self._start()
-            home = Path(policy.home)
-            with contextlib.suppress(OSError):
-                hidden = [str(path) for path in home.iterdir() if not _is_shown(str(path), policy)]
-                return self._ask(
-                    {
-                        "unwritable": ["/", "/usr", "/etc", *policy.protected],
-                        "hidden": hidden[:100],
-                        "port": listener.getsockname()[1],
-                    }
-                )
-            return ["the home folder cannot be read"]
+            return self._ask(forbidden)
 
     def close(self) -> None:
         """End everything inside."""
+        self._is_expected = False
         with self._lock:
             self._stop()
 
     # -- the process --------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        program, policy = find_bubblewrap(), self._find_policy()
+        policy = self._find_policy()
         protected = _identities(policy.protected)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        broker, files = self._open_broker(program, policy)
-        passed = [theirs] if broker is None else [theirs, broker.theirs]
-        with theirs, in_memory(seccomp_filter()) as seccomp, in_memory(_launcher_code(files)) as code:
-            arguments = [
-                *bubblewrap(program, policy, seccomp.fileno()),
-                *(own_python(), "-I", "-S", "-c", _START, str(code.fileno())),
-                *(str(theirs.fileno()), PROXY if policy.proxy else ""),
-                str(-1 if broker is None else broker.theirs.fileno()),
-            ]
+        with theirs, ExitStack() as stack:
+            stack.callback(ours.close)
+            confined = self._confinement.confine(self._find_policy, policy, theirs.fileno(), stack)
             self._processes = ProcessTree({"PATH": os.defpath})
-            launcher = DirectLauncher((seccomp.fileno(), code.fileno(), *(each.fileno() for each in passed)))
             try:
                 self._process = self._processes.launch(
-                    launcher,
-                    arguments,
+                    DirectLauncher(confined.descriptors),
+                    confined.argv,
                     cwd="/",
                     streams=(subprocess.DEVNULL, subprocess.DEVNULL, subprocess.PIPE),
                 )
             except OSError as error:
-                ours.close()
                 raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
+            self._opened = stack.pop_all()
         ours.settimeout(START_S)
-        self._socket, self._policy, self._protected = ours, policy, protected
+        self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
         self._statuses.clear()
         try:
             self._ask({})  # nothing: only that it answers
@@ -194,26 +188,14 @@ class Sandbox:
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
         ours.settimeout(ANSWER_S)
 
-    def _open_broker(self, program: str, policy: SandboxPolicy) -> tuple[GitBroker | None, Mapping[str, str]]:
-        """What runs git for the commands, and its files inside; none if there is no repository that they could change."""
-        from newel.workspace.sandbox.git_broker import GIT_PROGRAMS, GitBroker
-        from newel.workspace.sandbox.git_shim import shim_files
-
-        git = shutil.which("git", path=GIT_PROGRAMS)
-        if policy.repository is None or not policy.writable or git is None:
-            return None, {}
-        self._broker = GitBroker(self._find_policy, program, own_python())
-        return self._broker, shim_files(git, own_python())
-
     def _stop(self) -> None:
-        if self._broker is not None:
-            self._broker.close()
-            self._broker = None
         if self._socket is not None:
             self._socket.close()
             self._socket = None
         if self._process is not None:
             try:
+                if self._confined is not None and self._confined.ends_with_its_program:
+                    self._process.kill()
                 self._process.wait(END_S)  # the launcher ends with its socket, and with it everything inside
             except subprocess.TimeoutExpired:
                 self._process.kill()
@@ -224,6 +206,7 @@ class Sandbox:
         if self._processes is not None:
             self._processes.forget()
             self._processes = None
+        self._opened.close()
 
     def _last_words(self) -> str:
         process = self._process
@@ -296,48 +279,12 @@ class Sandbox:
         return self._socket
 
     def _environ(self, env: Mapping[str, str]) -> dict[str, str]:
-        policy = self._policy
         inside = {name: value for name, value in env.items() if name not in PROXY_VARIABLES}
-        inside |= {"TMPDIR": "/tmp", "NEWEL_SANDBOX": INSIDE}  # noqa: S108 — it is private
-        if self._broker is not None:
-            inside["PATH"] = f"{PROGRAMS_INSIDE}:{inside.get('PATH', os.defpath)}"
-        if policy is not None and policy.proxy is not None:
-            address = f"http://127.0.0.1:{PROXY_PORT}"
-            inside |= dict.fromkeys(PROXY_VARIABLES[:4], address) | {"NO_PROXY": "localhost,127.0.0.1,::1"}
+        if self._confined is not None:
+            inside |= self._confined.environ
+            if programs := self._confined.programs:
+                inside["PATH"] = f"{programs}:{inside.get('PATH', os.defpath)}"
         return inside
-
-
-_START: Final = """
-import marshal, os, sys
-with os.fdopen(int(sys.argv[1]), "rb") as given:
-    code, files = marshal.load(given)
-scope = {"__name__": "launcher"}
-exec(code, scope)
-scope["main"](int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), files)
-"""
-
-
-def _launcher_code(files: Mapping[str, str]) -> bytes:
-    """The launcher, compiled as it is in this process, and the files that it writes: compiling it takes 3 ms."""
-    loader = launcher_main.__loader__
-    assert isinstance(loader, InspectLoader)  # noqa: S101 — that of any module with a file
-    return marshal.dumps((loader.get_code(launcher_main.__name__), dict(files)))
-
-
-def find_bubblewrap() -> str:
-    """The path of bubblewrap. Raises ``SandboxError`` if this machine has none that can be used."""
-    if sys.platform != "linux" or platform.machine() not in MACHINES:
-        raise SandboxError(f"The sandbox needs Linux on {' or '.join(MACHINES)}.")
-    if program := shutil.which("bwrap", path=PROGRAMS):
-        return program
-    raise SandboxError(
-        "The sandbox needs bubblewrap, which is not installed (Debian, Ubuntu: `apt-get install bubblewrap`; Fedora: `dnf install bubblewrap`)."
-    )
-
-
-def own_python() -> str:
-    """The interpreter that runs the launcher, without a virtual environment."""
-    return os.path.realpath(sys.executable)
 
 
 def _identities(paths: Iterable[str]) -> dict[str, tuple[int, int]]:
@@ -356,8 +303,3 @@ def _pid_of(descriptor: int) -> int:
         if line.startswith("Pid:"):
             return int(line.split()[1])
     return -1
-
-
-def _is_shown(path: str, policy: SandboxPolicy) -> bool:
-    shown = [*policy.readable, *policy.writable, *policy.links]
-    return any(each == path or each.startswith(f"{path}/") or path.startswith(f"{each}/") for each in shown)

@@ -16,11 +16,14 @@ import pytest
 
 from newel.workspace.local import LocalWorkspace
 from newel.workspace.port import Completed
+from newel.workspace.sandbox.confinement import BubblewrapConfinement, SandboxError
+from newel.workspace.sandbox.partial import PartialConfinement
 from newel.workspace.sandbox.policy import SETTINGS_OF_TOOLS, SandboxPolicy
-from newel.workspace.sandbox.sandbox import Sandbox, SandboxError
+from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
-from tests.processes import ends
+from tests.processes import ends, read_proc
 from tests.requirements import require_program
+from tests.served import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -30,8 +33,10 @@ require_program("bwrap", "bubblewrap")
 class Place:
     """A home folder with a project, a key and a server beside it, and a sandbox for the project's commands."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, *, is_partial: bool = False) -> None:
         self.base = base
+        self.is_partial = is_partial
+        self.confinement = PartialConfinement() if is_partial else BubblewrapConfinement()
         self.home = base / "home"
         self.project = self.home / "src" / "project"
         for folder in (
@@ -54,13 +59,15 @@ class Place:
             home=str(self.home),
             writable=[str(self.project)],
             readable=[sys.base_prefix, sys.prefix],
-            protected=protected,
+            protected=[] if self.is_partial else protected,
+            watched=protected if self.is_partial else [],
+            is_partial=self.is_partial,
             hidden=[str(self.base / "secret.txt")],
         )
 
     def sandbox(self) -> Sandbox:
         if not self.opened:
-            self.opened.append(Sandbox(self.policy))
+            self.opened.append(Sandbox(self.policy, self.confinement))
         return self.opened[0]
 
     async def run(self, command: str, **environ: str) -> Completed:
@@ -153,6 +160,14 @@ FORBIDDEN = {
     "change a setting of the kernel": "echo 1 > /proc/sys/kernel/sysrq",
     "write a control group": "mkdir /sys/fs/cgroup/newel-test",
     "gain rights by a program of root": "chmod u+s /bin/true",
+    "change the permissions of another file": "chmod 600 {base}/other/file.txt",
+    "limit a process of this machine": "prlimit --cpu=1000000 --pid {pid}",
+    "see that there is a key, by its path": "test -e {home}/.ssh/id_ed25519",
+    "make a namespace by another call": python(
+        "import ctypes, os, sys; "
+        f"pid = ctypes.CDLL(None).syscall({56 if os.uname().machine == 'x86_64' else 220}, 0x10000011, 0, 0, 0, 0); "
+        "os._exit(0) if pid == 0 else sys.exit(pid < 0)"
+    ),
 }
 
 
@@ -298,6 +313,33 @@ async def test_a_command_that_stops_the_launcher_stops_nothing_else(place: Place
         done = await place.run("echo confined")
     assert done.stdout == "confined\n"
     assert time.monotonic() - began < 15
+
+
+async def test_it_starts_before_its_first_command_is_there(place: Place) -> None:
+    """The user waits for the command, and not for the model meanwhile."""
+    place.sandbox().prepare()
+    wait_until(sandboxes, "the sandbox")
+    (one,) = sandboxes()
+    time.sleep(0.2)  # noqa: ASYNC251 — for what should not happen: it ends with the thread that starts it
+    assert (await place.run("echo confined")).stdout == "confined\n"
+    place.sandbox().prepare()
+    await place.run("true")
+    assert sandboxes() == [one]
+
+
+async def test_one_that_is_closed_while_it_starts_does_not_stay(place: Place) -> None:
+    for _ in range(5):
+        place.sandbox().prepare()
+        place.sandbox().close()
+    time.sleep(0.3)  # noqa: ASYNC251 — for what should not happen
+    assert sandboxes() == []
+
+
+def sandboxes() -> list[int]:
+    """The processes of bubblewrap that this one has started, in any thread."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    pids = [int(pid) for task in tasks for pid in task.read_text().split()]
+    return [pid for pid in pids if "bwrap" in read_proc(pid, "cmdline")]
 
 
 async def test_variables_and_bytes_arrive_as_they_are(place: Place) -> None:
