@@ -304,9 +304,9 @@ export interface StateData {
     agentMode: "hybrid_auto" | "local" | "remote";
     /** The preset: which calls run without asking. */
     approve: string;
-    /** What commands may change: the project, nothing, or what the user may. */
-    sandbox: "off" | "read-only" | "workspace";
-    /** Why commands run in no sandbox although nobody has turned it off; else empty. */
+    /** What commands may change: the project, nothing, or what the user may; `partial` is the project, held as far as the machine can. */
+    sandbox: "off" | "partial" | "read-only" | "workspace";
+    /** Why commands run in no sandbox, or in a partial one, although nobody has chosen that; else empty. */
     sandboxProblem: string;
     folder: string;
     /** Whether a prompt is being answered. */
