@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, Route
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_chat, say
 from tests.browser.expecting import expect
@@ -130,7 +130,12 @@ def test_a_damaged_file_is_named_and_left_as_it_is(workbench: Make) -> None:
     path = bench.newel.home / ".newel" / "permissions.json"
     kept = part(page, "Allowed by your answers, in this project")
     expect(kept.get_by_role("listitem")).to_have_count(3)
-    path.write_text("{damaged")
+
+    def damage_first(route: Route) -> None:
+        path.write_text("{damaged")
+        route.continue_()
+
+    page.route("**/api/permissions/revoke", damage_first)
     kept.get_by_role("button", name="Revoke bash(npm test *)", exact=True).click()
     expect(dialog.get_by_role("alert")).to_contain_text(f"{path} is damaged, and was left as it is")
     expect(kept.get_by_role("listitem")).to_have_count(1)

@@ -43,7 +43,7 @@ def changes(page: Page) -> Locator:
 
 
 def count(page: Page) -> Locator:
-    return page.get_by_role("banner").get_by_role("button", name="Review").locator(".count")
+    return page.get_by_role("banner").get_by_role("button", name=re.compile("^Review")).locator(".count")
 
 
 PICTURE = base64.b64decode(

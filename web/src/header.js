@@ -18,9 +18,9 @@ export class Header {
     this.host = new HostStatus();
     this.project = h("span", { class: "project" });
     this.modelName = h("span", { class: "model-name" });
-    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", onclick: commands.chooseModel }, this.modelName, icon("down"));
+    this.model = h("button", { type: "button", class: "quiet model", title: "Choose a model", "aria-label": "Model", onclick: commands.chooseModel }, this.modelName, icon("down"));
     this.modeName = h("span", {});
-    this.mode = h("button", { type: "button", class: "quiet mode", onclick: commands.chooseAgentMode }, this.modeName, icon("down"));
+    this.mode = h("button", { type: "button", class: "quiet mode", "aria-label": "Agent mode", onclick: commands.chooseAgentMode }, this.modeName, icon("down"));
     this.counts = h("span", { class: "counts" });
     this.tools = h(
       "button",
@@ -32,7 +32,7 @@ export class Header {
       this.showTheme();
     });
     this.approve = h("span", {});
-    this.permissions = h("button", { type: "button", class: "quiet approve", title: "Permissions", onclick: commands.openPermissions }, this.approve, icon("down"));
+    this.permissions = h("button", { type: "button", class: "quiet approve", title: "Permissions", "aria-label": "Permissions", onclick: commands.openPermissions }, this.approve, icon("down"));
     this.flags = h("span", { class: "flags" });
     this.sandbox = h("span", {});
     const adding = (words, label, onclick) =>
