@@ -149,7 +149,8 @@ async def test_what_is_read_after_an_allowed_command_is_not_known(
     assert (await judge_command(command, rules, view)).effect == effect
 
 
-@pytest.mark.slow  # runs each of them
+@pytest.mark.slow
+@pytest.mark.timeout(180)  # runs each of them
 def test_the_hostile_commands_do_what_they_are_here_for(template: Path, tmp_path: Path) -> None:
     """Otherwise the test above would be about commands that harm nobody."""
     harmless: list[str] = []
