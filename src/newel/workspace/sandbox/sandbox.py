@@ -46,6 +46,12 @@ END_S: Final = 1.0
 """Seconds for it to end by itself."""
 
 
+STARTED_UNSEEN: Final = (
+    "The command was started, but could not be followed (too many open files), so the sandbox was ended with it. Look at what it has done, and "
+    "run it again."
+)
+
+
 class SandboxedProcess:
     """A process inside, as ``newel.workspace.process.launcher.StartedProcess``. ``inside`` is its number there, ``descriptor`` a pidfd."""
 
@@ -234,7 +240,14 @@ class Sandbox:
             ) from error
         if "errno" in answer:
             raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["file"] or None)
-        return SandboxedProcess(self, answer["pid"], descriptors[0])
+        try:
+            return SandboxedProcess(self, answer["pid"], descriptors[0])
+        except (
+            OSError,
+            IndexError,
+        ) as error:  # too many open files: it runs, and nobody could wait for its end
+            self._stop()
+            raise SandboxError(STARTED_UNSEEN) from error
 
     def _ask(self, test: dict[str, Any]) -> list[str]:
         """Have the self-test run; returns what was possible."""

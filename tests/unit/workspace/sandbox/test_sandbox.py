@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import socket
 import sys
 import time
@@ -23,7 +24,6 @@ from newel.workspace.sandbox.sandbox import Sandbox
 from newel.workspace.sandbox.seccomp import MACHINES, seccomp_filter
 from tests.processes import ends, read_proc
 from tests.requirements import require_program
-from tests.served import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -318,13 +318,40 @@ async def test_a_command_that_stops_the_launcher_stops_nothing_else(place: Place
 async def test_it_starts_before_its_first_command_is_there(place: Place) -> None:
     """The user waits for the command, and not for the model meanwhile."""
     place.sandbox().prepare()
-    wait_until(sandboxes, "the sandbox")
+    with anyio.fail_after(10):
+        while not sandboxes():  # noqa: ASYNC110 — nothing tells of it
+            await anyio.sleep(0.01)
     (one,) = sandboxes()
     time.sleep(0.2)  # noqa: ASYNC251 — for what should not happen: it ends with the thread that starts it
     assert (await place.run("echo confined")).stdout == "confined\n"
     place.sandbox().prepare()
     await place.run("true")
     assert sandboxes() == [one]
+
+
+async def test_a_command_that_cannot_be_followed_does_not_run_on(place: Place) -> None:
+    """It would change files after its result has said that it failed, and nobody would record that."""
+    await place.run("true")
+    late = place.project / "late"
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)  # the lowest that is free
+    os.close(free)
+    # There is room for the request, and then for the process, but not for a look at the process.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    try:
+        with pytest.raises(SandboxError, match="could not be followed"):
+            place.sandbox().start(
+                ["sh", "-c", "sleep 0.2; echo > late"],
+                cwd=str(place.project),
+                env={"PATH": os.defpath},
+                streams=(0, 1, 2),
+                mark="0" * 16,
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    await anyio.sleep(0.4)
+    assert not late.exists()
+    assert (await place.run("echo a new one")).stdout == "a new one\n"
 
 
 async def test_one_that_is_closed_while_it_starts_does_not_stay(place: Place) -> None:
