@@ -327,7 +327,7 @@ async def test_overflow(provider: ContractProvider) -> None:
     assert type(await refusal(provider, fault)) is ContextOverflow
 
 
-@pytest.mark.timeout(120)  # until the bound is reached: ten seconds on an idle machine
+@pytest.mark.timeout(300)  # until the bound is reached: ten seconds on an idle machine
 @pytest.mark.parametrize(
     "fault",
     [{"kind": "endless_body", "of": of} for of in ("junk", "content", "comments")],
