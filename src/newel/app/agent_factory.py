@@ -244,7 +244,6 @@ async def build_agent(
     from newel.agent.agent import ProviderTransport
     from newel.agent.ports import RunConfig
     from newel.agent.transform import Transformer
-    from newel.app.sandbox import start_early
     from newel.app.workspace_factory import open_workspaces, secret_paths_of
     from newel.context.shortening import Shortener
     from newel.context.system_prompt import describe
@@ -295,11 +294,20 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
-    if settings.approve not in {"plan", "read-only"} and any(tool.spec.name == "bash" for tool in own_tools):
-        start_early(agent.agent, context.host, workspaces.works_in.root)
+    if settings.approve not in {"plan", "read-only"}:
+        _start_sandbox_early(agent, context, workspaces, own_tools)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
+
+
+def _start_sandbox_early(
+    agent: CodingAgent, context: AgentContext, workspaces: WorkspaceFactory, own_tools: Sequence[Tool]
+) -> None:
+    from newel.app.sandbox import start_early
+
+    if any(tool.spec.name == "bash" for tool in own_tools):
+        start_early(agent.agent, context.host, workspaces.works_in.root)
 
 
 def _attachable(workspaces: WorkspaceFactory, secret_paths: SecretPaths) -> Attachable:

@@ -53,14 +53,13 @@ from newel.review.tracking.file_states import (
 )
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
+from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
+from newel.workspace.walk import below
 
 if TYPE_CHECKING:
     from newel.workspace.snapshots.manager import SnapshotManager
-
-CLOCK_LAG_NS: Final = 20_000_000
-"""The clock of the file system may be behind by this much."""
 
 IN_MEMORY_BYTES: Final = 64 << 20
 """Limit of the copies of files that a ledger in memory keeps for commands."""
@@ -117,14 +116,8 @@ class ChangeRecorder:
         project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        snapshots = partial(
-            snapshots_of,
-            *(workspace, ledger),
-            limits=limits,
-            index=index,
-            left_out=left_out,
-            is_secret=looks_secret,
-        )
+        source = partial(snapshots_of, workspace, ledger, is_secret=looks_secret)
+        snapshots = partial(source, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         try:
             await project.recover()
@@ -383,7 +376,7 @@ class ChangeRecorder:
             raise too_large(path)
         mode = result.mode
         if mode is None:  # the host does not report it
-            node = await self._workspace.lstat(self._absolute(path))
+            node = await self._workspace.lstat(below(self._workspace, path))
             mode = state_mode(node.mode) if node is not None and node.is_file else MODE
         if operation.before is not None and result.replaced_mode is not None:
             operation.before = FileSnapshot(operation.before.blob, result.replaced_mode)
@@ -406,9 +399,6 @@ class ChangeRecorder:
                 self.notices.append(notice)
 
     # -- recording ----------------------------------------------------------------------------------
-
-    def _absolute(self, path: str) -> str:
-        return f"{self._workspace.root.rstrip('/')}/{path}"
 
     async def _record(
         self,
@@ -501,7 +491,7 @@ class ChangeRecorder:
         folders: dict[str, FileChange] = {}
         for folder in emptied_folders(changes, checkpoint):
             if folder not in changed and folder not in folders:
-                node = await self._workspace.lstat(self._absolute(folder))
+                node = await self._workspace.lstat(below(self._workspace, folder))
                 if node is not None and stat.S_ISDIR(node.mode):
                     folders[folder] = FileChange(folder, None, FileSnapshot(EMPTY, node.mode))
         return list(folders.values())

@@ -119,8 +119,8 @@ print(json.dumps(run_test(json.loads(sys.argv[1]))))
 """
 
 
-def seatbelt_profile(policy: SandboxPolicy, temporary: str, port: int | None = None) -> str:
-    """The profile for a policy, in which the last rule that matches decides; ``port`` is that of a proxy on this machine."""
+def seatbelt_profile(policy: SandboxPolicy, temporary: str) -> str:
+    """The profile for a policy, in which the last rule that matches decides."""
     writable = [*policy.writable, temporary]
     closed = [policy.home, *PRIVATE]
     shown = [*policy.readable, *writable]
@@ -128,7 +128,6 @@ def seatbelt_profile(policy: SandboxPolicy, temporary: str, port: int | None = N
         "(version 1)",
         "(allow default)",
         "(deny network*)",
-        *([] if port is None else [f'(allow network-outbound (remote ip "localhost:{port}"))']),
         "(deny signal)",
         "(allow signal (target same-sandbox))",
         "(deny lsopen)",
