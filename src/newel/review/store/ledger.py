@@ -444,10 +444,12 @@ class Ledger:
 
     # -- blobs ------------------------------------------------------------------------------------
 
-    def put_blobs(self, blobs: Sequence[bytes], *, flush: bool = True) -> list[str]:
-        """Store pieces of data in one transaction; returns their SHA-256 in hexadecimal. See ``LedgerDatabase.writing``."""
+    def put_blobs(
+        self, blobs: Sequence[bytes], *, names: Sequence[str] | None = None, flush: bool = True
+    ) -> Sequence[str]:
+        """Store pieces of data in one transaction; returns ``names``, their SHA-256 in hexadecimal. See ``LedgerDatabase.writing``."""
         with self.database.writing(flush=flush) as connection:
-            names = put(connection, blobs)
+            names = put(connection, blobs, names)
             if self._claims is not None:
                 self._claims.update(names)
             return names

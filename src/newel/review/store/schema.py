@@ -99,13 +99,16 @@ def read_entry(data: bytes) -> HistoryEntry:
     return msgspec.json.decode(unpack(data), type=HistoryEntry)
 
 
-def put(connection: sqlite3.Connection, blobs: Sequence[bytes]) -> list[str]:
-    """Store data; returns their names."""
-    names = [hashlib.sha256(data).hexdigest() for data in blobs]
+def put(
+    connection: sqlite3.Connection, blobs: Sequence[bytes], names: Sequence[str] | None = None
+) -> Sequence[str]:
+    """Store data; returns their names, which the caller may know."""
+    names = names or [hashlib.sha256(data).hexdigest() for data in blobs]
     query = "SELECT sha256 FROM blobs WHERE sha256 IN (SELECT value FROM json_each(?))"
     existing = {row[0] for row in connection.execute(query, (msgspec.json.encode(names).decode(),))}
     new = {name: data for name, data in zip(names, blobs, strict=True) if name not in existing}
-    rows = ((name, len(data), zlib.compress(data, 1)) for name, data in new.items())
+    # Sorted, as the index is: each of its pages is changed once.
+    rows = ((name, len(data), zlib.compress(data, 1)) for name, data in sorted(new.items()))
     connection.executemany("INSERT INTO blobs VALUES (?, ?, ?)", rows)
     return names
 

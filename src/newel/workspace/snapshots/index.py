@@ -158,11 +158,12 @@ def _block(root: str, folders: Mapping[str, Mapping[str, bytes]], *, is_full: bo
 def _blocks(data: bytes) -> Iterable[tuple[bytes, _Packed, bool]]:
     """The root, the records, and whether there were more files, of each block, up to the first damaged one."""
     at = 0
+    view = memoryview(data)
     with contextlib.suppress(struct.error, msgspec.MsgspecError):
         while at < len(data):
             size, sum_ = _HEAD.unpack_from(data, at)
             at += _HEAD.size + size
-            block = data[at - size : at]
+            block = view[at - size : at]  # not a copy: it may have 20 MB
             if hashlib.sha256(block).digest() != sum_:
                 return
             version, root, folders, is_full = msgspec.msgpack.decode(block, type=_Block)

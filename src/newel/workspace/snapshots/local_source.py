@@ -159,10 +159,9 @@ class LocalSnapshotSource:
         descriptor = retry_once(lambda: open_folder(self._root, path))
         try:
             if names is not None:
-                yield from _stat_names(descriptor, names)
-            else:
-                self._watch(path, descriptor)  # before listing, or new files would be missed
-                yield from _list_all(descriptor)
+                return list(_stat_names(descriptor, names))
+            self._watch(path, descriptor)  # before listing, or new files would be missed
+            return _list_all(descriptor)
         finally:
             os.close(descriptor)
 
@@ -170,10 +169,18 @@ class LocalSnapshotSource:
 
     def read(self, paths: Iterable[tuple[str, int]], limit: int) -> Iterator[tuple[str, Reading | OSError]]:
         for path, _ in paths:
+            reading: Reading | OSError
             try:
-                yield path, retry_once(lambda path=path: self._read(path, limit))
+                reading = self._read(path, limit)
             except OSError as error:
-                yield path, error
+                reading = self._read_again(path, limit) if error.errno in _TRANSIENT_ERRORS else error
+            yield path, reading
+
+    def _read_again(self, path: str, limit: int) -> Reading | OSError:
+        try:
+            return self._read(path, limit)
+        except OSError as error:
+            return error
 
     def _read(self, path: str, limit: int) -> Reading:
         """Fastest if the files of one directory follow each other. Raises ``OSError``."""
@@ -217,12 +224,14 @@ class LocalSnapshotSource:
 
 
 def _list_all(descriptor: int) -> Entries:
+    found: list[tuple[str, os.stat_result]] = []
     with os.scandir(descriptor) as entries:
         for entry in entries:
             try:
-                yield entry.name, entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
+                found.append((entry.name, entry.stat(follow_symlinks=False)))
+            except FileNotFoundError:  # `suppress` would take as long as the rest
                 continue
+    return found
 
 
 def _stat_names(descriptor: int, names: Iterable[str]) -> Entries:
@@ -242,7 +251,8 @@ def _read(descriptor: int, limit: int, settled_ns: int) -> Reading:
             return Reading(None, status, fresh=False)
         data = _read_bytes(descriptor, status.st_size, limit)
         now = os.fstat(descriptor)
-        if signature(now) == signature(status) and len(data) == status.st_size:
+        is_steady = now.st_ctime_ns == status.st_ctime_ns and now.st_mtime_ns == status.st_mtime_ns
+        if is_steady and len(data) == status.st_size == now.st_size:
             return Reading(data, status, fresh=status.st_ctime_ns > settled_ns)
         status = now
     return Reading(data if len(data) <= limit else None, status, fresh=True)
@@ -259,9 +269,12 @@ def _read_link(folder: int, name: str, settled_ns: int) -> Reading:
 
 
 def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
-    """Read to the end, but at most one byte more than ``limit``."""
-    pieces: list[bytes] = []
-    offset = 0
+    """Read to the end, but at most one byte more than ``limit``; ``size`` is at most that."""
+    data = os.pread(descriptor, size + 1, 0)
+    if len(data) <= size:
+        return data
+    pieces = [data]  # it has grown
+    offset = len(data)
     while offset <= limit:
         most = min(max(size - offset, 0) + 1, limit + 1 - offset)
         piece = os.pread(descriptor, most, offset)
@@ -269,4 +282,4 @@ def _read_bytes(descriptor: int, size: int, limit: int) -> bytes:
         offset += len(piece)
         if len(piece) < most:  # of a regular file: its end
             break
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)

@@ -175,8 +175,10 @@ class SnapshotLimits(msgspec.Struct, frozen=True, kw_only=True):
 class BlobStore(Protocol):
     """Stores contents. Thread-safe."""
 
-    def put_blobs(self, blobs: Sequence[bytes], *, flush: bool = True) -> list[str]:
-        """Store contents; returns their SHA-256 in hexadecimal. Without ``flush`` they survive a power cut only after a later call
+    def put_blobs(
+        self, blobs: Sequence[bytes], *, names: Sequence[str] | None = None, flush: bool = True
+    ) -> Sequence[str]:
+        """Store contents; returns ``names``, their SHA-256 in hexadecimal, which the caller may know. Without ``flush`` they survive a power cut only after a later call
         with it.
         """
         ...

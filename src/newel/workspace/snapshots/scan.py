@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from newel.workspace.snapshots.contents import ContentReader
 from newel.workspace.snapshots.ignore_rules import IgnoreRule, is_never_covered
-from newel.workspace.snapshots.port import DATA_FILE, GONE, Entries, Reading
+from newel.workspace.snapshots.port import GONE
 from newel.workspace.snapshots.rule_history import RULE_FILE
 from newel.workspace.snapshots.state import TreeUpdate
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
     FileStat,
     FolderState,
-    file_record,
     folder_record,
     is_kept,
     join,
-    sha256_of,
     signature,
     signature_of,
     split,
 )
 
+_Entry = tuple[str, FileStat]
+
 _CLASSIFIED: Final = 20_000
 """New names to ask git about at a time: their stats take more memory than all else."""
-
-_BATCH_BYTES: Final = 8 << 20
-_BATCH_FILES: Final = 4096
-"""Put into the store at a time."""
 
 
 class DirectoryVisit(NamedTuple):
@@ -64,9 +59,8 @@ class Scan:
         self._tree = update.state.tree
         self._recheck = recheck
         self._check_stopped = check_stopped
-        self._contents = _ContentReader(update, check_stopped)
+        self._contents = ContentReader(update, check_stopped)
         self._new: list[_NewEntry] = []
-        self._new_files = 0
         self._next_level: list[DirectoryVisit] = []
 
     def run(self, visits: Iterable[DirectoryVisit]) -> None:
@@ -97,7 +91,7 @@ class Scan:
             missing = folder.names() if visit.names is None else folder.names() & visit.names
             entries = self._entries(visit)
             if indexed := self._state.indexed.pop(visit.path, None):
-                entries = [each for each in entries if not self._restore(visit.path, folder, indexed, *each)]
+                entries = self._restore(visit.path, folder, indexed, entries)
             for name, status in entries:
                 missing.discard(name)
                 self._compare(visit, folder, name, status)
@@ -113,22 +107,31 @@ class Scan:
                 self._state.notices.add(f"Cannot read {visit.path}/ ({reason}): changes in it are unknown.")
 
     def _restore(
-        self, path: str, folder: FolderState, indexed: Mapping[str, bytes], name: str, status: FileStat
-    ) -> bool:
-        """Whether a file is unchanged since an earlier process put its content into the store. Git need not be asked about it."""
-        record = indexed.get(name)
-        if record is None or signature_of(record) != signature(status):
-            return False
-        if stat.S_ISDIR(status.st_mode) or name in folder.records:
-            return False
-        if self._update.acknowledged and join(path, name) in self._update.acknowledged:
-            return False
-        self._tree.restore(folder, name, record)
-        if status.st_nlink > 1:
-            self._state.linked.add(join(path, name))
-        return True
+        self, path: str, folder: FolderState, indexed: Mapping[str, bytes], entries: Iterable[_Entry]
+    ) -> list[_Entry]:
+        """Restore the records of files that are unchanged since an earlier process put their contents into the store; returns the other
+        entries. Git need not be asked about these files.
+        """
+        others: list[_Entry] = []
+        acknowledged = self._update.acknowledged
+        for entry in entries:
+            name, status = entry
+            record = indexed.get(name)
+            if (
+                record is None
+                or not record.startswith(signature(status))
+                or stat.S_ISDIR(status.st_mode)
+                or name in folder.records
+                or (acknowledged and join(path, name) in acknowledged)
+            ):
+                others.append(entry)
+                continue
+            self._tree.restore(folder, name, record)
+            if status.st_nlink > 1:
+                self._state.linked.add(join(path, name))
+        return others
 
-    def _entries(self, visit: DirectoryVisit) -> Entries:
+    def _entries(self, visit: DirectoryVisit) -> list[_Entry]:
         """A failing disk gets a second try: a change in a directory that was not read cannot be undone."""
         try:
             return list(self._source.entries(visit.path, visit.names))
@@ -205,32 +208,36 @@ class Scan:
 
     def _classify_new(self) -> None:
         """Cover each new name, or exclude it. Git is asked once for all of them."""
-        # The directory of a name may have been replaced since: then the name is found again in the new one.
-        new = [(entry, *split(entry.path)) for entry in self._new]
-        new = [(entry, folder, name) for entry, folder, name in new if folder in self._tree.folders]
-        self._new = []
-        rule_files = [one for one in new if one[2] == RULE_FILE]
+        found, self._new = self._new, []
+        rule_files: list[tuple[_NewEntry, str, str]] = []
+        others: list[tuple[_NewEntry, str, str]] = []
+        for entry in found:
+            folder, name = split(entry.path)
+            # It may have been replaced since: then the name is found again in the new one.
+            if folder in self._tree.folders:
+                (rule_files if name == RULE_FILE else others).append((entry, folder, name))
         self._cover_or_exclude(rule_files)
         self._contents.read_rule_files()  # what they say now matters for the other names
-        self._cover_or_exclude([one for one in new if one[2] != RULE_FILE])
+        self._cover_or_exclude(others)
+        self._contents.read_small()
 
     def _cover_or_exclude(self, new: Sequence[tuple[_NewEntry, str, str]]) -> None:
         """Each entry with its directory and its name in it."""
-        rules = self._source.rules
+        rules, folders = self._source.rules, self._tree.folders
         ignored = rules.excluded(
-            ((entry.path, self._tree.folders[folder].repository) for entry, folder, _ in new),
+            ((entry.path, folders[folder].repository) for entry, folder, _ in new),
             blocked=self._state.blocked_repositories(),
         )
         for entry, parent, name in new:
-            folder = self._tree.folders[parent]
+            folder = folders[parent]
             if folder.excluded.get(name) is ExclusionReason.IGNORED and folder.repository in rules.failed:
                 continue  # as before
             if entry.path in ignored and self._is_excluded(entry, name, ignored[entry.path]):
                 self._tree.exclude(entry.path, ExclusionReason.IGNORED)
                 self._state.ignored.add(entry.path + "/" if entry.is_folder else entry.path)
             elif (
-                max(self._tree.file_count + self._new_files, len(self._tree.folders))
-                >= self._state.limits.files
+                self._tree.file_count + self._contents.new_count >= self._state.limits.files
+                or len(folders) >= self._state.limits.files
             ):
                 self._stop_covering_new()
             elif entry.is_folder:
@@ -238,7 +245,6 @@ class Scan:
                 self._update.put_folder(entry.path, mode, folder.repository, absorb=entry.absorb)
                 self._next_level.append(DirectoryVisit(entry.path, None, entry.absorb))
             else:
-                self._new_files += 1
                 self._contents.add(entry.path, entry.found, absorb=entry.absorb)
 
     def _is_excluded(self, entry: _NewEntry, name: str, rule: IgnoreRule | None) -> bool:
@@ -255,156 +261,3 @@ class Scan:
             f"The project has more than {self._state.limits.files:,} files. Changes to the rest, and to new files, "
             "cannot be undone."
         )
-
-
-class _PendingRead(NamedTuple):
-    """``size`` is in bytes, as far as known."""
-
-    size: int = 0
-    absorb: bool = False
-
-
-class _ContentReader:
-    """Reads the contents of new and changed files into the store, at the end of a scan. ``add`` files, then ``run``, once."""
-
-    def __init__(self, update: TreeUpdate, check_stopped: Callable[[], None]) -> None:
-        self._update = update
-        self._state = update.state
-        self._tree = update.state.tree
-        self._check_stopped = check_stopped
-        self._pending: dict[str, _PendingRead] = {}
-        self._pipes: dict[str, FileStat] = {}
-        self._batch: list[tuple[str, FileStat, bytes]] = []
-        self._batch_size = 0
-        self._batch_data = 0
-        """Of ``_batch_size``, the bytes of files larger than ``DATA_FILE``."""
-
-    def add(self, path: str, status: FileStat, *, absorb: bool) -> None:
-        self._pending[path] = _PendingRead(status.st_size, absorb)
-        if stat.S_ISFIFO(status.st_mode):
-            self._pipes[path] = status
-
-    def discard(self, path: str) -> None:
-        self._pending.pop(path, None)
-        self._pipes.pop(path, None)
-
-    def run(self) -> None:
-        """Also reads the files whose signatures cannot be trusted."""
-        tree = self._tree
-        acknowledged = (
-            path for path in self._update.acknowledged if tree.record(path) and path not in tree.folders
-        )
-        for path in [*self._state.unsettled, *acknowledged]:
-            self._pending.setdefault(path, _PendingRead())
-        self._read(self._in_order())
-        # A pipe is never opened: that may block, or wake up its writer.
-        for path, status in self._pipes.items():
-            if split(path)[0] in self._tree.folders:
-                self._add_content(path, Reading(b"", status, fresh=False))
-        self._store_batch()
-
-    def read_rule_files(self) -> None:
-        """Read the changed files with ignore rules before all others."""
-        rule_files = [
-            (path, read)
-            for path, read in self._pending.items()
-            if split(path)[1] == RULE_FILE and path not in self._pipes
-        ]
-        if rule_files:
-            self._read(rule_files)
-            self._store_batch()
-            for path, _ in rule_files:
-                self._pending.pop(path, None)
-
-    def _read(self, files: Iterable[tuple[str, _PendingRead]]) -> None:
-        for path, result in self._state.source.read(self._requests(files), self._state.limits.file):
-            self._add_content(path, result)
-
-    def _requests(self, files: Iterable[tuple[str, _PendingRead]]) -> Iterator[tuple[str, int]]:
-        """The paths to read, with their sizes as far as known."""
-        for path, (size, _) in files:
-            self._check_stopped()
-            if split(path)[0] not in self._tree.folders or path in self._pipes:
-                continue
-            if not self._has_room(size) and self._must_be_stored(path) and self._tree.record(path) is None:
-                self._store_batch()  # contents that are in the store already take no room
-                if not self._has_room(size):
-                    self._update.exclude(path, ExclusionReason.ROOM)
-                    continue
-            yield path, size
-
-    def _must_be_stored(self, path: str) -> bool:
-        """Whether a later change could not be undone without this content. What a command makes can be undone without."""
-        return self._pending[path].absorb or not self._update.report
-
-    def _in_order(self) -> list[tuple[str, _PendingRead]]:
-        """By directory; smallest first where there may not be room for all, as sources matter more than data."""
-        if sum(read.size for read in self._pending.values()) < self._room() // 2:
-            return sorted(self._pending.items())
-        return sorted(self._pending.items(), key=lambda item: (item[1].size, item[0]))
-
-    def _room(self) -> int:
-        return self._state.limits.total - self._state.copied - self._batch_size
-
-    def _has_room(self, size: int) -> bool:
-        state = self._state
-        data_room = state.limits.data - state.copied_data - self._batch_data if size > DATA_FILE else size
-        return size <= min(self._room(), data_room)
-
-    def _add_content(self, path: str, result: Reading | OSError) -> None:
-        if isinstance(result, OSError):
-            if result.errno in GONE:
-                self._update.drop(path)
-            else:
-                self._update.exclude(path, ExclusionReason.UNREADABLE)
-            return
-        data, status, fresh = result
-        if data is None:
-            self._add_large(path)
-            return
-        self._update.mark(path, unsettled=fresh, linked=status.st_nlink > 1)
-        if self._batch_size >= _BATCH_BYTES or len(self._batch) >= _BATCH_FILES:
-            self._store_batch(flush=False)  # with the last one, which is never empty
-        self._batch.append((path, status, data))
-        self._batch_size += len(data)
-        self._batch_data += len(data) if len(data) > DATA_FILE else 0
-
-    def _add_large(self, path: str) -> None:
-        known = self._tree.state(path) if path in self._state.unstored else None
-        must_be_stored = self._must_be_stored(path)
-        digest = None
-        if known is not None or not must_be_stored:
-            with contextlib.suppress(OSError):
-                digest = self._state.source.digest(path)
-        if digest is None or (must_be_stored and known and digest.sha256.hex() != known.blob):
-            self._update.exclude(path, ExclusionReason.LARGE)
-            return
-        self._update.mark(path, unsettled=digest.fresh, linked=digest.found.st_nlink > 1)
-        self._update.put(path, file_record(digest.found, digest.sha256))
-        self._state.unstored.add(path)
-
-    def _store_batch(self, *, flush: bool = True) -> None:
-        batch, self._batch, self._batch_size, self._batch_data = self._batch, [], 0, 0
-        blobs: list[bytes] = []
-        records: list[tuple[str, bytes]] = []
-        for path, status, data in batch:
-            sha256 = hashlib.sha256(data).digest()
-            before = self._tree.record(path)
-            if before is None or sha256_of(before) != sha256:
-                if self._must_be_stored(path) and self._state.is_secret(path, data):
-                    if not self._state.hold(path, data):
-                        self._update.exclude(path, ExclusionReason.SECRET)
-                        continue
-                elif self._has_room(len(data)):
-                    self._state.count_copy(path, len(data))
-                    blobs.append(data)
-                elif self._must_be_stored(path):
-                    self._update.exclude(path, ExclusionReason.ROOM)
-                    continue
-                else:
-                    self._state.unstored.add(path)
-            records.append((path, file_record(status, sha256)))
-        if blobs:
-            self._state.blobs.put_blobs(blobs, flush=flush)
-        for path, record in records:
-            self._update.put(path, record, absorb=self._pending[path].absorb)

@@ -243,11 +243,14 @@ class TreeUpdate:
 
     def mark(self, path: str, *, linked: bool, unsettled: bool | None = None) -> None:
         """Note whether a file's times are to be trusted; None leaves ``unsettled`` as it is."""
-        for paths, is_member in ((self.state.linked, linked), (self.state.unsettled, unsettled)):
-            if is_member:
-                paths.add(path)
-            elif is_member is False:
-                paths.discard(path)
+        if linked:
+            self.state.linked.add(path)
+        else:
+            self.state.linked.discard(path)
+        if unsettled:
+            self.state.unsettled.add(path)
+        elif unsettled is False:
+            self.state.unsettled.discard(path)
 
     def _before(self, path: str, known: FileSnapshot | None) -> FileSnapshot | None:
         return self.acknowledged.get(path, known)

@@ -168,8 +168,17 @@ def signature(stat: FileStat) -> bytes:
 
     A program can set the modification time, but not ``ctime``.
     """
+    try:
+        return _SIGNATURE.pack(
+            stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino, stat.st_mode & 0xFFFFFFFF
+        )
+    except struct.error:  # times may be negative or huge, as programs can set any
+        return _wrapped_signature(stat)
+
+
+def _wrapped_signature(stat: FileStat) -> bytes:
     return _SIGNATURE.pack(
-        stat.st_mtime_ns & _WORD,  # times may be negative or huge, as programs can set any
+        stat.st_mtime_ns & _WORD,
         stat.st_ctime_ns & _WORD,
         stat.st_size & _WORD,
         stat.st_ino & _WORD,

@@ -560,6 +560,32 @@ class TestLimits:
         assert set(told(changes).values()) == {"~"}
         assert len(changes.files) == 10
 
+    async def test_files_that_are_read_before_the_scan_is_over_are_counted_once_and_restorable(
+        self, root: Path, ledger: Ledger
+    ) -> None:
+        """More than wait at once: those of the first folders are in the store while others are still to be found."""
+        for n in range(210):
+            folder = root / f"d{n % 70}" / f"s{n}"
+            folder.mkdir(parents=True)
+            for m in range(100):
+                (folder / f"f{m}").write_text(f"{n} {m}")
+        (root / "d0/s0/f0").write_bytes(b"large" * 20_000)
+        with open_sources("local", root, ledger) as source:
+            looked = SnapshotManager(source, ledger, limits=SnapshotLimits(files=21_001))
+            assert await looked.take() == []
+            (root / "d0/s0/f0").unlink()
+            (root / "d1/s1/f1").write_bytes(b"x")
+            (root / "d69/s209/f99").rename(root / "moved")
+            changes = await looked.last_changes(0)
+            looked.close()
+        assert told(changes) == {"d0/s0/f0": "-", "d1/s1/f1": "~", "d69/s209/f99": "-", "moved": "+"}
+        before = {change.path: ledger.blob(change.before.blob) for change in changes.files if change.before}
+        assert before == {
+            "d0/s0/f0": b"large" * 20_000,
+            "d1/s1/f1": b"1 1",
+            "d69/s209/f99": b"209 99",
+        }
+
     async def test_a_thousand_sockets_do_not_bury_the_user_in_notices(
         self, root: Path, snapshots: Open
     ) -> None:
