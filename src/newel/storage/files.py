@@ -37,7 +37,7 @@ def read_regular(path: Path, most: int | None = MOST) -> bytes:
         return data
 
 
-def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
+def replace_file(path: Path, data: bytes | bytearray, *, sync: bool = False) -> None:
     """Write a private file in place of an earlier one: readers see the old content or the new one. ``sync`` waits for the
     disk. Removes the temporary files that killed processes left of it. Raises ``OSError``, and then leaves everything as
     it was.

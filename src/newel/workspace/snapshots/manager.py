@@ -168,16 +168,16 @@ class SnapshotManager:
         """Do not report that a file, relative to the root, is in this state: Newel itself wrote or removed it."""
         self._acknowledged[path] = state
 
-    async def export_index(self, *, whole: bool) -> bytes:
+    async def export_index(self, *, whole: bool) -> bytearray:
         """The last snapshot in the format of ``snapshots.index``: ``whole``, which must come first, or only what changed since
         the last export; empty if nothing did.
         """
         async with self._caller_lock:
             if not whole and not self._state.tree.changed_paths:
-                return b""
+                return bytearray()
             return await anyio.to_thread.run_sync(self._export_index, whole)
 
-    def _export_index(self, whole: bool) -> bytes:
+    def _export_index(self, whole: bool) -> bytearray:
         state, root = self._state, self._source.root
         tree = state.tree
         with self._scan_lock:
