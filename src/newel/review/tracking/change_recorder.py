@@ -32,11 +32,11 @@ from newel.review.model.file_lines import MODE, content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
 from newel.review.save import LARGEST
-from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
-from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
+from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
 from newel.review.tracking.effects import (
     KILLED,
     RECORDS_DELETED,
@@ -53,7 +53,6 @@ from newel.review.tracking.file_states import (
 )
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
-from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
@@ -179,6 +178,8 @@ class ChangeRecorder:
         background: Sequence[str] = ()
         with anyio.move_on_after(self.scan_timeout) as scope:
             async with self._lock:
+                await self._at_once(partial(self._log.end_run, run.effect_id))
+                run.effect_id = ""
                 if self._running:
                     return RunEnd([], [], ())  # a command of another run: at the end of that one
                 await self._scan()  # what the user has changed since the last command is not the run's
@@ -242,18 +243,10 @@ class ChangeRecorder:
         return True
 
     def _log_effect(self, operation: TrackedOperation) -> None:
-        effect = EffectRecord(
-            run=operation.run.id,
-            session=operation.run.session,
-            title=operation.run.title,
-            began=operation.started_at,
-            began_ns=time.time_ns() - CLOCK_LAG_NS,
-            run_began_ns=operation.run.commands_began_ns,
-            path=operation.path,
-            before=operation.before,
-            folders=tuple(operation.folders),
-        )
-        operation.effect_id = self._log.begin(effect)
+        run = operation.run
+        if operation.path is None and not run.effect_id:
+            run.effect_id = self._log.begin_run(effect_of(operation, is_run=True))
+        operation.effect_id = self._log.begin(effect_of(operation))
 
     async def _at_once(self, write: Callable[[], None]) -> None:
         """Make a small change of the effect log. It takes less time than a thread needs to start it, as nothing is flushed. Only if
