@@ -25,7 +25,7 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import now
-from newel.permissions.secret_paths import looks_secret
+from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
 from newel.review.model.file_lines import MODE, content_of, text_hash
@@ -51,8 +51,10 @@ from newel.review.tracking.file_states import (
     read_state,
     too_large,
 )
+from newel.review.tracking.secret_tests import secret_tests
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
+from newel.workspace.snapshots.secret_files import SecretTests
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
@@ -81,6 +83,7 @@ class ChangeRecorder:
         log: EffectLog,
     ) -> None:
         self.project = project
+        self.secrets = SecretTests()
         self.scan_timeout = SCAN_TIMEOUT_S
         self.notices: list[str] = []
         """Messages for the user that come with the next operation."""
@@ -104,10 +107,16 @@ class ChangeRecorder:
 
     @classmethod
     async def open(
-        cls, workspace: TrackedWorkspace, folder: Path | None, *, left_out: Iterable[str] = ()
+        cls,
+        workspace: TrackedWorkspace,
+        folder: Path | None,
+        *,
+        left_out: Iterable[str] = (),
+        rules: RuleSet | None = None,
     ) -> ChangeRecorder:
         """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). Completes what killed processes
-        left pending. ``left_out`` are absolute paths that are not covered.
+        left pending. ``left_out`` are absolute paths that are not covered. Files that ``rules``, or those of the project, deny to
+        read hold secrets.
         """
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
         log = EffectLog(ledger, folder)
@@ -115,9 +124,11 @@ class ChangeRecorder:
         project.left_out = log.load_left_out()
         index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        source = partial(snapshots_of, workspace, ledger, is_secret=looks_secret)
+        secrets = await secret_tests(workspace, rules or RuleSet())
+        source = partial(snapshots_of, workspace, ledger, secrets=secrets)
         snapshots = partial(source, limits=limits, index=index, left_out=left_out)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
+        recorder.secrets = secrets
         try:
             await project.recover()
             for effect in log.recover(workspace.root):

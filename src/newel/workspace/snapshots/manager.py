@@ -53,7 +53,8 @@ from newel.workspace.snapshots.port import (
 )
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.scan import DirectoryVisit, Scan
-from newel.workspace.snapshots.state import IsSecret, ScanState, TreeUpdate, is_never_secret
+from newel.workspace.snapshots.secret_files import SecretTests
+from newel.workspace.snapshots.state import ScanState, TreeUpdate
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
     FileSnapshot,
@@ -77,8 +78,8 @@ class _Phase(Enum):
 class SnapshotManager:
     """Tracks the files that ``source`` provides. Scans run one at a time; others wait.
 
-    ``blobs`` stores contents, but those that are ``is_secret`` only once they have changed. ``index``, a file beside that store, records which file has which content for
-    the next process; it must be deleted when contents are.
+    ``blobs`` stores contents, those of files with ``secrets`` only once they have changed. ``index``, a file beside that store, records which file has
+    which content for the next process; it must be deleted when contents are.
 
     Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
     a failed or cancelled scan the next one reports the same changes.
@@ -91,10 +92,10 @@ class SnapshotManager:
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
-        is_secret: IsSecret = is_never_secret,
+        secrets: SecretTests | None = None,
     ) -> None:
         self._source = source
-        self._state = ScanState(source, blobs, limits or SnapshotLimits(), is_secret)
+        self._state = ScanState(source, blobs, limits or SnapshotLimits(), secrets or SecretTests())
         self._index = index
         self._indexed_bytes = 0
         """``ScanState.copied`` when the index was last saved."""

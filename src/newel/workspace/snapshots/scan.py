@@ -387,12 +387,13 @@ class _ContentReader:
         batch, self._batch, self._batch_size, self._batch_data = self._batch, [], 0, 0
         blobs: list[bytes] = []
         records: list[tuple[str, bytes]] = []
+        finder = self._state.secret_finder(len(batch))
         for path, status, data in batch:
             sha256 = hashlib.sha256(data).digest()
             before = self._tree.record(path)
             if before is None or sha256_of(before) != sha256:
-                if self._must_be_stored(path) and self._state.is_secret(path, data):
-                    if not self._state.hold(path, data):
+                if self._must_be_stored(path) and finder.is_secret(path, data):
+                    if not self._state.held.put(path, data):
                         self._update.exclude(path, ExclusionReason.SECRET)
                         continue
                 elif self._has_room(len(data)):
