@@ -1,4 +1,5 @@
-"""Finds keys and passwords in the text of a file: tokens of known vendors, and long random values with the name of a secret.
+"""Finds keys and passwords in the text of a file: tokens of known vendors, and long random values with the name of a secret or in an
+address.
 
 Meant for files that git does not track, so a miss costs little, and a false alarm, too: the content is kept in memory instead of the
 ledger. The shapes come from the documentation of the vendors and the rules of secret scanners.
@@ -6,7 +7,6 @@ ledger. The shapes come from the documentation of the vendors and the rules of s
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -22,62 +22,24 @@ LARGEST: Final = 64 << 10
 _TEXT: Final = 512
 """Bytes of the beginning that show whether a file is text."""
 
-_DATA: Final = frozenset(
-    (
-        *(
-            ".cfg",
-            ".conf",
-            ".config",
-            ".csv",
-            ".env",
-            ".hcl",
-            ".http",
-            ".ini",
-            ".ipynb",
-            ".json",
-            ".json5",
-            ".jsonc",
-            ".local",
-            ".log",
-            ".md",
-            ".netrc",
-            ".plist",
-        ),
-        *(
-            ".properties",
-            ".rest",
-            ".secret",
-            ".secrets",
-            ".sql",
-            ".tf",
-            ".tfvars",
-            ".toml",
-            ".token",
-            ".tsv",
-            ".txt",
-            ".xml",
-            ".yaml",
-            ".yml",
-        ),
-    )
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DATA: Final = _names(
+    "cfg conf config csv env hcl http ini ipynb json json5 jsonc local log md netrc plist properties rest "
+    "secret secrets sql tf tfvars toml token tsv txt xml yaml yml"
 )
 """Suffixes of settings, data and notes. A name without a suffix may be one, too."""
 
-_LOCKS: Final = frozenset(
-    (
-        *(
-            "go.sum",
-            "go.work.sum",
-            "npm-shrinkwrap.json",
-            "package-lock.json",
-            "packages.lock.json",
-            "pnpm-lock.yaml",
-        ),
-    )
+_SHELLS: Final = _names("bash envrc fish sh zsh")
+"""Suffixes of scripts."""
+
+_LOCKS: Final = _names(
+    "go.sum go.work.sum npm-shrinkwrap.json package-lock.json packages.lock.json pnpm-lock.yaml"
 )
 """Files full of hashes, like all with the suffix ``.lock``."""
-
-_SHELLS: Final = frozenset((".bash", ".envrc", ".fish", ".sh", ".zsh"))
 
 
 class TextKind(Enum):
@@ -102,13 +64,13 @@ def is_text_with_keys(path: str, data: bytes) -> bool:
 
 def kind_of(path: str, data: bytes) -> TextKind:
     """By size and name, and the beginning of the content."""
-    name = posixpath.basename(path).lower()
-    suffix = posixpath.splitext(name)[1]
-    if not _SHORTEST <= len(data) <= LARGEST or suffix == ".lock" or name in _LOCKS or b"\0" in data[:_TEXT]:
+    stem, _, suffix = path[path.rfind("/") + 1 :].lower().rpartition(".")
+    is_data = not stem or suffix in _DATA
+    if not _SHORTEST <= len(data) <= LARGEST or suffix == "lock" or f"{stem}.{suffix}" in _LOCKS:
         return TextKind.NONE
-    if not suffix or suffix in _DATA:
-        return TextKind.DATA
-    return TextKind.SHELL if suffix in _SHELLS else TextKind.SOURCE
+    if b"\0" in data[:_TEXT]:
+        return TextKind.NONE
+    return TextKind.DATA if is_data else TextKind.SHELL if suffix in _SHELLS else TextKind.SOURCE
 
 
 def holds_keys(data: bytes, kind: TextKind) -> bool:
@@ -137,6 +99,9 @@ def _is_key(data: bytes, start: int, end: int, *, quoted: bool) -> bool:
     before = data[max(0, start - _BEFORE) : start]
     if before.rstrip(b" \t\"'`")[-1:] not in {b"=", b":", b">"}:
         return False
+    if re.search(rb"://[^\s/:@]*:\Z", before):
+        password, at, _ = value.partition(b"@")
+        return at != b"" and _is_random(password)
     named = _assigned_name().search(before)
     return (
         named is not None and (not quoted or named["quote"] != b"") and _is_secret_value(named["name"], value)

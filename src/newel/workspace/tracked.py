@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
     from newel.workspace.snapshots.manager import SnapshotManager
     from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
+    from newel.workspace.snapshots.secret_files import SecretTests
 
 
 class TrackedWorkspace(Workspace, Protocol):

@@ -38,6 +38,7 @@ KEYS = {
     "aws.txt": "AKIA" + value(16, UPPER).upper(),
     "github.md": "use ghp_" + value(36),
     "openai.js": "new OpenAI({ apiKey: 'sk-proj-" + value(48) + "' })",
+    "alembic.ini": f"sqlalchemy.url = postgresql://shop:{value(18)}@db.example/shop\n",
     "slack.yml": "hook: xoxb-" + value(12, string.digits) + "-" + value(24),
     "gitlab.txt": "glpat-" + value(20),
     "google.html": "maps?key=AIza" + value(35),
@@ -45,6 +46,7 @@ KEYS = {
 }
 
 HARMLESS = {
+    "urls.json": '{"url": "https://reader:password@db.example/shop/2024-01-01"}',
     "uuid.json": '{"key": "6f1c1e0a-7b43-4c8b-9d6e-2f0f6a1b9c3d"}',
     "package-lock.json": '{"token": "' + value(32) + '"}',
     "sub/uv.lock": f'secret = "{value(40)}"',

@@ -118,15 +118,14 @@ class ChangeRecorder:
         left pending. ``left_out`` are absolute paths that are not covered. Files that ``rules``, or those of the project, deny to
         read hold secrets.
         """
+        secrets = await secret_tests(workspace, rules or RuleSet())
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
         log = EffectLog(ledger, folder)
         project = ProjectReview(ledger, workspace)
         project.left_out = log.load_left_out()
-        index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        secrets = await secret_tests(workspace, rules or RuleSet())
-        source = partial(snapshots_of, workspace, ledger, secrets=secrets)
-        snapshots = partial(source, limits=limits, index=index, left_out=left_out)
+        source = partial(snapshots_of, workspace, ledger, secrets=secrets, left_out=left_out)
+        snapshots = partial(source, limits=limits, index=folder / INDEX if folder else None)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
         recorder.secrets = secrets
         try:

@@ -20,6 +20,8 @@ async def secret_tests(workspace: TrackedWorkspace, rules: RuleSet) -> SecretTes
         rules |= await load_project_rules(workspace)
     home = str(Path.home()) if workspace.name == workspace.root else ""
     is_denied = denied_below(rules, workspace.root, home)
-    return SecretTests(
-        lambda path, data: looks_secret(path, data) or is_denied(path), is_data_with_keys, is_text_with_keys
-    )
+
+    def by_name(path: str, data: bytes) -> bool:
+        return looks_secret(path, data) or is_denied(path)
+
+    return SecretTests(by_name, is_data_with_keys, is_text_with_keys)
