@@ -117,6 +117,7 @@ def open_recorders(settings: Settings, *, ephemeral: bool) -> RecorderRegistry:
         noted=home,
         keep=_keep_policy(settings.retention),
         find_left_out=partial(_secrets_below, settings),
+        rules=settings.rules,
     )
 
 

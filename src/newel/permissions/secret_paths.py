@@ -109,12 +109,16 @@ class SecretPaths:
         """Whether a real path is a secret place, or that of a file that often holds secrets, and the user has not allowed it; or whether
         a rule denies it.
         """
-        path = self.original(path)
-        if self._find_rule("deny", path, writes=False):
+        if self.is_denied(path):
             return True
+        path = self.original(path)
         return bool(self._secret(path) or _by_name(path, "private")) and not self._may_open(
             path, writes=False
         )
+
+    def is_denied(self, path: str) -> bool:
+        """Whether a rule denies reading a real path."""
+        return bool(self._find_rule("deny", self.original(path), writes=False))
 
     def any_holds_secrets(self, paths: Sequence[str]) -> bool:
         """Whether ``holds_secrets`` is true of a path. Looks at each name and folder once, as there may be very many paths."""
@@ -309,6 +313,17 @@ def existing_denied_places(
             folder = literal(home) if pattern.startswith("~/") else literal(project)
             patterns.append(posixpath.join(folder, pattern.removeprefix("~/")))
     return sorted(set(map(disk.real, disk.match(patterns))))
+
+
+def denied_below(rules: RuleSet, root: str, home: str) -> Callable[[str], bool]:
+    """Whether rules deny reading a path relative to a real one. ``home`` is empty where it is unknown."""
+    if not any(
+        isinstance(rule, PathRule) and rule.covers(writes=False, effect="deny") for rule in rules.deny
+    ):
+        return lambda _: False
+    places = SecretPaths(root, home=home, rules=lambda: rules)
+    start = root.rstrip("/")
+    return lambda path: places.is_denied(f"{start}/{path}")
 
 
 def looks_secret(path: str, data: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
     from newel.workspace.snapshots.manager import SnapshotManager
     from newel.workspace.snapshots.port import BlobStore, SnapshotLimits, SnapshotSource
+    from newel.workspace.snapshots.secret_files import SecretTests
 
 
 class TrackedWorkspace(Workspace, Protocol):
@@ -68,10 +69,10 @@ def snapshots_of(
     limits: SnapshotLimits | None = None,
     index: Path | None = None,
     left_out: Iterable[str] = (),
-    is_secret: Callable[[str, bytes], bool] = lambda path, data: False,  # noqa: ARG005 — by name
+    secrets: SecretTests | None = None,
 ) -> SnapshotManager:
     """Snapshots of a workspace's files; see ``SnapshotManager``. It is loaded here, as most runs start no command."""
     from newel.workspace.snapshots.manager import SnapshotManager
 
     source = workspace.snapshot_source(blobs, left_out=left_out)
-    return SnapshotManager(source, blobs, limits=limits, index=index, is_secret=is_secret)
+    return SnapshotManager(source, blobs, limits=limits, index=index, secrets=secrets)

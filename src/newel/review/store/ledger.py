@@ -84,7 +84,7 @@ class PlannedWrite(Wire, frozen=True, kw_only=True):
 class EffectRecord(Wire, frozen=True, kw_only=True):
     """A pending effect: on the file ``path``, which was ``before``, or on any file for None. ``began_ns`` is on the clock of
     the file system, as is ``run_began_ns``, when the run's first command began (0: this is the first). ``folders`` did not exist above
-    the file.
+    the file. With ``is_run`` it is a run from its first command to its end, with all that it has started.
     """
 
     run: str
@@ -96,6 +96,7 @@ class EffectRecord(Wire, frozen=True, kw_only=True):
     path: str | None = None
     before: FileSnapshot | None = None
     folders: tuple[str, ...] = ()
+    is_run: bool = False
 
 
 class ChangeResult(NamedTuple):

@@ -25,18 +25,18 @@ import anyio.to_thread
 
 from newel.agent.errors import NewelError
 from newel.agent.messages import now
-from newel.permissions.secret_paths import looks_secret
+from newel.permissions.rules import RuleSet
 from newel.review.checkpoints import new_checkpoint
 from newel.review.folders import emptied_folders, grown, is_folder, missing, without_implied
 from newel.review.model.file_lines import MODE, content_of, text_hash
 from newel.review.paths import OutsideProject, check_name, checked_path
 from newel.review.project import ProjectReview
 from newel.review.save import LARGEST
-from newel.review.store.ledger import Checkpoint, EffectRecord, FileVersion, Ledger
+from newel.review.store.ledger import Checkpoint, FileVersion, Ledger
 from newel.review.store.schema import LedgerBusy
 from newel.review.tracking.applied_sink import AppliedSink
 from newel.review.tracking.change_sink import ChangeSink, RunEnd
-from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect
+from newel.review.tracking.effect_log import INDEX, EffectLog, PendingEffect, effect_of
 from newel.review.tracking.effects import (
     KILLED,
     RECORDS_DELETED,
@@ -51,9 +51,10 @@ from newel.review.tracking.file_states import (
     read_state,
     too_large,
 )
+from newel.review.tracking.secret_tests import secret_tests
 from newel.workspace.port import ABSENT
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
-from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
+from newel.workspace.snapshots.secret_files import SecretTests
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, state_mode
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
@@ -82,6 +83,7 @@ class ChangeRecorder:
         log: EffectLog,
     ) -> None:
         self.project = project
+        self.secrets = SecretTests()
         self.scan_timeout = SCAN_TIMEOUT_S
         self.notices: list[str] = []
         """Messages for the user that come with the next operation."""
@@ -105,20 +107,27 @@ class ChangeRecorder:
 
     @classmethod
     async def open(
-        cls, workspace: TrackedWorkspace, folder: Path | None, *, left_out: Iterable[str] = ()
+        cls,
+        workspace: TrackedWorkspace,
+        folder: Path | None,
+        *,
+        left_out: Iterable[str] = (),
+        rules: RuleSet | None = None,
     ) -> ChangeRecorder:
         """The recorder of a workspace's root, with its ledger in ``folder`` (None: in memory). Completes what killed processes
-        left pending. ``left_out`` are absolute paths that are not covered.
+        left pending. ``left_out`` are absolute paths that are not covered. Files that ``rules``, or those of the project, deny to
+        read hold secrets.
         """
+        secrets = await secret_tests(workspace, rules or RuleSet())
         ledger = await anyio.to_thread.run_sync(Ledger.open, folder)
         log = EffectLog(ledger, folder)
         project = ProjectReview(ledger, workspace)
         project.left_out = log.load_left_out()
-        index = folder / INDEX if folder else None
         limits = None if folder else SnapshotLimits(total=IN_MEMORY_BYTES)
-        source = partial(snapshots_of, workspace, ledger, is_secret=looks_secret)
-        snapshots = partial(source, limits=limits, index=index, left_out=left_out)
+        source = partial(snapshots_of, workspace, ledger, secrets=secrets, left_out=left_out)
+        snapshots = partial(source, limits=limits, index=folder / INDEX if folder else None)
         recorder = cls(workspace, project, AppliedSink(ledger), snapshots, log)
+        recorder.secrets = secrets
         try:
             await project.recover()
             for effect in log.recover(workspace.root):
@@ -179,6 +188,8 @@ class ChangeRecorder:
         background: Sequence[str] = ()
         with anyio.move_on_after(self.scan_timeout) as scope:
             async with self._lock:
+                await self._at_once(partial(self._log.end_run, run.effect_id))
+                run.effect_id = ""
                 if self._running:
                     return RunEnd([], [], ())  # a command of another run: at the end of that one
                 await self._scan()  # what the user has changed since the last command is not the run's
@@ -242,18 +253,10 @@ class ChangeRecorder:
         return True
 
     def _log_effect(self, operation: TrackedOperation) -> None:
-        effect = EffectRecord(
-            run=operation.run.id,
-            session=operation.run.session,
-            title=operation.run.title,
-            began=operation.started_at,
-            began_ns=time.time_ns() - CLOCK_LAG_NS,
-            run_began_ns=operation.run.commands_began_ns,
-            path=operation.path,
-            before=operation.before,
-            folders=tuple(operation.folders),
-        )
-        operation.effect_id = self._log.begin(effect)
+        run = operation.run
+        if operation.path is None and not run.effect_id:
+            run.effect_id = self._log.begin_run(effect_of(operation, is_run=True))
+        operation.effect_id = self._log.begin(effect_of(operation))
 
     async def _at_once(self, write: Callable[[], None]) -> None:
         """Make a small change of the effect log. It takes less time than a thread needs to start it, as nothing is flushed. Only if

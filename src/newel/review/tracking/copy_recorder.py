@@ -9,7 +9,6 @@ from functools import partial
 import anyio.to_thread
 
 from newel.agent.errors import WorkspaceError
-from newel.permissions.secret_paths import looks_secret
 from newel.review.folders import is_folder, parents
 from newel.review.model.file_kinds import described
 from newel.review.model.file_lines import content_of, lines_of_state
@@ -23,18 +22,23 @@ from newel.review.tracking.effect_log import EffectLog
 from newel.workspace.mirror.mirror import Mirror
 from newel.workspace.mirror.port import FileContent
 from newel.workspace.snapshots.port import FileChange
+from newel.workspace.snapshots.secret_files import SecretTests
 from newel.workspace.snapshots.uncovered import UncoveredChanges
 from newel.workspace.tracked import TrackedWorkspace, snapshots_of
 from newel.workspace.walk import below
 
 
 def recorder_of_copy(
-    workspace: TrackedWorkspace, project: ProjectReview, mirror: Mirror, hunks: HunkSize
+    workspace: TrackedWorkspace,
+    project: ProjectReview,
+    mirror: Mirror,
+    hunks: HunkSize,
+    secrets: SecretTests,
 ) -> ChangeRecorder:
     """The recorder of a copy. It logs no effects: when a process is killed, partial changes are discarded with the copy."""
     ledger = project.ledger
     sink = ProposalSink(project, mirror, hunks)
-    snapshots = partial(snapshots_of, workspace, ledger, is_secret=looks_secret)
+    snapshots = partial(snapshots_of, workspace, ledger, secrets=secrets)
     return ChangeRecorder(workspace, project, sink, snapshots, EffectLog(ledger, None))
 
 

@@ -46,6 +46,8 @@ class TrackedRun:
         """When its checkpoint counts as created; empty for when its first change is recorded."""
         self.commands_began_ns = 0
         """When the first command began, in nanoseconds since 1970; 0 without one."""
+        self.effect_id = ""
+        """Of the run in the effect log, from its first command to its end."""
         self.has_acted = False
         """Whether a tool was called that may change something."""
         self.checkpoint: Checkpoint | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import anyio.to_thread
 import msgspec
@@ -12,12 +13,22 @@ from newel.agent.errors import WorkspaceError
 from newel.review.model.file_review import ReviewError
 from newel.review.save import LARGEST
 from newel.review.store.ledger import Ledger
+from newel.review.tracking.applied_sink import SHOWN
 from newel.review.tracking.effect_log import PendingEffect, recorded_since
+from newel.text.format import join_names
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import FileChange, WorkspaceChanges
 from newel.workspace.snapshots.tree import EMPTY, FileSnapshot, is_kept, state_mode
+from newel.workspace.snapshots.uncovered import FOREVER
 from newel.workspace.tracked import TrackedWorkspace
 from newel.workspace.walk import below
+
+OUTLIVES_NS: Final = 60_000_000_000
+"""A command ends so soon after Newel is killed, also on a host."""
+
+LEFT_RUNNING: Final = (
+    "Changed since its last command, by what it left running or by you, so it is not recorded: {names}."
+)
 
 
 class FileTooLarge(ReviewError, code="too_large"):
@@ -61,7 +72,8 @@ async def changes_of_killed(
     make_snapshots: Callable[[], SnapshotManager],
     effect: PendingEffect,
 ) -> WorkspaceChanges:
-    """What a killed process did, or others since. Without the tree that it saved before a command, only files with records are known:
+    """What a killed process did, or others since. If no command was running, the user may have changed any file: then nothing is recorded,
+    and what changed while the process lived is named. Without the tree that it saved before a command, only files with records are known:
     any other may be the user's, and an undo must not delete it.
     """
     record = effect.record
@@ -69,15 +81,33 @@ async def changes_of_killed(
         state = await read_state_or_none(workspace, ledger, record.path)
         return WorkspaceChanges([FileChange(record.path, record.before, state)], list(record.folders), [])
     changes = WorkspaceChanges([], [], [])
-    if effect.known.tree.records:
-        snapshots = make_snapshots()
-        try:
-            changes = await snapshots.resume(effect.known.tree, record.run_began_ns or record.began_ns)
-        finally:
-            snapshots.close()
-    # What was recorded since the tree was saved, and is in none of its records.
-    recorded = await anyio.to_thread.run_sync(recorded_since, ledger, effect.known.at)
+    snapshots = make_snapshots()
+    try:
+        if effect.known.tree.records:
+            until_ns = effect.died_ns + (0 if record.is_run else OUTLIVES_NS) if effect.died_ns else FOREVER
+            began_ns = record.run_began_ns or record.began_ns
+            changes = await snapshots.resume(effect.known.tree, began_ns, until_ns)
+        files = await _with_recorded(workspace, ledger, changes, effect.known.at)
+        if not record.is_run:
+            return msgspec.structs.replace(changes, files=files)
+        changed = sorted(change.path for change in files if change.before != change.after)
+        named = _left_unrecorded(await snapshots.changed_by(effect.died_ns, changed))
+        return msgspec.structs.replace(changes, files=[], folders=[], notices=named)
+    finally:
+        snapshots.close()
+
+
+def _left_unrecorded(paths: Sequence[str]) -> list[str]:
+    names = join_names(paths, shown=SHOWN)
+    return [LEFT_RUNNING.format(names=names)] if paths else []
+
+
+async def _with_recorded(
+    workspace: TrackedWorkspace, ledger: Ledger, changes: WorkspaceChanges, at: float
+) -> list[FileChange]:
+    """With the files whose changes were recorded since the tree was saved, and that are in none of its records."""
+    recorded = await anyio.to_thread.run_sync(recorded_since, ledger, at)
     files = [change for change in changes.files if change.path not in recorded]
     for path, before in sorted(recorded.items()):
         files.append(FileChange(path, before, await read_state_or_none(workspace, ledger, path)))
-    return msgspec.structs.replace(changes, files=files)
+    return files

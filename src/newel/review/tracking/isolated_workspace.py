@@ -66,8 +66,10 @@ class CopyRecorder:
             if self._recorder is None:
                 from newel.review.tracking.copy_recorder import recorder_of_copy
 
-                project = (await self._project.recorder()).project
-                self._recorder = recorder_of_copy(workspace, project, self._mirror, self._hunks)
+                of = await self._project.recorder()
+                self._recorder = recorder_of_copy(
+                    workspace, of.project, self._mirror, self._hunks, of.secrets
+                )
                 weakref.finalize(self, self._recorder.stop)
             return self._recorder
 

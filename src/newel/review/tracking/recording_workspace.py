@@ -33,6 +33,7 @@ from newel.workspace.tracked import TrackedWorkspace
 
 if TYPE_CHECKING:
     from newel.agent.agent import Agent
+    from newel.permissions.rules import RuleSet
     from newel.review.store.retention import Keep
     from newel.review.tracking.change_recorder import ChangeRecorder
     from newel.review.tracking.outside import OutsideWatch
@@ -81,6 +82,7 @@ class RecorderRegistry:
     """The recorders of a process, one for each folder that agents work in. ``home`` is Newel's own folder; with None, ledgers are
     in memory, and the folder ``noted`` only remembers that there was a run, so that a later undo does not undo an older one.
     Ledgers delete what ``keep`` does not keep. ``find_left_out`` finds the paths that are never copied.
+    Files that the user's ``rules`` deny to read are, once a command has changed them.
     """
 
     def __init__(
@@ -90,9 +92,11 @@ class RecorderRegistry:
         noted: Path | None = None,
         keep: Keep | None = None,
         find_left_out: FindLeftOut = lambda _: [],
+        rules: RuleSet | None = None,
     ) -> None:
         self._home = home
         self._find_left_out = find_left_out
+        self._rules = rules
         self._keep = keep
         self._noted = home or noted
         self._opened: dict[str, ChangeRecorder] = {}
@@ -119,7 +123,10 @@ class RecorderRegistry:
 
                 left_out = [*([str(self._home)] if self._home else []), *self._find_left_out(workspace.name)]
                 recorder = await ChangeRecorder.open(
-                    workspace, self.ledger(workspace.name), left_out=left_out
+                    workspace,
+                    self.ledger(workspace.name),
+                    left_out=left_out,
+                    rules=self._rules,
                 )
                 if self._keep is not None:
                     in_background(recorder.project.ledger, recorder.notices.append, self._keep)

@@ -180,12 +180,13 @@ class ContentReader:
         blobs: list[bytes] = []
         names: list[str] = []
         records: list[tuple[str, _PendingRead, bytes]] = []
+        finder = self._state.secret_finder(len(batch))
         for path, request, status, data in batch:
             sha256 = hashlib.sha256(data).digest()
             before = None if request.is_new else self._tree.record(path)
             if before is None or sha256_of(before) != sha256:
-                if self._must_be_stored(request) and self._state.is_secret(path, data):
-                    if not self._state.hold(path, data):
+                if self._must_be_stored(request) and finder.is_secret(path, data):
+                    if not self._state.held.put(path, data):
                         self._exclude(path, ExclusionReason.SECRET)
                         continue
                 elif self._has_room(len(data)):

@@ -95,6 +95,15 @@ class IgnoreRules:
         self._tracked.clear()
         self.failed.clear()
 
+    def is_tracked(self, path: str, repository: str | None) -> bool | None:
+        """Whether git tracks a file; None without a repository, and with one that tracks nothing."""
+        if repository is None:
+            return None
+        tracked = self._tracked_in(f"{self._root}/{repository}")
+        name = os.fsencode(path[len(repository) + 1 :] if repository else path)
+        at = bisect.bisect_left(tracked, name)
+        return tracked[at : at + 1] == [name] if tracked[-1] else None
+
     def _ask(self, repository: str, paths: list[str]) -> dict[str, IgnoreRule] | None:
         """None if git fails."""
         skip = len(repository) + 1 if repository else 0
@@ -126,14 +135,18 @@ class IgnoreRules:
 
     def _is_tracked(self, folder: str, name: bytes) -> bool:
         """Whether git tracks the file, or one below it; its ignore rules do not apply to tracked files."""
-        if folder not in self._tracked:
-            self._tracked[folder] = sorted((self._run_git(folder, "ls-files", "-z") or b"").split(b"\0"))
-        tracked = self._tracked[folder]
+        tracked = self._tracked_in(folder)
         for entry in (name, name + b"/"):
             at = bisect.bisect_left(tracked, entry)
             if at < len(tracked) and (tracked[at] == entry or tracked[at].startswith(name + b"/")):
                 return True
         return False
+
+    def _tracked_in(self, folder: str) -> list[bytes]:
+        """The names of tracked files, sorted, with an empty one."""
+        if folder not in self._tracked:
+            self._tracked[folder] = sorted((self._run_git(folder, "ls-files", "-z") or b"").split(b"\0"))
+        return self._tracked[folder]
 
 
 class GitView(IgnoreRules):

@@ -113,8 +113,8 @@ class LocalSnapshotSource:
                 times.append(os.stat(path, follow_symlinks=follow).st_ctime_ns)  # noqa: PTH116 — any bytes
         return max(times)
 
-    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
-        return find_uncovered(LocalEntries(self.root, since_ns), paths)
+    def uncovered(self, paths: Iterable[str], since_ns: int, until_ns: int, /) -> UncoveredChanges:
+        return find_uncovered(LocalEntries(self.root, since_ns, until_ns), paths)
 
     def umask(self) -> int:
         with contextlib.suppress(OSError):

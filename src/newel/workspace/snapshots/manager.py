@@ -31,7 +31,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -53,9 +53,17 @@ from newel.workspace.snapshots.port import (
 )
 from newel.workspace.snapshots.rule_history import CLOCK_LAG_NS
 from newel.workspace.snapshots.scan import DirectoryVisit, Scan
-from newel.workspace.snapshots.state import IsSecret, ScanState, TreeUpdate, is_never_secret
-from newel.workspace.snapshots.tree import ExclusionReason, FileSnapshot, FolderState, join
-from newel.workspace.snapshots.uncovered import UncoveredChanges
+from newel.workspace.snapshots.secret_files import SecretTests
+from newel.workspace.snapshots.state import ScanState, TreeUpdate
+from newel.workspace.snapshots.tree import (
+    ExclusionReason,
+    FileSnapshot,
+    FolderState,
+    changed_at_ns,
+    join,
+    split,
+)
+from newel.workspace.snapshots.uncovered import FOREVER, UncoveredChanges
 
 _MAX_EXAMPLES: Final = 5
 _GIT_FAILED_MESSAGE: Final = "Git did not answer, so .gitignore is not honoured. Only well-known build directories are excluded, and what it ignored before."
@@ -70,8 +78,8 @@ class _Phase(Enum):
 class SnapshotManager:
     """Tracks the files that ``source`` provides. Scans run one at a time; others wait.
 
-    ``blobs`` stores contents, but those that are ``is_secret`` only once they have changed. ``index``, a file beside that store, records which file has which content for
-    the next process; it must be deleted when contents are.
+    ``blobs`` stores contents, those of files with ``secrets`` only once they have changed. ``index``, a file beside that store, records which file has
+    which content for the next process; it must be deleted when contents are.
 
     Scans raise ``WorkspaceError`` if the root does not exist or its host cannot be reached, and what the store raises. After
     a failed or cancelled scan the next one reports the same changes.
@@ -84,10 +92,10 @@ class SnapshotManager:
         *,
         limits: SnapshotLimits | None = None,
         index: Path | None = None,
-        is_secret: IsSecret = is_never_secret,
+        secrets: SecretTests | None = None,
     ) -> None:
         self._source = source
-        self._state = ScanState(source, blobs, limits or SnapshotLimits(), is_secret)
+        self._state = ScanState(source, blobs, limits or SnapshotLimits(), secrets or SecretTests())
         self._index = index
         self._indexed_bytes = 0
         """``ScanState.copied`` when the index was last saved."""
@@ -121,14 +129,15 @@ class SnapshotManager:
             await self._update(report=True)
             return self._report()
 
-    async def last_changes(self, since_ns: int) -> WorkspaceChanges:
+    async def last_changes(self, since_ns: int, until_ns: int = FOREVER) -> WorkspaceChanges:
         """As ``changes`` at the end of a run, which began at a moment on this machine's clock: every file is looked at, whatever
-        the system reports, and what changed among the files that are not covered. Ignore rules are from now on as they are now.
+        the system reports, and what changed among the files that are not covered, until another moment. Ignore rules are from now
+        on as they are now.
         """
         self._is_report_due = True
         async with self._caller_lock:
             await self._update(report=True, everywhere=True)
-            uncovered = await self._source.run_in_thread(partial(self._find_uncovered, since_ns))
+            uncovered = await self._source.run_in_thread(partial(self._find_uncovered, since_ns, until_ns))
             report = self._report()
             self._exclude_unstored()
             notices = [*report.notices, *self._state.notices.drain()]
@@ -141,7 +150,7 @@ class SnapshotManager:
             for path in sorted(self._state.unstored):
                 update.exclude(path, ExclusionReason.ROOM)
 
-    def _find_uncovered(self, since_ns: int) -> UncoveredChanges:
+    def _find_uncovered(self, since_ns: int, until_ns: int) -> UncoveredChanges:
         state, source = self._state, self._source
         with self._scan_lock:
             offset = source.clock_offset_ns()
@@ -149,7 +158,8 @@ class SnapshotManager:
             excluded = [
                 join(path, name) for path, folder in state.tree.folders.items() for name in folder.excluded
             ]
-            return source.uncovered({*state.uncovered, *excluded}, since_ns + offset - CLOCK_LAG_NS)
+            since_ns += offset - CLOCK_LAG_NS
+            return source.uncovered({*state.uncovered, *excluded}, since_ns, until_ns + offset)
 
     def _report(self) -> WorkspaceChanges:
         state = self._state
@@ -186,7 +196,7 @@ class SnapshotManager:
                 return pack_all(root, tree, state.unreliable, held=state.held, is_full=state.is_full)
             return pack_some(root, tree, changed, held=state.held, is_full=state.is_full)
 
-    async def resume(self, saved: SavedTree, since_ns: int) -> WorkspaceChanges:
+    async def resume(self, saved: SavedTree, since_ns: int, until_ns: int = FOREVER) -> WorkspaceChanges:
         """``last_changes`` of a run whose process is gone: compared with the tree that it saved last. To be called first."""
 
         def restore() -> None:
@@ -197,7 +207,28 @@ class SnapshotManager:
 
         async with self._caller_lock:
             await self._source.run_in_thread(restore)
-        return await self.last_changes(since_ns)
+        return await self.last_changes(since_ns, until_ns)
+
+    async def changed_by(self, until_ns: int, paths: Iterable[str]) -> list[str]:
+        """The files of which the last scan found that they changed by a moment on this machine's clock at the latest. Of a file that
+        is gone, the time of the directory that is left counts.
+        """
+        return await self._source.run_in_thread(partial(self._changed_by, until_ns, list(paths)))
+
+    def _changed_by(self, until_ns: int, paths: Sequence[str]) -> list[str]:
+        with self._scan_lock:
+            until_ns += self._source.clock_offset_ns()
+            return [path for path in paths if 0 < self._changed_at(path) <= until_ns]
+
+    def _changed_at(self, path: str) -> int:
+        tree, source = self._state.tree, self._source
+        record = tree.record(path)
+        if record is not None:
+            return changed_at_ns(record)
+        folder = split(path)[0]
+        while folder not in tree.folders:
+            folder = split(folder)[0]
+        return source.changed_at(f"{source.root}/{folder}")
 
     def close(self) -> None:
         """Save the index and release the watches. May block while a scan notices that it is to stop."""

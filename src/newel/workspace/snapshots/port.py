@@ -115,9 +115,9 @@ class SnapshotSource(Protocol):
         """When a file anywhere was changed last, by its absolute path, in nanoseconds on the clock of the files; 0 if unknown."""
         ...
 
-    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
-        """What changed since a moment on the clock of the files at paths that are not covered, and below them, as far as that can
-        be found out in a moment.
+    def uncovered(self, paths: Iterable[str], since_ns: int, until_ns: int, /) -> UncoveredChanges:
+        """What changed between two moments on the clock of the files at paths that are not covered, and below them, as far as that
+        can be found out in a moment.
         """
         ...
 

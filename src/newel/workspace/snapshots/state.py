@@ -7,13 +7,14 @@ findings of both to ``ScanState``, and records the differences there.
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from newel.text.format import join_names
 from newel.workspace.snapshots.index import SavedTree
 from newel.workspace.snapshots.port import DATA_FILE, BlobStore, SnapshotLimits, SnapshotSource
 from newel.workspace.snapshots.rule_history import RULE_FILE, RuleHistory
+from newel.workspace.snapshots.secret_files import HeldContents, SecretFinder, SecretTests
 from newel.workspace.snapshots.tree import (
     ExclusionReason,
     FileSnapshot,
@@ -31,18 +32,6 @@ _EXAMPLES: Final = 5
 
 _MAX_PENDING: Final = 20
 """Notices between two deliveries; more are only counted."""
-
-
-IsSecret = Callable[[str, bytes], bool]
-"""Whether a file, by its path and its content, holds secrets."""
-
-HELD_BYTES: Final = 16 << 20
-"""Contents of files with secrets in memory."""
-
-
-def is_never_secret(path: str, data: bytes, /) -> bool:
-    del path, data
-    return False
 
 
 class Notices:
@@ -101,7 +90,7 @@ class ScanState:
     """
 
     def __init__(
-        self, source: SnapshotSource, blobs: BlobStore, limits: SnapshotLimits, is_secret: IsSecret
+        self, source: SnapshotSource, blobs: BlobStore, limits: SnapshotLimits, secrets: SecretTests
     ) -> None:
         self.source = source
         self.blobs = blobs
@@ -117,8 +106,8 @@ class ScanState:
         self.ignored: set[str] = set()
         self.uncovered: set[str] = set()
         self.unstored: set[str] = set()
-        self.is_secret = is_secret
-        self.held: dict[str, bytes] = {}
+        self.secrets = secrets
+        self.held = HeldContents()
         self.rule_pipes: set[str] = set()
         self.copied = 0
         self.copied_data = 0
@@ -160,13 +149,9 @@ class ScanState:
         """The files that the next process has to read again."""
         return self.unsettled | self.unstored
 
-    def hold(self, path: str, data: bytes) -> bool:
-        """Keep the content of a file with secrets in memory; False if there is no room."""
-        others = sum(len(content) for other, content in self.held.items() if other != path)
-        if others + len(data) > HELD_BYTES:
-            return False
-        self.held[path] = data
-        return True
+    def secret_finder(self, count: int) -> SecretFinder:
+        """For a number of files."""
+        return SecretFinder(self.secrets, self.tree, self.source.rules, count)
 
     def count_copy(self, path: str, size: int) -> None:
         """A content of this size is put into the store."""
@@ -215,7 +200,7 @@ class TreeUpdate:
         self._note_rules(path, known, None)
         self.state.unstored.discard(path)
         self.state.rule_pipes.discard(path)
-        self.state.held.pop(path, None)
+        self.state.held.pop(path)
         self.mark(path, unsettled=False, linked=False)
 
     def _note_rules(self, path: str, known: FileSnapshot | None, after: FileSnapshot | None) -> None:
@@ -233,7 +218,7 @@ class TreeUpdate:
         """
         was_covered = self._tree.state(path) is not None
         self.state.unstored.discard(path)
-        self.state.held.pop(path, None)
+        self.state.held.pop(path)
         self._tree.drop(path)
         self.state.changed.pop(path, None)
         self.mark(path, unsettled=False, linked=False)
@@ -257,7 +242,7 @@ class TreeUpdate:
 
     def _record(self, path: str, before: FileSnapshot | None, after: FileSnapshot | None) -> None:
         if self.report and before != after:
-            held = self.state.held.pop(path, None)
+            held = self.state.held.pop(path)
             if held is not None and before is not None:
                 self.state.blobs.put_blobs([held])
             self.state.changed.setdefault(path, before)

@@ -195,6 +195,12 @@ def signature_of(record: bytes) -> bytes:
     return record[:_SIGNED]
 
 
+def changed_at_ns(record: bytes) -> int:
+    """``ctime``; 0 of a folder."""
+    changed_ns: int = _SIGNATURE.unpack_from(record)[1]
+    return changed_ns
+
+
 def sha256_of(record: bytes) -> bytes:
     return record[_SIGNED:]
 

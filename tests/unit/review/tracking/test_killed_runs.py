@@ -15,10 +15,11 @@ import pytest
 
 from newel.review.project import recent_runs
 from newel.review.tracking.change_recorder import ChangeRecorder
+from newel.review.tracking.effect_log import HEARTBEAT_S
 from newel.review.tracking.effects import TrackedRun
 from newel.review.tracking.recording_workspace import ledger_folder
 from newel.workspace.local import LocalWorkspace
-from tests.tracked_operation import begin
+from tests.tracked_operation import begin, end
 
 pytestmark = pytest.mark.anyio
 
@@ -30,10 +31,14 @@ async def opened(project: Path) -> ChangeRecorder:
     return await ChangeRecorder.open(LocalWorkspace(str(project)), folder)
 
 
-def _killed(project: Path, command: str) -> None:
+def _killed(project: Path, command: str, later: str | None) -> None:
     async def main() -> None:
-        await begin(await opened(project), TrackedRun("s", title="fix it"), None)
+        begun = await begin(await opened(project), TrackedRun("s", title="fix it"), None)
         sh(project, command)
+        if later is not None:
+            await end(begun)
+            sh(project, later)
+            await anyio.sleep(1.2 * HEARTBEAT_S)
         os.kill(os.getpid(), signal.SIGKILL)
 
     anyio.run(main)
@@ -43,13 +48,18 @@ def sh(project: Path, text: str) -> None:
     subprocess.run(["sh", "-ec", text], cwd=project, check=True)
 
 
-async def after_kill(project: Path, command: str) -> ChangeRecorder:
-    """Kill Newel at the end of a command; returns the recorder of the next process."""
+async def kill(project: Path, command: str, later: str | None = None) -> None:
+    """Kill Newel at the end of a command; or after it, when ``later`` has happened."""
     sh(project.parent, f"mkdir project; cd project; {BEFORE}")
-    child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, command))
+    child = multiprocessing.get_context("spawn").Process(target=_killed, args=(project, command, later))
     child.start()
     await anyio.to_thread.run_sync(child.join)
     assert child.exitcode == -signal.SIGKILL
+
+
+async def after_kill(project: Path, command: str) -> ChangeRecorder:
+    """Kill Newel at the end of a command; returns the recorder of the next process."""
+    await kill(project, command)
     return await opened(project)
 
 
@@ -105,4 +115,58 @@ async def test_changes_of_secrets_by_a_killed_command_are_named(tmp_path: Path) 
     [named] = [notice for notice in recorder.notices if "undo leaves it" in notice]
     assert ".env" in named
     assert (project / ".env").read_text() == "theirs\n"
+    recorder.close()
+
+
+COMMAND = "echo theirs > sub/a; echo x > .git/hooks/pre-commit; echo theirs > old.env; echo x >> large"
+
+
+async def test_what_happened_after_the_last_command_of_a_killed_run_is_named(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    await kill(project, COMMAND, later="echo x > left; echo theirs >> sub/a; echo x > new.log; rm -f .env")
+    recorder = await opened(project)
+    assert await recorded(recorder) == {"sub/a"}
+    named = "\n".join(recorder.notices)
+    assert 'Newel was killed during "fix it". Changed, but not recorded: .git/hooks/pre-commit.' in named
+    [covered] = [notice for notice in recorder.notices if "since its last command" in notice]
+    assert ": left, sub/a." in covered
+    [others] = [notice for notice in recorder.notices if "undo leaves it" in notice]
+    assert all(name in others for name in ("large", "new.log", "old.env"))
+    recorder.close()
+    again = await opened(project)
+    assert again.notices == []
+    again.close()
+
+
+async def test_what_the_user_does_after_newel_was_killed_is_not_taken_for_the_runs(tmp_path: Path) -> None:
+    """Not even if the times of the files are old: an undo would delete them."""
+    project = tmp_path / "project"
+    sh(tmp_path, "mkdir -p folder/below; echo mine > folder/below/file")
+    await kill(project, COMMAND, later="true")
+    await anyio.sleep(3 * HEARTBEAT_S)
+    sh(project, "echo edited > sub/b; echo mine > mine; mv ../folder .; echo mine > my.log; mkdir target")
+    recorder = await opened(project)
+    assert await recorded(recorder) == {"sub/a"}
+    assert not any(
+        name in notice for notice in recorder.notices for name in ("mine", "my.log", "sub/b", "target")
+    )
+    await recorder.project.apply(await recorder.project.undo())
+    assert (project / "mine").read_text() == "mine\n"
+    assert (project / "folder/below/file").read_text() == "mine\n"
+    assert (project / "sub/a").read_text() == "mine\n"
+    assert (project / "sub/b").read_text() == "edited\n"
+    recorder.close()
+
+
+async def test_a_run_that_ended_leaves_nothing_to_say(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    sh(tmp_path, f"mkdir project; cd project; {BEFORE}")
+    recorder = await opened(project)
+    run = TrackedRun("s", title="fix it")
+    await end(await begin(recorder, run, None))
+    await recorder.finish(run)
+    sh(project, "echo mine > mine")
+    recorder.close()
+    recorder = await opened(project)
+    assert recorder.notices == []
     recorder.close()

@@ -19,6 +19,7 @@ from newel.agent.errors import WorkspaceError
 from newel.review.store.ledger import Ledger
 from newel.workspace.snapshots.manager import SnapshotManager
 from newel.workspace.snapshots.port import FileChange, SnapshotLimits, WorkspaceChanges
+from newel.workspace.snapshots.secret_files import SecretTests
 from newel.workspace.snapshots.tree import FileSnapshot
 from tests.requirements import require_program
 from tests.snapshot_sources import SOURCES, open_sources
@@ -323,7 +324,7 @@ async def test_contents_of_secrets_are_stored_only_once_a_command_changed_them(
         return ledger.has_blob(hashlib.sha256(f"{text}\n".encode()).hexdigest())
 
     sh(root, "echo one > 1.env; echo two > 2.env; echo three > 3.env; echo four > 4.env; echo text > a")
-    looked = snapshots(is_secret=is_env)
+    looked = snapshots(secrets=SecretTests(is_env))
     await looked.take()
     sh(root, "echo mine > 2.env; echo 1 > b")  # by the user
     await looked.take()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from newel.workspace.snapshots.ignore_rules import NEVER
 from newel.workspace.snapshots.uncovered import (
     CREATION,
+    FOREVER,
     HISTORY,
     MAX_ENTRIES,
     TRUSTED_BY_GIT,
@@ -43,14 +43,17 @@ that have too many entries or whose times the host's ``find`` cannot compare.
 
 
 class HostEntries:
-    """Implements ``newel.workspace.snapshots.uncovered.UncoveredEntries`` for ``paths`` below the root of a shell. ``since_ns`` is on the
-    host's clock.
+    """Implements ``newel.workspace.snapshots.uncovered.UncoveredEntries`` for ``paths`` below the root of a shell. ``since_ns`` and
+    ``until_ns`` are on the host's clock.
     """
 
-    def __init__(self, shell: RootedShell, paths: Iterable[str], since_ns: int) -> None:
+    def __init__(
+        self, shell: RootedShell, paths: Iterable[str], since_ns: int, until_ns: int = FOREVER
+    ) -> None:
         self._shell = shell
         # Some programs report whole seconds.
         self._since_ns = since_ns - (_SECOND if shell.scripts.capabilities.variant == "stat" else 0)
+        self._until_ns = until_ns
         self._statuses: dict[bytes, EntryStatus] = {}
         self._below: dict[bytes, list[bytes]] = {}
         """What changed lately below directories."""
@@ -62,9 +65,10 @@ class HostEntries:
     def status(self, path: str, /) -> EntryStatus | None:
         return self._statuses.get(os.fsencode(path))
 
-    def has_new_below(self, folder: str, /) -> bool | None:
+    def has_new_below(self, folder: str, /, *, late: bool = False) -> bool | None:
         name = os.fsencode(folder)
-        if any(self._statuses[path].is_new for path in self._below.get(name, ()) if path in self._statuses):
+        below = (self._statuses[path] for path in self._below.get(name, ()) if path in self._statuses)
+        if any(status.is_new if late else status.is_in_time for status in below):
             return True
         return None if name in self._partly else False
 
@@ -80,7 +84,7 @@ class HostEntries:
         if in_store:
             return os.fsdecode(name) in TRUSTED_BY_GIT and self._statuses[path].is_folder
         status = self._statuses[path]
-        return os.fsdecode(name) not in NEVER and status.is_folder and not status.is_new
+        return os.fsdecode(name) not in NEVER and status.is_folder and not status.is_in_time
 
     def _look_at(self, paths: list[bytes]) -> None:
         if not paths:
@@ -89,7 +93,9 @@ class HostEntries:
         most = _FACTS + sum(len(path) + _FACTS for path in paths)
         for facts, path in records(self._shell.ask_of(paths, f"{scripts.looks()}; :", most)):
             seen = scripts.seen(facts)
-            self._statuses[path] = EntryStatus(stat.S_ISDIR(seen.st_mode), seen.st_ctime_ns >= self._since_ns)
+            self._statuses[path] = EntryStatus.of(
+                seen.st_mode, seen.st_ctime_ns, self._since_ns, self._until_ns
+            )
 
     def _look_below(self, folders: list[bytes]) -> None:
         if not folders:

@@ -185,9 +185,9 @@ class SshSnapshotSource:
         """Unknown: rules of a host outside the project's tree count as old."""
         return 0
 
-    def uncovered(self, paths: Iterable[str], since_ns: int, /) -> UncoveredChanges:
+    def uncovered(self, paths: Iterable[str], since_ns: int, until_ns: int, /) -> UncoveredChanges:
         wanted = list(paths)
-        return find_uncovered(HostEntries(self._shell, wanted, since_ns), wanted)
+        return find_uncovered(HostEntries(self._shell, wanted, since_ns, until_ns), wanted)
 
     def umask(self) -> int:
         return self._shell.scripts.capabilities.umask
