@@ -121,10 +121,13 @@ class Touch(Wire, frozen=True):
 
 
 class Preview(Wire, frozen=True):
-    """``text`` is exactly what a call would do: a command, a unified diff. ``touches`` are the files it depends on."""
+    """``text`` is exactly what a call would do: a command, a unified diff. ``touches`` are the files it depends on. ``warning`` says why a
+    user must approve the call whatever else allows it; empty for most.
+    """
 
     text: str
     touches: Sequence[Touch] = ()
+    warning: str = ""
 
 
 class PlannedCall(Protocol):
@@ -147,20 +150,25 @@ class PlannedCall(Protocol):
 
 
 class Planned:
-    """A ``PlannedCall`` that does the same whenever it runs. ``touches`` are the folders that it depends on, if any."""
+    """A ``PlannedCall`` that does the same whenever it runs. ``touches`` are the folders that it depends on, if any; ``warning`` is that of
+    its preview.
+    """
 
     def __init__(
         self,
         describe: Callable[[], Awaitable[str]],
         run: Callable[[OnOutput], Awaitable[ToolResult]],
         touches: Sequence[Touch] = (),
+        *,
+        warning: str = "",
     ) -> None:
         self.touches = touches
         self._describe = describe
         self._run = run
+        self._warning = warning
 
     async def preview(self) -> Preview:
-        return Preview(await self._describe(), self.touches)
+        return Preview(await self._describe(), self.touches, self._warning)
 
     async def execute(self, on_output: OnOutput, /) -> ToolResult:
         return await self._run(on_output)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from newel.tools.selection import ToolSelection
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
-    from newel.workspace.sandbox.policy import SandboxMode
+    from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
 
 
 OutputFormat = Literal["text", "json", "stream-json"]
@@ -325,12 +325,17 @@ async def _own_tools(
     from newel.tools import coding_tools
 
     policy = await context.host.policy(workspaces.works_in.root)
+    may_leave = _may_leave_sandbox(context, policy)
     works_in = watch_commands(
-        workspaces.works_in, policy, context.notices, is_on_host=context.host.connection is not None
+        workspaces.works_in,
+        policy,
+        context.notices,
+        is_on_host=context.host.connection is not None,
+        may_leave=may_leave,
     )
     workspace = guard_secrets(works_in, secret_paths, policy=policy)
     room = settings.max_result * 9 // 10
-    tools = coding_tools(workspace, timeout=settings.bash_timeout, room=room)
+    tools = coding_tools(workspace, timeout=settings.bash_timeout, may_leave=may_leave, room=room)
     if context.offered is None and settings.approve not in {"plan", "read-only"}:
         return tools
     from newel.tools.search import search_tools
@@ -339,6 +344,11 @@ async def _own_tools(
         workspace, list_files=workspaces.list_files, is_private=secret_paths.holds_secrets, room=room
     )
     return tools if context.offered is None else context.offered.of(tools)
+
+
+def _may_leave_sandbox(context: AgentContext, policy: SandboxPolicy | None) -> bool:
+    """Whether the model may ask to run a command outside of the sandbox: not where commands are to change nothing."""
+    return context.ask is not None and policy is not None and bool(policy.writable)
 
 
 def _with_more(own: list[Tool], more: Sequence[Tool]) -> list[Tool]:
@@ -429,6 +439,7 @@ def _policy_finder(
     from newel.permissions.approval import approval_policy
     from newel.permissions.commands.project_view import LocalViewedFiles, WorkspaceView
     from newel.permissions.rule_book import CallJudge
+    from newel.tools.bash import BashTool
 
     files: ViewedFiles = LocalViewedFiles()
     if context.host.connection is not None:
@@ -442,6 +453,7 @@ def _policy_finder(
         reviewed=[tool.spec.name for tool in own_tools] if workspaces.isolated else [],
         places=secret_paths,
         judge=CallJudge(book, secret_paths, WorkspaceView(workspaces.works_in, secret_paths, files)),
+        warns=any(isinstance(tool, BashTool) and tool.may_leave for tool in own_tools),
         report=context.notices.of(NOT_SAVED),
     )
 

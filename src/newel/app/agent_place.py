@@ -73,7 +73,7 @@ async def _open_far(settings: Settings, host: str, stack: AsyncExitStack, *, att
         await sandboxes.close()
         place = SshHost(connection)
     else:
-        place = SshHost(connection, sandboxes=sandboxes, sandbox=describe_on_host(mode))
+        place = SshHost(connection, sandboxes=sandboxes, sandbox=describe_on_host(mode, asks=attended))
     return AgentPlace(
         host=place,
         settings=chosen,

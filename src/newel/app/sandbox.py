@@ -46,20 +46,26 @@ MAX_TESTED: Final = 200
 
 ABOUT_PARTIAL: Final = (
     "Commands run in a partial sandbox. They can change {writable}, {network}, and see little else of the home folder. HOME and TMPDIR are temporary folders: new files there are lost at "
-    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user is told. Leave fetching and pushing to the user. Datagrams, "
+    "the end, and /tmp is closed. Do not change the settings of tools in the project, nor those and the hooks of git: the user is told. {outside}. Datagrams, "
     "pseudo-terminals and debuggers do not work"
 )
 
 ABOUT: Final = (
     "Commands run in a sandbox. They can change {writable}, {network}, and see little else of the home folder; new files there and in /tmp are lost at the end. Settings of tools in the "
-    "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. Leave fetching, pushing and the settings of git to the user. Debuggers do not work"
+    "project, `.git` among them, are read-only, but git itself can commit, switch, merge and rebase; hooks do not run. {outside}. Debuggers do not work"
 )
 
 ABOUT_HOST: Final = (
     "Commands run in a sandbox on that host. They can change {writable}, reach no server but those that they start, and see little else of the "
     "home folder; new files there and in /tmp are lost at the end. Settings of tools in the project, `.git` among them, are read-only, so git can "
-    "read, but not commit or fetch: leave that to the user. Debuggers do not work"
+    "read, but not commit or fetch. {outside}. Debuggers do not work"
 )
+
+LEFT_TO_USER: Final = (
+    "Leave what cannot work in it to the user, such as fetching, pushing and the settings of git"
+)
+
+ASKS_TO_LEAVE: Final = "A command that cannot work in it, such as fetching, pushing or docker, can be run outside with `unsandboxed`, if the user agrees: try to do without"
 
 
 @asynccontextmanager
@@ -165,13 +171,22 @@ def start_early(agent: Agent, host: ExecutionHost, folder: str) -> None:
     agent.subscribe(on_event)
 
 
-def describe_on_host(mode: SandboxMode | None) -> str:
+def describe_on_host(mode: SandboxMode | None, *, asks: bool) -> str:
     """For the model, about the commands on a host."""
-    return ABOUT_HOST.format(writable="only the project" if mode == "workspace" else "nothing")
+    is_read_only = mode != "workspace"
+    return ABOUT_HOST.format(
+        writable="nothing" if is_read_only else "only the project",
+        outside=ASKS_TO_LEAVE if asks and not is_read_only else LEFT_TO_USER,
+    )
 
 
 def watch_commands(
-    workspace: Workspace, policy: SandboxPolicy | None, notices: AgentNotices, *, is_on_host: bool
+    workspace: Workspace,
+    policy: SandboxPolicy | None,
+    notices: AgentNotices,
+    *,
+    is_on_host: bool,
+    may_leave: bool,
 ) -> Workspace:
     """The workspace, with hints in the results of commands that the sandbox stops, and a notice when a command creates settings of tools that
     the sandbox would protect if they existed, or changes those that it cannot protect.
@@ -181,7 +196,7 @@ def watch_commands(
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host)
+    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host, may_leave=may_leave)
     if not policy.writable:
         return hinting
     watched = [*policy.protected, *policy.watched]
@@ -372,5 +387,6 @@ def _describe(wanted: SandboxSettings, *, asks: bool) -> str:
     reached = f"reach only these servers: {domains}" if domains else "reach no server"
     return (ABOUT_PARTIAL if wanted.mode == "partial" else ABOUT).format(
         writable="nothing" if wanted.mode == "read-only" else "only the project",
+        outside=ASKS_TO_LEAVE if asks and wanted.mode != "read-only" else LEFT_TO_USER,
         network=f"{reached}{', and others only if the user allows it when they are asked' if asks else ''}",
     )

@@ -9,6 +9,9 @@
 Except under ``auto``, the user also approves each call that itself opens a file outside the project, or a file that often
 holds secrets. Secret places are closed in every mode, here and in the workspace of the tools (``GuardedWorkspace``).
 
+A call whose preview has a warning, such as a command outside of the sandbox, needs approval under every preset that lets calls change
+something, whatever rules allow.
+
 Rules come first, in every preset: what one denies never runs, what one asks about needs approval, and what one allows, and a command
 that only reads, needs none, as long as the preset lets calls change something.
 
@@ -27,7 +30,7 @@ from newel.agent.formatting import escape_newlines
 from newel.agent.messages import ToolCall, ToolResultMessage, Wire
 from newel.agent.ports import AllowAll, PlannedCall, Policy, Preview, Tool, Touch, Verdict
 from newel.permissions.rule_book import UNKNOWN, CallJudge, CallJudgement
-from newel.permissions.rules import describe_rules
+from newel.permissions.rules import COMMANDS, describe_rules
 from newel.permissions.secret_paths import FREE, OUTSIDE, Judgement, SecretPaths
 
 Preset = Literal["auto", "ask", "review", "plan", "read-only"]
@@ -142,14 +145,16 @@ def approval_policy(
     places: SecretPaths,
     judge: CallJudge | None = None,
     reviewed: Collection[str] = frozenset(),
+    warns: bool = False,
     report: Report | None = None,
 ) -> Policy:
     """The policy of a preset. With ``ask`` None no user can answer, and calls that need approval are denied. ``folder`` is shown
     with each request. ``reviewed`` are the tools whose changes are reviewed afterwards. ``places`` judges the files that calls
-    open, ``judge`` calls by the user's rules. ``report`` is told of answers that cannot be saved.
+    open, ``judge`` calls by the user's rules. ``warns``: previews of commands may have a warning. ``report`` is told of answers that cannot be saved.
     """
     if preset == "auto" and (judge is None or not judge.book.may_stop_calls):
-        return AllowAll()  # the workspace of the tools closes secret places
+        # The workspace of the tools closes secret places.
+        return _AskForCommands(_AskFirst(preset, ask, folder, places, None)) if warns else AllowAll()
     return _AskFirst(
         preset, ask, folder, places, judge, reviewed=reviewed if preset == "review" else (), report=report
     )
@@ -174,8 +179,8 @@ class _AskFirst:
         places: SecretPaths,
         judge: CallJudge | None,
         *,
-        reviewed: Collection[str],
-        report: Report | None,
+        reviewed: Collection[str] = (),
+        report: Report | None = None,
     ) -> None:
         self._preset = preset
         self._ask = ask
@@ -240,7 +245,8 @@ class _AskFirst:
             return self._refuse(touch, place)
         if by_rules.effect == "deny":
             return Verdict(allow=False, reason=DENIED_BY_RULE.format(rule=by_rules.reason))
-        if self._preset == "plan" and not tool.read_only and by_rules.effect != "reads":
+        warning = judged.preview.warning
+        if self._preset == "plan" and not tool.read_only and (warning or by_rules.effect != "reads"):
             return Verdict(allow=False, reason=NOT_IN_PLAN.format(tool=tool.spec.name))
         is_reviewed = tool.spec.name in self._reviewed and not tool.read_only
         if is_reviewed and touch is not None and place.reason == OUTSIDE:
@@ -248,8 +254,10 @@ class _AskFirst:
         is_free = (
             tool.read_only or is_reviewed or self._preset == "auto" or by_rules.effect in {"allow", "reads"}
         )
-        is_asked = by_rules.effect == "ask" or (
-            place.level == "ask" and (self._preset != "auto" or bool(place.rule))
+        is_asked = (
+            bool(warning)
+            or by_rules.effect == "ask"
+            or (place.level == "ask" and (self._preset != "auto" or bool(place.rule)))
         )
         return Verdict(allow=True, planned=judged.planned) if is_free and not is_asked else None
 
@@ -277,11 +285,11 @@ class _AskFirst:
         if self._ask is None:
             return Approval("nobody")
         text = self._describe(judged.preview, changed=changed)
-        rules = (
-            () if judged.place.level == "ask" or judged.by_rules.effect == "ask" else judged.by_rules.rules
-        )
+        reasons = [judged.preview.warning] if judged.preview.warning else []
         if judged.by_rules.effect == "ask":
-            text = f"({judged.by_rules.reason})\n{text}"
+            reasons.append(judged.by_rules.reason)
+        rules = () if reasons or judged.place.level == "ask" else judged.by_rules.rules
+        text = "".join(f"({reason})\n" for reason in reasons) + text
         request = ApprovalRequest(
             call, tool.label, text, self._folder, touches=judged.preview.touches, rules=rules
         )
@@ -292,8 +300,9 @@ class _AskFirst:
         if answer.decision != "nobody":
             word = answer.word.strip()
             return Verdict(allow=False, reason=DECLINED_WITH_WORD.format(word=word) if word else DECLINED)
-        if judged.by_rules.effect == "ask" or judged.place.rule:
-            reason = judged.by_rules.reason or judged.place.reason
+        warning = judged.preview.warning
+        if warning or judged.by_rules.effect == "ask" or judged.place.rule:
+            reason = warning or judged.by_rules.reason or judged.place.reason
             return Verdict(allow=False, reason=NOBODY_FOR_RULE.format(reason=reason))
         if judged.touch is not None and tool.read_only:
             return self._refuse(judged.touch, judged.place)
@@ -328,6 +337,18 @@ class _AskFirst:
         if not (lines and is_named):
             lines.append(preview.text)
         return "\n".join(lines)
+
+
+class _AskForCommands:
+    """Allows all calls but commands without planning them, which takes longer than many calls."""
+
+    def __init__(self, commands: Policy) -> None:
+        self._commands = commands
+
+    async def decide(self, call: ToolCall, tool: Tool, arguments: Any, /) -> Verdict:
+        if tool.spec.name != COMMANDS:
+            return Verdict(allow=True)
+        return await self._commands.decide(call, tool, arguments)
 
 
 def _approval_key(call: ToolCall, tool: Tool, preview: Preview) -> tuple[str, ...]:

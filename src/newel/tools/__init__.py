@@ -20,17 +20,19 @@ def coding_tools(
     tracker: FileTracker | None = None,
     timeout: float = 30,
     max_timeout: float = 600,
+    may_leave: bool = False,
     room: int = ROOM,
 ) -> list[Tool]:
     """The four tools on a workspace, in the order in which they are offered to a model.
 
     They share ``tracker``: pass one to keep it longer than the tools. ``timeout`` and ``max_timeout`` limit a command, in
-    seconds, by default and if the model asks for more; ``room`` is the most bytes of output of one read.
+    seconds, by default and if the model asks for more, and with ``may_leave`` it may ask to run one outside of the sandbox; ``room`` is
+    the most bytes of output of one read.
     """
     seen = tracker or FileTracker()
     return [
         ReadTool(workspace, seen, room=room),
-        BashTool(workspace, timeout=timeout, max_timeout=max_timeout),
+        BashTool(workspace, timeout=timeout, max_timeout=max_timeout, may_leave=may_leave),
         EditTool(workspace, seen),
         WriteTool(workspace, seen),
     ]

@@ -24,9 +24,21 @@ class BashParameters(Parameters, frozen=True):
     ] = None
 
 
+class UnsandboxedParameters(BashParameters, frozen=True):
+    unsandboxed: Annotated[
+        bool,
+        Meta(
+            description="True runs the command outside of the sandbox, if the user agrees: only for what cannot work inside, such as `git push`."
+        ),
+    ] = False
+
+
+OUTSIDE_SANDBOX: Final = "outside of the sandbox: it can do whatever you can"
+
+
 class BashTool(TypedTool[BashParameters]):
     """A command that runs to its end is a success, whatever its exit code: for many, failing is a result. ``is_error`` means
-    that it did not run, or was stopped.
+    that it did not run, or was stopped. With ``may_leave`` the model may ask to run one outside of the sandbox.
     """
 
     name = "bash"
@@ -34,7 +46,12 @@ class BashTool(TypedTool[BashParameters]):
     read_only = False
     parameters = BashParameters
 
-    def __init__(self, workspace: Workspace, *, timeout: float = 30, max_timeout: float = 600) -> None:
+    def __init__(
+        self, workspace: Workspace, *, timeout: float = 30, max_timeout: float = 600, may_leave: bool = False
+    ) -> None:
+        self.may_leave = may_leave
+        if may_leave:
+            self.parameters = UnsandboxedParameters
         self._workspace = workspace
         self._timeout = timeout
         self._max_timeout = max(timeout, max_timeout)
@@ -55,11 +72,21 @@ class BashTool(TypedTool[BashParameters]):
         """Binds the call to the folder that the command runs in."""
         root = self._workspace.root
         folder = Touch(await self._workspace.resolve(root), root, writes=True)
-        return Planned(partial(self.preview, arguments), partial(self.execute, arguments), [folder])
+        return Planned(
+            partial(self.preview, arguments),
+            partial(self.execute, arguments),
+            [folder],
+            warning=OUTSIDE_SANDBOX if _is_unsandboxed(arguments) else "",
+        )
 
     async def execute(self, arguments: BashParameters, on_output: OnOutput, /) -> ToolResult:
         timeout = min(self._max_timeout, arguments.timeout or self._timeout)
-        done = await self._workspace.run(arguments.command, timeout=timeout, on_output=on_output)
+        done = await self._workspace.run(
+            arguments.command,
+            timeout=timeout,
+            on_output=on_output,
+            unsandboxed=_is_unsandboxed(arguments),
+        )
         return ToolResult(
             output=self._output(done, timeout),
             details={
@@ -103,6 +130,10 @@ class BashTool(TypedTool[BashParameters]):
                 f"{running}Further output of background processes is lost. "
                 "To keep it, start them with their output in a file: `command > out.log 2>&1 &`."
             )
+
+
+def _is_unsandboxed(arguments: BashParameters) -> bool:
+    return isinstance(arguments, UnsandboxedParameters) and arguments.unsandboxed
 
 
 def _still_running(processes: Sequence[str]) -> str:

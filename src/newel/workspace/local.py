@@ -121,12 +121,13 @@ class LocalWorkspace:
         from newel.workspace.process.launcher import DIRECT
         from newel.workspace.process.runner import run_process
 
+        find_launcher = None if options.get("unsandboxed") else self._find_launcher
         return await run_process(
             [*self._find_shell(), command],
             cwd=self._root,
             environ=self._environ,
             limits=self._limits,
-            launcher=self._find_launcher(self._root) if self._find_launcher else DIRECT,
+            launcher=find_launcher(self._root) if find_launcher else DIRECT,
             **options,
         )
 

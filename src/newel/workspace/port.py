@@ -103,12 +103,13 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
 class RunOptions(TypedDict, total=False):
     """Options of a command. ``timeout`` is in seconds; the result then has the output so far, which it would not after a cancellation.
     ``on_output`` gets pieces of both outputs while the command runs, a limited number per second; an error that it raises stops
-    the command. ``env`` is added to its environment.
+    the command. ``env`` is added to its environment. ``unsandboxed`` runs it outside of the sandbox, if there is one.
     """
 
     timeout: float | None
     on_output: OnOutput | None
     env: Mapping[str, str] | None
+    unsandboxed: bool
 
 
 class Workspace(Protocol):

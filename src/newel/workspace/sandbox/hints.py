@@ -45,6 +45,8 @@ SERVICES: Final = (
     "Newel with --sandbox off."
 )
 
+LEAVE: Final = " Or run the command with `unsandboxed`, outside of the sandbox: the user is asked."
+
 LOST: Final = (
     "New files in the home folder exist in the sandbox only, and are lost at its end. To keep them, the user can set "
     '[sandbox] writable = ["~/path"] ' + WAY_OUT
@@ -72,9 +74,13 @@ MAX_SCANNED: Final = 20_000
 
 
 class SandboxHints(DelegatingWorkspace[Workspace]):
-    """A workspace that adds each hint to the result of one command, the first that needs it: the model knows it from then on."""
+    """A workspace that adds each hint to the result of one command, the first that needs it: the model knows it from then on. ``may_leave``:
+    it may ask to run a command outside.
+    """
 
-    def __init__(self, inner: Workspace, policy: SandboxPolicy, *, is_on_host: bool = False) -> None:
+    def __init__(
+        self, inner: Workspace, policy: SandboxPolicy, *, is_on_host: bool = False, may_leave: bool = False
+    ) -> None:
         super().__init__(inner)
         self._policy = policy
         self._written = re.compile(WRITTEN.replace("{home}", re.escape(policy.home)))
@@ -85,12 +91,15 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         if policy.is_partial:
             writable = "the project only"
             signs[PARTIAL] = DENIED
-        self._signs = {hint.replace("{writable}", writable): sign for hint, sign in signs.items()}
+        signs[READING] = MISSING.replace("{home}", re.escape(policy.home))
+        leave = LEAVE if may_leave else ""
+        self._signs = {hint.replace("{writable}", writable) + leave: sign for hint, sign in signs.items()}
         self._warns_of_loss = True
-        self._signs[READING] = MISSING.replace("{home}", re.escape(policy.home))
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         done = await self._inner.run(command, **options)
+        if options.get("unsandboxed"):
+            return done
         output = f"{done.stdout[-MAX_SCANNED:]}\n{done.stderr[-MAX_SCANNED:]}"
         hints = [hint for hint, sign in self._signs.items() if re.search(sign, output)]
         if self._warns_of_loss and self._is_lost(command):

@@ -102,7 +102,7 @@ class IgnoreRules:
         tracked = self._tracked_in(f"{self._root}/{repository}")
         name = os.fsencode(path[len(repository) + 1 :] if repository else path)
         at = bisect.bisect_left(tracked, name)
-        return tracked[at : at + 1] == [name] if tracked[-1] else None
+        return at < len(tracked) and tracked[at] == name if tracked[-1] else None
 
     def _ask(self, repository: str, paths: list[str]) -> dict[str, IgnoreRule] | None:
         """None if git fails."""

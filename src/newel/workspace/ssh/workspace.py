@@ -206,7 +206,7 @@ class SshWorkspace:
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         run = partial(run_on_host, root=self._root, limits=self._limits, **options)
-        if self._sandboxes is None:
+        if self._sandboxes is None or options.get("unsandboxed"):
             done = await run(await self.connection.client(), command)
         else:
             sandbox = self._sandboxes.of(self._root)
