@@ -69,6 +69,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "link").symlink_to("../outside")
     (project / "folder/link").symlink_to("../.env")
     (project / "deep/deep/link").symlink_to("../../../outside")
+    (project / "way").symlink_to("deep/deep")
+    for option in ("-b", "-v"):  # a file for programs whose options end at the first file
+        (project / option).symlink_to(".env")
     for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn"):
         path = project / place
         path.parent.mkdir(exist_ok=True)
