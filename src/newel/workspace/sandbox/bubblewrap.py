@@ -61,9 +61,13 @@ def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
     for bind in sorted(binds, key=lambda bind: bind[2].count("/")):
         arguments += bind
     shown = [path for _, _, path in binds]
-    for path in policy.hidden:
-        if is_below(path, shown) or not is_below(path, empty):
-            arguments += ["--tmpfs", path] if disk.is_folder(path) else ["--ro-bind", os.devnull, path]
+    hidden = [path for path in policy.hidden if is_below(path, shown) or not is_below(path, empty)]
+    for path in hidden:
+        if not is_below(os.path.dirname(path), hidden):  # noqa: PTH120 — a text; else it is gone with the folder
+            is_folder = disk.is_folder(path)
+            arguments += (
+                ["--tmpfs", path, "--remount-ro", path] if is_folder else ["--ro-bind", os.devnull, path]
+            )
     if policy.proxy is not None:
         arguments += ["--ro-bind", policy.proxy, PROXY]
     return arguments
