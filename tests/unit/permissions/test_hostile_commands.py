@@ -152,6 +152,18 @@ async def test_what_is_read_after_an_allowed_command_is_not_known(
     assert (await judge_command(command, rules, view)).effect == effect
 
 
+@pytest.mark.parametrize("subcommand", ["blame", "diff", "log", "show", "status"])
+async def test_an_answer_about_git_that_reads_lets_it_write_nowhere(
+    view: WorkspaceView, subcommand: str
+) -> None:
+    """All of them read without a question; only what is not known to read is asked about."""
+    offered = (await judge_command(f"git {subcommand} --unknown", RuleSet(), view)).rules
+    assert offered
+    kept = RuleSet(allow=tuple(map(parse_rule, offered)))
+    for option in ("--output=../new", "--ext-diff", "--textconv"):
+        assert (await judge_command(f"git {subcommand} {option}", kept, view)).effect == "none"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(180)  # runs each of them
 def test_the_hostile_commands_do_what_they_are_here_for(template: Path, tmp_path: Path) -> None:
