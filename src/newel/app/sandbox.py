@@ -200,7 +200,10 @@ def watch_commands(
     if not policy.writable:
         return hinting
     watched = [*policy.protected, *policy.watched]
-    return SettingsWatch(hinting, watched, notices.of("settings_created"), changes=policy.is_partial)
+    changing = watched
+    if not policy.is_partial:  # a link itself can be replaced
+        changing = [path for path in watched if not is_on_host and Path(path).is_symlink()]
+    return SettingsWatch(hinting, watched, notices.of("settings_created"), changing)
 
 
 def find_policy(settings: Settings, folder: str, proxy: str | None) -> SandboxPolicy:
@@ -255,6 +258,10 @@ def policy_on(machine: Machine, settings: Settings, folder: str) -> SandboxPolic
     writable = [folder, *allowed] if is_partial or wanted.mode == "workspace" else []
     denied = partial(existing_denied_places, settings.rules, home=home, project=folder, disk=disk)
     of_tools = [f"{folder}/{name}" for name in SETTINGS_OF_TOOLS]
+    # Behind a link within the project, a tool obeys what it leads to.
+    of_tools += [
+        real for path in of_tools if (real := disk.real(path)) != path and real.startswith(f"{folder}/")
+    ]
     if is_partial and repository is not None:  # git works in it directly: nothing there can be read-only
         of_tools.append(repository.common)
         writable += [] if is_below(repository.common, writable) else [repository.common]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
+import stat
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
@@ -37,7 +38,9 @@ def safe_environment() -> dict[str, str]:
 
 
 def run_git(folder: str, *args: str, stdin: bytes = b"", ok_codes: Collection[int] = (0,)) -> bytes | None:
-    """What git prints in a folder; None if its exit code is not one of ``ok_codes``, or there is no git. Blocks."""
+    """What git prints in a folder; None if its exit code is not one of ``ok_codes``, there is no git, or it would wait for a file. Blocks."""
+    if _would_wait(folder):
+        return None
     try:
         done = subprocess.run(
             ["git", *SAFE_OPTIONS, *args],
@@ -60,6 +63,57 @@ def find_repository(folder: str) -> str | None:
         if os.path.lexists(os.path.join(place, ".git")):  # noqa: PTH118 — a root may be any bytes
             return place
     return None
+
+
+_READ_FIRST: Final = (
+    *("HEAD", "commondir", "config", "config.worktree", "index", "packed-refs", "shallow"),
+    *("info/attributes", "info/exclude", "info/grafts", "info/sparse-checkout", "objects/info/alternates"),
+)
+"""Files of a repository that git reads before it does anything, whatever they are."""
+
+_MAX_POINTER: Final = 4096
+
+
+def _would_wait(folder: str) -> bool:
+    """Whether git, in a folder, would read a pipe or a device in place of a file of the repository: for ever, and so would each look at
+    the project's files.
+    """
+    for place in (folder, *map(str, Path(folder).parents)):
+        link = f"{place}/.git"
+        if os.path.lexists(link):
+            return _is_endless(link) or any(map(_has_endless, _folders_of(place, link)))
+        if os.path.lexists(f"{place}/HEAD") and _has_endless(place):  # git takes it for a bare repository
+            return True
+    return False
+
+
+def _folders_of(top: str, link: str) -> list[str]:
+    """The folders of git for a working tree: its own, and that of the repository which it is linked to."""
+    own = link
+    if os.path.isfile(link):  # noqa: PTH113 — a root may be any bytes
+        own = posixpath.join(top, _read_pointer(link).removeprefix("gitdir: "))
+    shared = "" if _is_endless(f"{own}/commondir") else _read_pointer(f"{own}/commondir")
+    return [own, posixpath.join(own, shared)] if shared else [own]
+
+
+def _read_pointer(file: str) -> str:
+    with contextlib.suppress(OSError), Path(file).open("rb") as opened:
+        return os.fsdecode(opened.read(_MAX_POINTER)).rstrip("\n").replace("\0", "")
+    return ""
+
+
+def _has_endless(folder: str) -> bool:
+    return any(_is_endless(f"{folder}/{name}") for name in _READ_FIRST)
+
+
+def _is_endless(path: str) -> bool:
+    """Whether there is something, behind any links, that is neither a file nor a folder, nor always empty."""
+    try:
+        state = os.stat(path)  # noqa: PTH116 — as above
+    except OSError:
+        return False
+    is_ordinary = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
+    return not (is_ordinary or os.path.samestat(state, os.stat(os.devnull)))  # noqa: PTH116 — as above
 
 
 class RunGit(Protocol):

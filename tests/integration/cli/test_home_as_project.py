@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.cli.stored_data import is_stored
+from tests.requirements import require_program
 from tests.support import BIN, Newel, bash, scenario
 from tests.tmux import Tmux
 
@@ -26,6 +27,20 @@ def test_secret_places_are_not_recorded(with_model: WithModel) -> None:
     assert not is_stored(newel, SECRET)
     assert newel("undo", "--yes", "--cwd", str(newel.home)).returncode == 0
     assert (newel.home / "notes.txt").read_text() == "public-notes\n"
+
+
+def test_the_sandbox_hides_secret_places_in_it(with_model: WithModel) -> None:
+    require_program("bwrap", "bubblewrap")
+    newel = start_in_home(with_model, "cat .ssh/* .aws/* .netrc; echo > .newel/new || echo more >> notes.txt")
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text(
+        '[permissions]\ndeny = ["read(~/.ssh/id_*)", "read(~/.ssh/**)"]\n'
+    )
+    done = newel("--cwd", str(newel.home), "go", NEWEL_SANDBOX="workspace")
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in str(newel.requests)
+    assert not (newel.home / ".newel/new").exists()
+    assert (newel.home / "notes.txt").read_text() == "public-notes\nmore\n"
 
 
 @pytest.mark.parametrize("answer", ["n", "", "y"])

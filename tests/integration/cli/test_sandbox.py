@@ -84,6 +84,67 @@ def test_a_link_of_the_project_shows_nothing_of_the_home(with_model: WithModel) 
     assert "very secret" not in results(newel)[0]
 
 
+def test_settings_of_tools_are_protected_behind_links(with_model: WithModel) -> None:
+    """A hostile repository has them in a folder that commands may change."""
+    commands = [
+        "echo evil >> .vscode/tasks.json; echo evil >> cfg/vscode/tasks.json; mv cfg/vscode cfg/v; echo evil >> .envrc; cat cfg/vscode/tasks.json",
+        "rm .vscode; mkdir .vscode; echo evil > .vscode/tasks.json",
+    ]
+    newel = with_model(
+        scenario(
+            "go", *map(bash, commands), tool("write", file_path="cfg/vscode/tasks.json", content="evil"), DONE
+        )
+    )
+    (newel.project / "cfg/vscode").mkdir(parents=True)
+    (newel.project / ".vscode").symlink_to("cfg/vscode")
+    (newel.project / ".envrc").symlink_to("cfg/rc")
+    for name in ("cfg/vscode/tasks.json", "cfg/rc"):
+        (newel.project / name).write_text("mine\n")
+    done = newel("--sandbox", "workspace", "go")
+    for name in ("cfg/vscode/tasks.json", "cfg/rc"):
+        assert (newel.project / name).read_text() == "mine\n"
+    assert "Changed in the project: .vscode" in done.stderr
+    assert "sandbox" in results(newel)[2]
+
+
+@pytest.mark.parametrize("repository", ["none", "above"])
+def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, repository: str) -> None:
+    """What is mounted on a file moves away with the folder that it is in, and leaves room for another file of its name."""
+    names = (".github/workflows/ci.yml", "config/live/main.toml", "cfg/rc")
+    commands = [
+        f"mv {folder} away{at}; mkdir -p {folder}; mkdir -p $(dirname {name}); echo evil > {name}"
+        for at, (folder, name) in enumerate((name.split("/")[0], name) for name in names)
+    ]
+    commands.append(
+        "mv config/live l; mkdir config/live; echo evil > config/live/main.toml; echo x > config/new"
+    )
+    newel = with_model(scenario("go", *map(bash, commands), DONE))
+    if repository == "above":  # which is read in the sandbox
+        git = require_program("git")
+        subprocess.run([git, "init", "-q"], cwd=newel.project.parent, check=True)
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text('[permissions]\ndeny = ["write(config/live/main.toml)"]\n')
+    (newel.project / ".envrc").symlink_to("cfg/rc")
+    for name in names:
+        (newel.project / name).parent.mkdir(parents=True)
+        (newel.project / name).write_text("mine\n")
+    newel("--sandbox", "workspace", "go")
+    assert [(newel.project / name).read_text() for name in names] == ["mine\n"] * 3
+    assert (newel.project / "config/new").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".zed/tasks.json", ".exrc"]
+)
+def test_settings_of_other_agents_and_editors_are_protected(with_model: WithModel, name: str) -> None:
+    newel = with_model(scenario("go", bash(f"echo evil >> {name}"), DONE))
+    file = newel.project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("mine\n")
+    newel("--sandbox", "workspace", "go")
+    assert file.read_text() == "mine\n"
+
+
 def test_limits_of_the_settings_hold(with_model: WithModel) -> None:
     """A command that forks without end, or fills the disk, would take the machine with it."""
     commands = [

@@ -69,6 +69,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "link").symlink_to("../outside")
     (project / "folder/link").symlink_to("../.env")
     (project / "deep/deep/link").symlink_to("../../../outside")
+    (project / "way").symlink_to("deep/deep")
+    for option in ("-b", "-v"):  # a file for programs whose options end at the first file
+        (project / option).symlink_to(".env")
     for place in ("bin/pwn", "bin/git-ls-pwn", "../bin/pwn"):
         path = project / place
         path.parent.mkdir(exist_ok=True)
@@ -147,6 +150,18 @@ async def test_what_is_read_after_an_allowed_command_is_not_known(
         allow=tuple(map(parse_rule, ["bash(cd *)", "bash(touch *)", "bash(git status)", "bash(git log)"]))
     )
     assert (await judge_command(command, rules, view)).effect == effect
+
+
+@pytest.mark.parametrize("subcommand", ["blame", "diff", "log", "show", "status"])
+async def test_an_answer_about_git_that_reads_lets_it_write_nowhere(
+    view: WorkspaceView, subcommand: str
+) -> None:
+    """All of them read without a question; only what is not known to read is asked about."""
+    offered = (await judge_command(f"git {subcommand} --unknown", RuleSet(), view)).rules
+    assert offered
+    kept = RuleSet(allow=tuple(map(parse_rule, offered)))
+    for option in ("--output=../new", "--ext-diff", "--textconv"):
+        assert (await judge_command(f"git {subcommand} {option}", kept, view)).effect == "none"
 
 
 @pytest.mark.slow

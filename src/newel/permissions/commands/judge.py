@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -105,9 +106,14 @@ async def _judge_plain(
 
 
 def _leading_cd(words: tuple[str, ...]) -> str:
-    """The folder of a ``cd``; empty if it is none, or if CDPATH has a say in where it leads."""
+    """The folder of a ``cd``; empty if it is none, if CDPATH has a say in where it leads, or if it may go through a link and back: for bash
+    ``link/..`` is the folder of the link, and for everybody else that of its target.
+    """
     is_cd = len(words) == 2 and words[0] == "cd" and words[1].startswith(("/", "./", "../"))
-    return words[1] if is_cd or words == ("cd", "..") else ""
+    if not (is_cd or words == ("cd", "..")):
+        return ""
+    down = re.sub(r"^(?:\.\.?(?:/+|$))*", "", words[1])
+    return "" if ".." in down.split("/") else words[1]
 
 
 async def _may_read(reads: Reads, bases: Sequence[str], project: ProjectView) -> bool:

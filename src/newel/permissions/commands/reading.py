@@ -59,13 +59,13 @@ def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
     split = _split(arguments, known.short, known.long)
     if split is None:
         return None
-    options, operands = split
+    options, operands, late = split
     match known.operands:
         case "text":
             return Reads([])
         case "none" if operands:
             return None
-        case "one path" if len(operands) > 1:
+        case "one path" if len(operands + late) > 1:
             return None  # the second one would be written
         case "pattern" if not any(
             option == "--files" or (option[1] != "-" and "e" in option) for option in options
@@ -77,29 +77,44 @@ def _simple(known: ReadingProgram, arguments: Sequence[str]) -> Reads | None:
         option == "--recursive" or (option[:2] != "--" and set(known.recurses) & set(option))
         for option in options
     )
-    return Reads(operands, recurses=recurses and bool(known.recurses))
+    if recurses and known.recurses and not operands and late:
+        operands = ["."]
+    return Reads(operands + late, recurses=recurses and bool(known.recurses))
 
 
-def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> tuple[list[str], list[str]] | None:
-    """Options and operands; None if an option is not known. The value of an option counts as an operand if it stands alone."""
-    options: list[str] = []
-    operands: list[str] = []
+class _Arguments(NamedTuple):
+    """The value of an option counts as an operand if it stands alone. Options behind an operand are also ``late``: for ``xxd``, and for all
+    programs on macOS, they are files.
+    """
+
+    options: list[str]
+    operands: list[str]
+    late: list[str]
+
+
+def _split(arguments: Sequence[str], short: str, long: frozenset[str]) -> _Arguments | None:
+    """None if an option is not known."""
+    found = _Arguments([], [], [])
     for at, word in enumerate(arguments):
         if word == "--":
-            return options, [*operands, *arguments[at + 1 :]]
-        if word.startswith("--"):
-            if word.partition("=")[0] not in long:
-                return None
-            options.append(word)
-        elif word.startswith("-") and word != "-":
-            # Letters, at most one of them with a number or a text right behind it.
-            letters = re.match(r"-[A-Za-z0-9]*", word)
-            if letters is None or not set(letters[0][1:]) <= set(short + "0123456789"):
-                return None
-            options.append(word)
-        else:
-            operands.append(word)
-    return options, operands
+            found.operands.extend(arguments[at + 1 :])
+            return found
+        if not word.startswith("-") or word == "-":
+            found.operands.append(word)
+            continue
+        # Letters, at most one of them with a number or a text right behind it.
+        letters = re.match(r"-[A-Za-z0-9]*", word)
+        is_known = (
+            word.partition("=")[0] in long
+            if word.startswith("--")
+            else letters is not None and set(letters[0][1:]) <= set(short + "0123456789")
+        )
+        if not is_known:
+            return None
+        found.options.append(word)
+        if found.operands:
+            found.late.append(word)
+    return found
 
 
 def _find(arguments: Sequence[str]) -> Reads | None:
@@ -135,7 +150,7 @@ def _git(arguments: Sequence[str]) -> Reads | None:
     split = _split(rest, known.short, known.long)
     if split is None:
         return None
-    options, operands = split
+    options, operands, _ = split
     if subcommand in {"branch", "tag"} and operands and not options:
         return None  # it would make one
     if (

@@ -50,20 +50,37 @@ def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
     binds = [("--ro-bind", path, path) for path in policy.readable]
     binds += [("--bind", path, path) for path in policy.writable]
     # Not through a link, which would show what it leads to; and what does not exist would have to be created.
-    binds += [
-        ("--ro-bind", path, path)
-        for path in policy.protected
-        if disk.exists(path) and disk.real(path) == path
-    ]
+    protected = [path for path in policy.protected if disk.exists(path) and disk.real(path) == path]
+    binds += [("--ro-bind", path, path) for path in protected]
+    binds += [("--bind", path, path) for path in _around(protected, policy)]
     arguments = [word for path in empty for word in ("--tmpfs", path)]
     for path, real in policy.links.items():
         arguments += ["--symlink", real, path]
     for bind in sorted(binds, key=lambda bind: bind[2].count("/")):
         arguments += bind
     shown = [path for _, _, path in binds]
-    for path in policy.hidden:
-        if is_below(path, shown) or not is_below(path, empty):
-            arguments += ["--tmpfs", path] if disk.is_folder(path) else ["--ro-bind", os.devnull, path]
+    hidden = [path for path in policy.hidden if is_below(path, shown) or not is_below(path, empty)]
+    for path in hidden:
+        if not is_below(os.path.dirname(path), hidden):  # noqa: PTH120 — a text; else it is gone with the folder
+            is_folder = disk.is_folder(path)
+            arguments += (
+                ["--tmpfs", path, "--remount-ro", path] if is_folder else ["--ro-bind", os.devnull, path]
+            )
     if policy.proxy is not None:
         arguments += ["--ro-bind", policy.proxy, PROXY]
     return arguments
+
+
+def _around(protected: Sequence[str], policy: SandboxPolicy) -> list[str]:
+    """The folders around what is protected, which are mounted on themselves: what is mounted cannot be moved away, and with it what is
+    mounted in it.
+    """
+    closed = [*protected, *(path for path in policy.readable if is_below(path, policy.writable))]
+    found: list[str] = []
+    for path in protected:
+        folder = os.path.dirname(path)  # noqa: PTH120 — a text
+        while is_below(folder, policy.writable) and folder not in policy.writable:
+            if folder not in found and not is_below(folder, closed):
+                found.append(folder)
+            folder = os.path.dirname(folder)  # noqa: PTH120 — as above
+    return found

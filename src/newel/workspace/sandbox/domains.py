@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import re
+import socket
 from typing import Final
 
 import msgspec
@@ -96,7 +97,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
     """Whether an address may be connected to: on the internet, or in a private network if a rule names the server. Never this
-    machine, its links, or a metadata service.
+    machine by any of its addresses, its links, or a metadata service.
     """
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
@@ -106,4 +107,15 @@ def is_reachable(address: IPAddress, *, is_named: bool) -> bool:
     is_local = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
     if is_local or address.is_reserved or address in METADATA:
         return False
-    return address.is_global or (is_named and address.is_private)
+    return (address.is_global or (is_named and address.is_private)) and not _is_own(address)
+
+
+def _is_own(address: IPAddress) -> bool:
+    """Whether an interface of this machine has an address: the system would send from it to itself. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((str(address), 9))
+            return ipaddress.ip_address(asked.getsockname()[0]) == address
+    except OSError:  # no way leads there
+        return False

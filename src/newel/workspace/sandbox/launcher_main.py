@@ -31,9 +31,11 @@ MAX_PACKET = 64 << 10
 MAX_DESCRIPTORS = 4
 PROXY_PORT = 3128
 GIT_SOCKET = "/run/newel/git.sock"
+DUMPABLE = 4
 
 
 def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> None:
+    close_memory()
     server = _socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -64,6 +66,14 @@ def main(descriptor: int, proxy: str, broker: int, files: dict[str, str]) -> Non
             pass_on(calls, broker)
         if requests is not None and requests in readable:
             forward(requests, proxy)
+
+
+def close_memory() -> None:
+    """Close ``/proc/PID/mem`` and ``fd`` of this process to those that it starts: they are the same user's, and would answer in its name."""
+    if sys.platform == "linux":
+        import _ctypes  # `ctypes` takes six times as long
+
+        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), (DUMPABLE, 0, 0, 0, 0))
 
 
 def receive(server: _socket.socket) -> tuple[bytes, list[int]]:

@@ -32,7 +32,7 @@ CREATED: Final = (
 
 
 CHANGED: Final = (
-    "Changed in the project: {paths}. Other programs run what it says (git, an editor, a shell), outside the partial sandbox too, which cannot "
+    "Changed in the project: {paths}. Other programs run what it says (git, an editor, a shell), outside the sandbox too, which cannot "
     "protect it: the user should read it before using them here."
 )
 
@@ -47,25 +47,25 @@ FileState = tuple[int, int, int]
 
 
 class SettingsWatch(DelegatingWorkspace[Workspace]):
-    """A workspace that says so, to the model and through ``notify``, when a command has created one of ``watched`` paths; with ``changes``
-    also when it has changed one that exists.
+    """A workspace that says so, to the model and through ``notify``, when a command has created one of ``watched`` paths, or changed one of
+    those that are ``changing``: paths of this machine that exist, and are not read-only.
     """
 
     def __init__(
-        self, inner: Workspace, watched: Iterable[str], notify: Notify, *, changes: bool = False
+        self, inner: Workspace, watched: Iterable[str], notify: Notify, changing: Iterable[str] = ()
     ) -> None:
         super().__init__(inner)
         self._watched = list(watched)
         self._absent: list[str] | None = None
         """Those that do not exist; None before the first command."""
-        self._sees_changes = changes
+        self._changing = set(changing)
         self._notify = notify
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
         if self._absent is None:
             existing = await self._existing(self._watched)
             self._absent = [path for path in self._watched if path not in existing]
-        present = [path for path in self._watched if path not in self._absent] if self._sees_changes else []
+        present = [path for path in self._watched if path in self._changing and path not in self._absent]
         before = _states(present)
         done = await self._inner.run(command, **options)
         # Also what a process in the background has created since the last one.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import ipaddress
+import socket
 
 import pytest
 
@@ -63,6 +66,18 @@ def test_this_machine_and_its_cloud_are_never_reached(address: str) -> None:
     parsed = ipaddress.ip_address(address)
     assert not is_reachable(parsed, is_named=False)
     assert not is_reachable(parsed, is_named=True)
+
+
+def test_the_other_addresses_of_this_machine_are_not_reached_either() -> None:
+    """Its services listen there, too, and any name may lead there."""
+    own: list[str] = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # it has none of IPv4
+                answer = fcntl.ioctl(asked, 0x8915, name.encode().ljust(256, b"\0"))  # SIOCGIFADDR
+                own.append(socket.inet_ntoa(answer[20:24]))
+    assert own
+    assert not [each for each in own if is_reachable(ipaddress.ip_address(each), is_named=True)]
 
 
 @pytest.mark.parametrize(

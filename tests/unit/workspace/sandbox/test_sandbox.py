@@ -138,6 +138,8 @@ FORBIDDEN = {
     "change the root": "chroot / true",
     "trace a process": call("ptrace", "16, 1, 0, 0"),
     "read the memory of a process": call("process_vm_readv"),
+    "change the memory of the launcher": ": <> /proc/$PPID/mem",
+    "open a file of the launcher": "ls /proc/$PPID/fd/0",
     "use keys of the kernel": call("keyctl", "0, -3, 0, 0, 0"),
     "load a program into the kernel": call("bpf"),
     "watch the processor": call("perf_event_open"),

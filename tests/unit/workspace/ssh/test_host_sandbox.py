@@ -108,6 +108,10 @@ async def opened(
         yield Opened(SshWorkspace(connection, sandboxes=sandboxes), sandboxes)
 
 
+NOT_HELD = {"change the memory of the launcher", "open a file of the launcher"}
+"""docs/sandbox.md says so: commands of one sandbox can forge each other's output there, as a shell starts them."""
+
+
 @pytest.mark.parametrize("who", ["host", "own"])
 async def test_forbidden_acts_fail(place: Place, who: str) -> None:
     """Those of the sandbox on this machine, as an ordinary user and as the one who runs the tests."""
@@ -120,6 +124,8 @@ async def test_forbidden_acts_fail(place: Place, who: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             async with opened(place, who=who) as host:
                 for act, template in FORBIDDEN.items():
+                    if act in NOT_HELD:
+                        continue
                     command = template.replace("{base}/secret.txt", str(place.home / ".netrc"))
                     for name, value in {
                         sys.executable: PYTHON,
