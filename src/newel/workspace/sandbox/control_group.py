@@ -162,9 +162,6 @@ class ControlGroup:
                 with contextlib.suppress(OSError):
                     _write(self.folder / name, str(limit))
                     self.held[name] = limit
-        if "memory.max" not in self.held and "pids.max" not in self.held:
-            self.close()
-            raise NoControlGroup(f"the limits of {self.folder} cannot be written")
 
     def add(self, pid: int) -> None:
         """Move a process, which takes its later children with it. Raises ``NoControlGroup``."""
@@ -226,6 +223,8 @@ def try_limits(wanted: Mapping[str, int]) -> str:
     try:
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
             group.add(process.pid)
+        if not group.describe():
+            raise NoControlGroup(f"the limits of {group.folder} cannot be written")
         return group.describe()
     finally:
         group.close()
