@@ -287,9 +287,9 @@ def describe_limits(wanted: SandboxSettings) -> str:
     from newel.workspace.sandbox.control_group import NoControlGroup, try_limits
 
     try:
-        return f"{try_limits(_limits(wanted))} for a sandbox as a whole"
+        return f"{try_limits(_limits(wanted))} for all commands together"
     except NoControlGroup as error:
-        return f"none for a sandbox as a whole: {error}"
+        return f"none for all commands together: {error}"
 
 
 def _bytes(gibibytes: float | None) -> int | None:

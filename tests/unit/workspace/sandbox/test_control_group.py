@@ -301,6 +301,16 @@ def test_the_group_of_a_killed_newel_is_removed_and_that_of_a_living_one_stays(p
     assert not used.exists()
 
 
+async def test_where_memory_is_short_the_kernel_ends_a_command_before_the_launcher(
+    tmp_path: Path, place: GroupPlace, opened: list[Place]
+) -> None:
+    """With the launcher, all servers in the background would end."""
+    opened.append(Place(tmp_path, place))
+    done = await opened[0].workspace.run("cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj")
+    command, launcher = map(int, done.stdout.split())
+    assert command > launcher
+
+
 async def test_where_a_process_cannot_be_moved_commands_run_with_limits_of_each(
     tmp_path: Path, opened: list[Place]
 ) -> None:
