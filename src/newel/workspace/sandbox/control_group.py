@@ -77,11 +77,7 @@ def find_group_place(root: str = "/") -> GroupPlace:
     for folder in (own, *own.parents):
         enabled = _read(folder / "cgroup.subtree_control").split()
         controllers = frozenset(CONTROLLERS.values()).intersection(enabled)
-        if (
-            controllers
-            and os.access(folder, os.W_OK | os.X_OK)
-            and os.access(folder / "cgroup.procs", os.W_OK)
-        ):
+        if controllers and os.access(folder / "cgroup.procs", os.W_OK):
             above = [each for each in (folder, *folder.parents) if each.is_relative_to(top)]
             memory = _least([(each, "memory.max") for each in above])
             return GroupPlace(folder, controllers, _limits_of(left), min([_memory_of_machine(), *memory]))

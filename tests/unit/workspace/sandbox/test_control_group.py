@@ -133,9 +133,7 @@ def test_a_group_of_another_user_is_no_place(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd="/", **user)
     assert "NoControlGroup: no control group" in done.stderr
     assert "systemd-run --user --scope newel" in done.stderr
-    slice_of_user = Path(f"{root}{MOUNT}/user.slice/user-1000.slice")
-    for path in (slice_of_user, slice_of_user / "cgroup.procs"):
-        os.chown(path, USER, USER)
+    os.chown(f"{root}{MOUNT}/user.slice/user-1000.slice/cgroup.procs", USER, USER)
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd="/", **user)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -184,6 +182,10 @@ def test_a_limit_that_the_kernel_does_not_have_is_not_claimed(tmp_path: Path) ->
         False,
     )
     assert not group.replaces("RLIMIT_FSIZE")
+    (group.folder / "cgroup.procs").mkdir()  # no process can be moved
+    with pytest.raises(NoControlGroup):
+        group.add(os.getpid())
+    assert not group.replaces("RLIMIT_NPROC")
 
 
 # -- with real processes --------------------------------------------------------------------------------
