@@ -123,7 +123,7 @@ def _memory_of_machine() -> int:
 
 
 def default_memory(memory: int) -> int:
-    """All but a tenth, and at least 1 GiB or half of it: what a machine needs to go on. In bytes."""
+    """All but a tenth, and but the last GiB or half: what a machine needs to go on. In bytes."""
     return memory - max(memory // 10, min(GIB, memory // 2))
 
 
@@ -137,9 +137,8 @@ class ControlGroup:
         memory = wanted.get("RLIMIT_AS", default_memory(place.memory))
         limits = {
             "memory.max": memory,
-            "memory.swap.max": max(
-                0, memory - place.memory
-            ),  # else a machine with swap stands still before a process is ended
+            # With more swap, a machine stands still for minutes before a process is ended.
+            "memory.swap.max": max(0, memory - place.memory),
             "pids.max": wanted.get("RLIMIT_NPROC", MAX_PROCESSES),
         }
         for name, most in place.limits.items():
