@@ -304,6 +304,16 @@ def _limits(wanted: SandboxSettings) -> dict[str, int]:
     return {"RLIMIT_CORE": 0} | {name: most for name, most in given.items() if most is not None}
 
 
+def describe_limits(wanted: SandboxSettings) -> str:
+    """The limits that a sandbox has as a whole on this machine, or why it has none, for the user."""
+    from newel.workspace.sandbox.control_group import NoControlGroup, try_limits
+
+    try:
+        return f"{try_limits(_limits(wanted))} for all commands together"
+    except NoControlGroup as error:
+        return f"none for all commands together: {error}"
+
+
 def _bytes(gibibytes: float | None) -> int | None:
     return None if gibibytes is None else round(gibibytes * (1 << 30))
 

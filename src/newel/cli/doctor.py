@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolCallMode
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
+from newel.app.sandbox import describe_limits
 from newel.app.sandbox_choice import choose_sandbox, why_partial
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
@@ -64,7 +66,7 @@ def _findings(flags: Flags) -> Iterator[Check]:
         return
     yield from _settings(settings)
     yield from _home(settings.home)
-    yield _sandbox(settings)
+    yield from _sandbox(settings)
     try:
         yield from anyio.run(_server, settings)
     except NewelError as error:
@@ -91,17 +93,21 @@ def _settings(settings: Settings) -> Iterator[Check]:
         yield Check(NOTE, "facts", f"{model}: {f'alias of {facts.alias_of}' if facts.alias_of else sizes}")
 
 
-def _sandbox(settings: Settings) -> Check:
-    """Whether commands run in a sandbox."""
+def _sandbox(settings: Settings) -> Iterator[Check]:
+    """Whether commands run in a sandbox, and its limits."""
     try:
         chosen = choose_sandbox(settings, attended=True)
     except NewelError as error:
-        return Check(BAD, "sandbox", str(error))
+        yield Check(BAD, "sandbox", str(error))
+        return
     if chosen.sandbox_problem:
-        return Check(NOTE, "sandbox", chosen.sandbox_problem)
-    mode = f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}"
-    why = why_partial(chosen)
-    return Check(NOTE, "sandbox", f"{mode}{why and f': {why}'}")
+        yield Check(NOTE, "sandbox", chosen.sandbox_problem)
+    else:
+        mode = f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}"
+        why = why_partial(chosen)
+        yield Check(NOTE, "sandbox", f"{mode}{why and f': {why}'}")
+    if chosen.sandbox.mode != "off" and sys.platform == "linux":
+        yield Check(NOTE, "limits", describe_limits(chosen.sandbox))
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:

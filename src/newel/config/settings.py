@@ -191,7 +191,8 @@ class ReviewFile(ReviewSettings, frozen=True, forbid_unknown_fields=True):
 
 class SandboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[sandbox]``. ``writable`` and ``readable`` are more paths for commands, ``domains`` the servers that they may reach.
-    ``max_processes`` is a number for the user's processes in it, ``max_memory`` and ``max_file`` are GiB of each process and each file.
+    ``max_processes`` and ``max_memory`` (in GiB) are limits of a sandbox as a whole where it has a control group; else of the user's processes in
+    it, and of each process. ``max_file`` is GiB of each file.
 
     ``mode`` is None where nobody has chosen one: then ``newel.app.sandbox_choice`` decides by the machine.
     """

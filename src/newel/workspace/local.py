@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import anyio.to_thread
+import msgspec
 
 from newel.agent.errors import WorkspaceError
 from newel.workspace.disk import file_kinds, files
@@ -118,18 +119,23 @@ class LocalWorkspace:
         await anyio.to_thread.run_sync(files.remove_folder, path)
 
     async def run(self, command: str, /, **options: Unpack[RunOptions]) -> Completed:
-        from newel.workspace.process.launcher import DIRECT
+        from newel.workspace.process.launcher import DIRECT, WithLimits
         from newel.workspace.process.runner import run_process
 
         find_launcher = None if options.get("unsandboxed") else self._find_launcher
-        return await run_process(
+        launcher = find_launcher(self._root) if find_launcher else DIRECT
+        done = await run_process(
             [*self._find_shell(), command],
             cwd=self._root,
             environ=self._environ,
             limits=self._limits,
-            launcher=find_launcher(self._root) if find_launcher else DIRECT,
+            launcher=launcher,
             **options,
         )
+        for line in launcher.reached() if isinstance(launcher, WithLimits) else []:
+            separator = "" if done.stderr.endswith("\n") or not done.stderr else "\n"
+            done = msgspec.structs.replace(done, stderr=f"{done.stderr}{separator}{line}\n")
+        return done
 
     async def background(self) -> Sequence[str]:
         from newel.workspace.process.process_tree import find_background

@@ -44,6 +44,15 @@ class Preparable(Protocol):
         ...
 
 
+@runtime_checkable
+class WithLimits(Protocol):
+    """A launcher whose processes have limits together."""
+
+    def reached(self) -> list[str]:
+        """What limits have stopped since the last call, for the user and the model."""
+        ...
+
+
 P_co = TypeVar("P_co", bound=StartedProcess, covariant=True)
 
 

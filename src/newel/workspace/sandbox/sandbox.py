@@ -15,7 +15,7 @@ import select
 import socket
 import subprocess
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,13 @@ from newel.workspace.sandbox.confinement import (
     Confinement,
     FindPolicy,
     SandboxError,
+)
+from newel.workspace.sandbox.control_group import (
+    ENDED,
+    ControlGroup,
+    GroupPlace,
+    NoControlGroup,
+    find_group_place,
 )
 from newel.workspace.sandbox.launcher_main import MAX_PACKET
 from newel.workspace.sandbox.policy import PROXY_VARIABLES, SandboxPolicy
@@ -81,13 +88,19 @@ class SandboxedProcess:
 
 class Sandbox:
     """Implements ``newel.workspace.sandbox.confinement.CommandSandbox``. ``find_policy`` is asked when it starts; ``confinement`` is
-    bubblewrap's by default.
+    bubblewrap's by default; ``find_place`` finds where its control group is made, if it can have one.
 
     Any thread may use it, one at a time.
     """
 
-    def __init__(self, find_policy: FindPolicy, confinement: Confinement | None = None) -> None:
+    def __init__(
+        self,
+        find_policy: FindPolicy,
+        confinement: Confinement | None = None,
+        find_place: Callable[[], GroupPlace] = find_group_place,
+    ) -> None:
         self._find_policy = find_policy
+        self._find_place = find_place
         self._confinement = confinement or BubblewrapConfinement()
         self._lock = threading.Lock()
         self._is_expected = False
@@ -98,6 +111,8 @@ class Sandbox:
         self._policy: SandboxPolicy | None = None
         self._confined: Confined | None = None
         self._opened = ExitStack()
+        self._group: ControlGroup | None = None
+        self._reached: list[str] = []
         self._protected: Mapping[str, tuple[int, int]] = {}
 
     def prepare(self) -> None:
@@ -128,6 +143,7 @@ class Sandbox:
         with self._lock:
             if self._socket is not None and self._protected != _identities(self._protected):
                 self._stop()  # a protected file was replaced outside, and with it what was mounted on it
+            self._end_if_full()
             if self._socket is None:
                 self._start()
             request = {
@@ -135,7 +151,7 @@ class Sandbox:
                 "cwd": cwd,
                 "env": self._environ(env),
                 "number": number_of_mark(mark),
-                "limits": {} if self._policy is None else dict(self._policy.limits),
+                "limits": self._limits_of_each(),
             }
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)
@@ -156,6 +172,15 @@ class Sandbox:
             if self._socket is None:
                 self._start()
             return self._ask(forbidden)
+
+    def reached(self) -> list[str]:
+        """Implements ``newel.workspace.process.launcher.WithLimits``."""
+        if self._group is None and not self._reached:
+            return []
+        with self._lock:
+            self._look_at_limits()
+            reached, self._reached = self._reached, []
+            return reached
 
     def close(self) -> None:
         """End everything inside."""
@@ -183,16 +208,48 @@ class Sandbox:
             except OSError as error:
                 raise SandboxError(f"The sandbox could not be started: {error.strerror}.") from error
             self._opened = stack.pop_all()
+        self._make_group(policy, self._process.pid)
         ours.settimeout(START_S)
         self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
         self._statuses.clear()
         try:
-            self._ask({})  # nothing: only that it answers
+            self._send({}, ())
+            _, descriptors = self._receive("launcher")
         except (OSError, SandboxError) as error:
             reason = self._last_words()
             self._stop()
             raise CannotStart(f"The sandbox could not be started: {reason or error}.") from error
+        for descriptor in descriptors:
+            with contextlib.suppress(NoControlGroup):  # no command runs yet, and all will be its children
+                if self._group is not None:
+                    self._group.add(_pid_of(descriptor))
+            os.close(descriptor)
         ours.settimeout(ANSWER_S)
+
+    def _make_group(self, policy: SandboxPolicy, pid: int) -> None:
+        """Make a control group, if there can be one, and put the first process into it. For that the kernel waits 10 ms, in which the
+        launcher starts; what is moved soon after waits no more.
+        """
+        with contextlib.suppress(NoControlGroup):
+            self._group = ControlGroup(self._find_place(), policy.limits)
+            self._group.add(pid)
+
+    def _limits_of_each(self) -> dict[str, int]:
+        """The limits of each process, without those that the group has."""
+        group = self._group
+        limits: Mapping[str, int] = {} if self._policy is None else self._policy.limits
+        return {name: most for name, most in limits.items() if group is None or not group.replaces(name)}
+
+    def _look_at_limits(self) -> None:
+        if self._group is not None:
+            self._reached += self._group.reached()
+
+    def _end_if_full(self) -> None:
+        """End a sandbox in which nothing could run any more."""
+        self._look_at_limits()
+        if self._group is not None and self._group.is_full():
+            self._stop()
+            self._reached.append(ENDED)
 
     def _stop(self) -> None:
         if self._socket is not None:
@@ -209,6 +266,10 @@ class Sandbox:
             if self._process.stderr is not None:
                 self._process.stderr.close()
             self._process = None
+        if self._group is not None:
+            self._look_at_limits()
+            self._group.close()
+            self._group = None
         if self._processes is not None:
             self._processes.forget()
             self._processes = None

@@ -161,6 +161,7 @@ FORBIDDEN = {
     "set the clock": "date -s 2001-01-01",
     "change a setting of the kernel": "echo 1 > /proc/sys/kernel/sysrq",
     "write a control group": "mkdir /sys/fs/cgroup/newel-test",
+    "leave its control group": "for file in $(find /sys/fs/cgroup -name cgroup.procs); do echo $$ > $file && exit; done; exit 1",
     "gain rights by a program of root": "chmod u+s /bin/true",
     "change the permissions of another file": "chmod 600 {base}/other/file.txt",
     "limit a process of this machine": "prlimit --cpu=1000000 --pid {pid}",
