@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -10,8 +11,10 @@ from playwright.sync_api import Locator, Page
 
 from tests.browser.bench import NARROW, Workbench, answers, find_flaws, open_agent, open_chat, say
 from tests.browser.expecting import expect
-from tests.browser.scenarios import answering, scenarios
+from tests.browser.scenarios import answering, call, scenarios
+from tests.integration.mcp.rogues import ROGUE
 from tests.requirements import require_program
+from tests.served import wait_until
 from tests.support import bash
 
 require_program("bwrap", "bubblewrap")
@@ -188,3 +191,72 @@ def test_an_answer_that_cannot_be_saved_is_said_and_holds(workbench: Make) -> No
     page.reload()
     expect(page.get_by_text("Not saved for this project: the server kept.invalid.")).to_be_visible()
     assert damaged.read_text() == '{"damaged'
+
+
+WEATHER = {"command": sys.executable, "args": ["-IS", "-c", ROGUE.read_text(), "fetch"], "sandbox": True}
+TOOL_SERVERS = {"own": {"weather": WEATHER}, **IN_SANDBOX}
+
+
+def test_a_tool_server_in_a_sandbox_asks_in_the_tab_that_called_it(workbench: Make) -> None:
+    """Its keys are not those of commands, so it is another question."""
+    bench = workbench(
+        scenarios(
+            answering("command", bash(fetch("forecast.invalid")), {"content": "One."}),
+            answering("ask", call("weather__act", server="forecast.invalid"), {"content": "Two."}),
+            answering("other", call("weather__act", server="forecast.invalid"), {"content": "Three."}),
+        ),
+        **TOOL_SERVERS,
+    )
+    page = bench.page()
+    expect(page.get_by_role("button", name="Tools")).to_contain_text("1✓")
+    open_chat(page)
+    say(page, "command")
+    question(page, "forecast.invalid").get_by_role("button", name="Allow once", exact=True).click()
+    expect(answers(page).last).to_contain_text("One.")
+    say(page, "ask")
+    asked = question(page, "forecast.invalid")
+    expect(asked).to_contain_text("The MCP server weather, in a sandbox, wants to reach this server")
+    open_chat(page)
+    expect(question(page, "forecast.invalid")).to_have_count(0)
+    page.keyboard.press("Alt+1")
+    asked.get_by_role("button", name="Allow once", exact=True).click()
+    expect(answers(page).last).to_contain_text("Two.")
+    assert "502" in printed(bench)[-1]
+    page.keyboard.press("Alt+2")
+    say(page, "other")
+    question(page, "forecast.invalid").get_by_role("button", name="Refuse", exact=True).click()
+    expect(answers(page).last).to_contain_text("Three.")
+    assert REFUSED in printed(bench)[-1]
+
+
+def test_a_tool_server_that_works_for_nobody_or_for_several_tabs_is_refused(workbench: Make) -> None:
+    bench = workbench(
+        scenarios(
+            answering(
+                "later", call("weather__act", server="later.invalid", later=True), {"content": "Zero."}
+            ),
+            answering("first", call("weather__act", server="first.invalid"), {"content": "One."}),
+            answering("second", call("weather__act", server="second.invalid"), {"content": "Two."}),
+        ),
+        **TOOL_SERVERS,
+    )
+    page = bench.page()
+    expect(page.get_by_role("button", name="Tools")).to_contain_text("1✓")
+    open_chat(page)
+    say(page, "later")
+    expect(answers(page).last).to_contain_text("Zero.")
+    (bench.newel.project / "go").touch()
+    wait_until((bench.newel.project / "reason").exists, "the refusal")
+    wait_until((bench.newel.project / "reason").read_text, "the refusal")
+    assert REFUSED in (bench.newel.project / "reason").read_text()
+    say(page, "first")
+    asked = question(page, "first.invalid")
+    expect(asked).to_be_visible()
+    open_chat(page)
+    say(page, "second")
+    expect(answers(page).last).to_contain_text("Two.")
+    assert REFUSED in printed(bench)[-1]
+    page.keyboard.press("Alt+1")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Stop now", exact=True).click()
+    expect(asked).to_have_count(0)

@@ -101,7 +101,7 @@ function server(question, answer) {
   const name = reveal(question.title);
   return frame(
     `Allow a connection to “${truncate(name, MAX_TITLE)}”?`,
-    h("p", {}, "A command in the sandbox wants to reach this server, and may send it anything that it can read. Project: ",
+    h("p", {}, reveal(question.preview.split("\n").slice(2).join(" ")), " Project: ",
       h("code", {}, reveal(question.folder))),
     h("pre", { class: "exact", tabindex: "0", "aria-label": "Server" }, name),
     /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),

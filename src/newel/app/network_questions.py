@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from newel.agent.errors import ConfigError
+from newel.text.format import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,14 @@ if TYPE_CHECKING:
 MAX_QUESTIONS: Final = 20
 """Questions of one session: a command that asks for one name after the other must not keep the user answering."""
 
-QUESTION: Final = "{rule}\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read."
+QUESTION: Final = "{rule}\n\n{who} wants to reach this server,\nand may send it anything that it can read."
+
+COMMAND: Final = "A command in the sandbox"
+
+TOOL_SERVER: Final = "The MCP server {name}, in a sandbox,"
+
+MAX_NAME: Final = 60
+"""Characters of a tool server's name."""
 
 UNTIL: Final = "until the session ends"
 
@@ -33,7 +41,7 @@ class NetworkQuestions:
         self._folder = folder
         self._ask = ask
         self._report = report
-        self._answers: dict[str, bool] = {}
+        self._answers: dict[tuple[str, str], bool] = {}
         self._asked = 0
         self._turn = anyio.Lock()
         self._asking = anyio.CancelScope()
@@ -50,25 +58,33 @@ class NetworkQuestions:
 
     async def allows(self, rule: str) -> bool:
         """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
-        if self._ask is None or rule in self._answers:  # what is decided does not wait for another question
-            return self._answers.get(rule, False)
+        return await self._allows(COMMAND, rule)
+
+    async def allows_tool_server(self, name: str, rule: str) -> bool:
+        """Whether a tool server may, while it works for the agent. It may have keys that commands have not, so it is another question."""
+        return await self._allows(TOOL_SERVER.format(name=one_line(name, MAX_NAME)), rule)
+
+    async def _allows(self, who: str, rule: str) -> bool:
+        key = (who, rule)
+        if self._ask is None or key in self._answers:  # what is decided does not wait for another question
+            return self._answers.get(key, False)
         run = self._runs
         async with self._turn:
             if rule in map(str, self.kept()):  # the answer to another connection, meanwhile
                 return True
             if run != self._runs:
                 return False
-            if rule not in self._answers and self._asked < MAX_QUESTIONS:
+            if key not in self._answers and self._asked < MAX_QUESTIONS:
                 self._asked += 1
                 answer = None
                 with anyio.CancelScope() as self._asking:
-                    answer = await self._ask(self._request(rule))
+                    answer = await self._ask(self._request(who, rule))
                 if answer is None or answer.decision == "nobody":
                     return False
                 if answer.decision == "rule" and await self._is_saved(rule):
                     return True  # for as long as it is kept
-                self._answers[rule] = answer.decision in {"once", "always", "rule"}
-            return self._answers.get(rule, False)
+                self._answers[key] = answer.decision in {"once", "always", "rule"}
+            return self._answers.get(key, False)
 
     async def _is_saved(self, rule: str) -> bool:
         from newel.permissions.approval import NOT_SAVED
@@ -80,14 +96,14 @@ class NetworkQuestions:
             return False
         return True
 
-    def _request(self, rule: str) -> ApprovalRequest:
+    def _request(self, who: str, rule: str) -> ApprovalRequest:
         from newel.agent.messages import ToolCall
         from newel.permissions.approval import ApprovalRequest
 
         return ApprovalRequest(
             call=ToolCall(id=f"network-{self._asked}", name="network", arguments={"server": rule}),
             label="Network",
-            preview=QUESTION.format(rule=rule),
+            preview=QUESTION.format(rule=rule, who=who),
             folder=self._folder,
             kind="server",
         )

@@ -12,16 +12,25 @@ if TYPE_CHECKING:
 
     from newel.agent.events import AgentEvent
     from newel.agent.ports import Emit
+    from newel.mcp.types import Reach
     from newel.session.coding_agent import CodingAgent
 
 NOT_SAVED = "answer_not_saved"
 """The code of a notice that an answer could not be kept for the project."""
 
 
+async def _reach_nothing(server: str, address: str) -> bool:
+    del server, address
+    return False
+
+
 class AgentNotices:
-    """Sends ``error`` events to the subscribers of the agent that it attends to, and calls ``on_run_end`` when a run of it has ended."""
+    """Sends ``error`` events to the subscribers of the agent that it attends to, and calls ``on_run_end`` when a run of it has ended.
+    ``reach`` decides what tool servers in a sandbox may reach while they work for the agent.
+    """
 
     def __init__(self) -> None:
+        self.reach: Reach = _reach_nothing
         self.on_run_end: Callable[[], None] = lambda: None
         self._emit: Emit | None = None
 

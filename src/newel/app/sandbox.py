@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -21,17 +21,22 @@ import msgspec
 from newel.agent.errors import ConfigError
 from newel.agent.events import AgentEvent, MessageUpdate
 from newel.app.notices import NOT_SAVED, AgentNotices
+from newel.concurrency import background_tasks
 from newel.config.settings import SandboxSettings, Settings
 from newel.storage.files import make_private, read_regular, replace_file
 from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk, literal
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskStatus
+
     from newel.agent.agent import Agent
     from newel.app.network_questions import NetworkQuestions
     from newel.permissions.approval import Ask
     from newel.workspace.execution_host import ExecutionHost
     from newel.workspace.port import Workspace
     from newel.workspace.sandbox.confinement import CommandSandbox
+    from newel.workspace.sandbox.domains import Domain
+    from newel.workspace.sandbox.network_proxy import Allows
     from newel.workspace.sandbox.policy import SandboxMode, SandboxPolicy
 
 DOES_NOT_HOLD: Final = "The {kind} does not hold on this machine: {failures}. Commands would not be confined."
@@ -80,7 +85,14 @@ async def open_confined_host(
 
     async with AsyncExitStack() as stack:
         questions = _questions(settings, ask, notices or AgentNotices())
-        sandboxes = Sandboxes(settings, await _open_proxy(settings, questions, stack))
+        serve = partial(_serve_proxy, settings, questions.kept)
+        proxies = await stack.enter_async_context(background_tasks())
+        sandboxes = Sandboxes(
+            settings,
+            await proxies.start(serve, questions.allows),
+            # Without one agent that could be asked, it depends on the call.
+            partial(proxies.start, serve) if ask is None else None,
+        )
         stack.push_async_callback(sandboxes.aclose)
         yield LocalHost(
             str(settings.cwd),
@@ -92,31 +104,42 @@ async def open_confined_host(
 
 
 class Sandboxes:
-    """The sandboxes of a process, one for each folder that agents work in."""
+    """The sandboxes of a process, one for each folder that agents work in. ``open_proxy`` opens a proxy for one tool server; with None,
+    they all use ``proxy``.
+    """
 
-    def __init__(self, settings: Settings, proxy: str | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        proxy: str | None,
+        open_proxy: Callable[[Allows], Awaitable[str]] | None = None,
+    ) -> None:
         self._settings = settings
+        self._project = os.path.realpath(settings.cwd)
         self._proxy = proxy
+        self._open_proxy = open_proxy
         self._opened: dict[tuple[str, str], CommandSandbox] = {}
 
     def of(self, folder: str) -> CommandSandbox:
-        return self._open(folder, "")
+        return self._opened.get((folder, "")) or self._open(folder, "", self._proxy)
 
-    def of_server(self, name: str) -> CommandSandbox:
-        """That of a tool server: commands must not see its variables, which may be keys."""
-        return self._open(os.path.realpath(self._settings.cwd), name)
+    async def of_server(self, name: str, allows: Allows) -> CommandSandbox:
+        """That of a tool server: commands must not see its variables, which may be keys. ``allows`` decides what it may reach."""
+        if opened := self._opened.get((self._project, name)):
+            return opened
+        proxy = self._proxy if self._open_proxy is None else await self._open_proxy(allows)
+        return self._open(self._project, name, proxy)
 
-    def _open(self, folder: str, server: str) -> CommandSandbox:
-        if (folder, server) not in self._opened:
-            find = partial(find_policy, self._settings, folder, self._proxy)
-            self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
+    def _open(self, folder: str, server: str, proxy: str | None) -> CommandSandbox:
+        find = partial(find_policy, self._settings, folder, proxy)
+        self._opened[folder, server] = make_sandbox(self._settings.sandbox.mode, find)
         return self._opened[folder, server]
 
     def find_failure(self) -> str:
         """Try what is forbidden in the sandbox of the project, once for each policy on this system; returns what does not hold, "" if all
         does. Raises ``WorkspaceError`` if there can be no sandbox.
         """
-        folder = os.path.realpath(self._settings.cwd)
+        folder = self._project
         with contextlib.suppress(
             OSError
         ):  # what is hidden belongs to the policy, and so does this folder once it exists
@@ -364,11 +387,18 @@ def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> Ne
     folder = os.path.realpath(settings.cwd)
     questions = NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
     notices.on_run_end = questions.withdraw
+    notices.reach = questions.allows_tool_server
     return questions
 
 
-async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: AsyncExitStack) -> str:
-    """Start the network proxy, which explains a refusal even where no server is allowed; returns the path of its socket. Raises
+async def _serve_proxy(
+    settings: Settings,
+    kept: Callable[[], Sequence[Domain]],
+    allows: Allows,
+    *,
+    task_status: TaskStatus[str],
+) -> None:
+    """Run a network proxy, which explains a refusal even where no server is allowed; it has started with the path of its socket. Raises
     ``ConfigError``.
     """
     from newel.workspace.sandbox.domains import parse_domain
@@ -377,11 +407,13 @@ async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: As
     configured = [*map(parse_domain, settings.sandbox.domains)]
     _sweep_sockets()
     folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
-    stack.callback(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / "proxy.sock"
-    proxy = NetworkProxy(path, lambda: [*configured, *questions.kept()], allows=questions.allows)
-    await stack.enter_async_context(proxy.serving())
-    return str(path)
+    try:
+        path = Path(folder) / "proxy.sock"
+        async with NetworkProxy(path, lambda: [*configured, *kept()], allows=allows).serving():
+            task_status.started(str(path))
+            await anyio.sleep_forever()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sweep_sockets() -> None:

@@ -25,7 +25,7 @@ from newel.app.model_resolver import NoModelConfigured, ResolvedModel, resolved_
 from newel.app.workspace_factory import open_recorders
 from newel.config.settings import Settings
 from newel.mcp.manager import McpManager
-from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest
+from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Reach
 from newel.permissions.nested import enter
 from newel.providers.http.urls import HTTP, OLLAMA, is_loopback
 from newel.providers.model_server import connect
@@ -200,6 +200,7 @@ class WorkbenchAgentFactory:
         self.servers_changed: Callable[[], None] = lambda: None
         self._ephemeral = ephemeral
         self.recorders = open_recorders(settings, ephemeral=ephemeral)
+        self._reach: weakref.WeakKeyDictionary[CodingAgent, Reach] = weakref.WeakKeyDictionary()
         self._own_tools: weakref.WeakKeyDictionary[CodingAgent, Sequence[Tool]] = weakref.WeakKeyDictionary()
 
     @property
@@ -263,6 +264,7 @@ class WorkbenchAgentFactory:
             agent = await build_agent(settings, own, context)
             undo.pop_all()
         self._own_tools[agent] = agent.state.tools
+        self._reach[agent] = place.notices.reach
         return agent
 
     async def release(self, session: str) -> None:
@@ -270,7 +272,8 @@ class WorkbenchAgentFactory:
 
     def refresh_tools(self, agent: CodingAgent, spec: AgentSpec) -> None:
         sample = sampler(self._settings, self.provider, lambda: agent.state)
-        agent.set_tools([*self._own_tools[agent], *self.servers.tools(elicit_handler(spec.ask), sample)])
+        served = self.servers.tools(elicit_handler(spec.ask), sample, self._reach[agent])
+        agent.set_tools([*self._own_tools[agent], *served])
 
     def apply_limits(self, contract: Contract) -> Contract:
         limits = self._settings.limits

@@ -19,7 +19,7 @@ import msgspec
 from newel.agent.errors import NewelError
 from newel.agent.messages import AssistantMessage, ImageContent, Message, TextContent, UserMessage
 from newel.mcp.elicitation_form import with_defaults
-from newel.mcp.types import Elicit, ElicitAnswer, ElicitRequest, Sample, SampleRequest
+from newel.mcp.types import Caller, ElicitAnswer, ElicitRequest, Sample, SampleRequest
 
 if TYPE_CHECKING:
     from mcp import types
@@ -35,15 +35,10 @@ STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "toolUse": "too
 
 
 class Call:
-    """An active call. ``deadline`` is the deadline of ``scope`` while no request is open. ``sample`` asks the model of the agent
-    that makes the call.
-    """
+    """An active call of ``caller``. ``deadline`` is the deadline of ``scope`` while no request is open."""
 
-    def __init__(
-        self, elicit: Elicit | None, sample: Sample | None, scope: anyio.CancelScope, timeout: float
-    ) -> None:
-        self.elicit = elicit
-        self.sample = sample
+    def __init__(self, caller: Caller, scope: anyio.CancelScope, timeout: float) -> None:
+        self.caller = caller
         self._scope = scope
         self._timeout = timeout
         self.requests: set[anyio.CancelScope] = set()
@@ -104,7 +99,7 @@ class ClientHandlers:
         from mcp import types
 
         call = self._asker()
-        if call is None or call.elicit is None:
+        if call is None or call.caller.elicit is None:
             return types.ElicitResult(action="decline")
         schema: dict[str, Any] | None = getattr(params, "requested_schema", None)
         url: str | None = getattr(params, "url", None)
@@ -113,7 +108,7 @@ class ClientHandlers:
         request = ElicitRequest(server=self._server, message=params.message, schema=schema, url=url)
         answer = ElicitAnswer(action="cancel")
         with call.asking():
-            answer = await call.elicit(request)
+            answer = await call.caller.elicit(request)
         if answer.action != "accept":
             return types.ElicitResult(action=answer.action)
         content = None if schema is None else with_defaults(schema, answer.content or {})
@@ -127,7 +122,7 @@ class ClientHandlers:
         from mcp import types
 
         call = self._asker()
-        sample = (call and call.sample) or self._sample
+        sample = (call and call.caller.sample) or self._sample
         if call is None or self._sample is None or sample is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="The model is not available now.")
         try:
@@ -142,6 +137,17 @@ class ClientHandlers:
         except NewelError as error:
             return types.ErrorData(code=types.INTERNAL_ERROR, message=str(error))
         return types.ErrorData(code=types.INVALID_REQUEST, message="The call has ended.")
+
+    async def reach(self, address: str) -> bool:
+        """Whether the server may reach another one on the network, as its caller decides; not if there is none, or if it is unclear for
+        which of several it would.
+        """
+        callers = {call.caller.reach for call in self.calls}
+        reach = callers.pop() if len(callers) == 1 else None
+        if reach is not None:
+            with self.calls[-1].asking():
+                return await reach(self._server, address)
+        return False
 
     def _asker(self) -> Call | None:
         """The call that a request belongs to; None if there is none, or if too many requests are open."""

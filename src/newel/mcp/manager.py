@@ -12,7 +12,7 @@ from newel.agent.errors import ConfigError
 from newel.concurrency import background_tasks
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.server_connection import McpTool, Server, ServerContext
-from newel.mcp.types import Elicit, Sample, ServerStatus
+from newel.mcp.types import Caller, Elicit, Reach, Sample, ServerStatus
 
 
 class McpManager(anyio.AsyncContextManagerMixin):
@@ -46,17 +46,20 @@ class McpManager(anyio.AsyncContextManagerMixin):
     def statuses(self) -> list[ServerStatus]:
         return [server.status() for server in self._servers.values()]
 
-    def tools(self, elicit: Elicit | None = None, sample: Sample | None = None) -> list[McpTool]:
+    def tools(
+        self, elicit: Elicit | None = None, sample: Sample | None = None, reach: Reach | None = None
+    ) -> list[McpTool]:
         """The tools of all active servers that are enabled. Questions of a server during a call go to ``elicit``;
         without it, they are declined. If servers may ask the model, ``sample`` asks that of the agent; without it,
-        the one in the context of the servers.
+        the one in the context of the servers. ``reach`` decides what servers in a sandbox may reach during a call.
         """
+        caller = Caller(elicit, sample, reach)
         offered: dict[str, McpTool] = {}
         for server in self._servers.values():
             if server.state == "active":
                 for info in server.tools:
                     if info.name not in server.tools_off:
-                        tool = McpTool(server, info, elicit, sample)
+                        tool = McpTool(server, info, caller)
                         offered.setdefault(tool.spec.name, tool)
         return list(offered.values())
 

@@ -28,8 +28,8 @@ from newel.mcp.tool_call import call_tool
 from newel.mcp.transport_http import HttpTransport
 from newel.mcp.transport_stdio import ShutdownTimeouts, StdioTransport
 from newel.mcp.trust import Trust
-from newel.mcp.types import Elicit, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
-from newel.workspace.process.launcher import DIRECT, ProcessLauncher, StartedProcess
+from newel.mcp.types import Caller, Sample, ServerState, ServerStatus, ToolInfo, ToolStatus, offered_name
+from newel.workspace.process.launcher import DIRECT, FindServerLauncher
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -49,7 +49,7 @@ class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
     """The shared context of all servers: ``root`` is their working folder; ``environ`` provides the variables in
     configurations, and a few of them are passed on. With ``sample``, servers may ask the model. ``shutdown`` has the timeouts
     of stopping them, ``pauses`` the seconds before each restart of a lost server. ``find_launcher`` gives what starts a server in a
-    sandbox of its own, by its name; None if commands have none.
+    sandbox of its own, by its name, and is told who decides what it may reach; None if commands have none.
     """
 
     trust: Trust
@@ -58,7 +58,7 @@ class ServerContext(msgspec.Struct, frozen=True, kw_only=True):
     sample: Sample | None = None
     shutdown: ShutdownTimeouts = ShutdownTimeouts()
     pauses: Sequence[float] = RESTART_DELAYS
-    find_launcher: Callable[[str], ProcessLauncher[StartedProcess]] | None = None
+    find_launcher: FindServerLauncher | None = None
 
 
 class Transport(Protocol):
@@ -123,8 +123,7 @@ class Server:
         tool: str,
         arguments: dict[str, Any],
         on_output: OnOutput,
-        elicit: Elicit | None,
-        sample: Sample | None,
+        caller: Caller,
     ) -> ToolResult:
         """Call a tool. Raises ``ToolError`` if the server cannot be called now."""
         if self._client is None:
@@ -139,8 +138,7 @@ class Server:
             arguments=arguments,
             timeout=self.config.timeout,
             on_output=on_output,
-            elicit=elicit,
-            sample=sample,
+            caller=caller,
             why_lost=self._why_lost,
         )
 
@@ -231,7 +229,9 @@ class Server:
             return HttpTransport(config)
         timeouts = self._context.shutdown
         find_launcher = self._context.find_launcher if config.is_confined else None
-        launcher = DIRECT if find_launcher is None else find_launcher(config.name)
+        launcher = (
+            DIRECT if find_launcher is None else await find_launcher(config.name, self._callbacks.reach)
+        )
         return StdioTransport(
             config, folder=str(folder), environ=environ, timeouts=timeouts, launcher=launcher
         )
@@ -293,11 +293,10 @@ class McpTool:
     that the user trusts in this.
     """
 
-    def __init__(self, server: Server, info: ToolInfo, elicit: Elicit | None, sample: Sample | None) -> None:
+    def __init__(self, server: Server, info: ToolInfo, caller: Caller) -> None:
         self._server = server
         self._info = info
-        self._elicit = elicit
-        self._sample = sample
+        self._caller = caller
         self._spec = ToolSpec(
             name=offered_name(server.config.name, info.name),
             description=info.description,
@@ -346,4 +345,4 @@ class McpTool:
         return f"{escape_newlines(about)}\n{preview}"
 
     async def _execute(self, arguments: dict[str, Any], on_output: OnOutput) -> ToolResult:
-        return await self._server.call(self._info.name, arguments, on_output, self._elicit, self._sample)
+        return await self._server.call(self._info.name, arguments, on_output, self._caller)

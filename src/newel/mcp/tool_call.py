@@ -15,7 +15,7 @@ from newel.agent.messages import ImageContent
 from newel.agent.ports import OnOutput, ToolResult
 from newel.concurrency import task_group
 from newel.mcp.client_handlers import CURRENT, Call, ClientHandlers
-from newel.mcp.types import Elicit, Sample
+from newel.mcp.types import Caller
 from newel.workspace.process.output import Capture
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ async def call_tool(
     arguments: dict[str, Any],
     timeout: float,  # noqa: ASYNC109 — begins again with each sign of life, which a scope of the caller's cannot
     on_output: OnOutput,
-    elicit: Elicit | None,
-    sample: Sample | None = None,
+    caller: Caller,
     why_lost: Callable[[], Awaitable[str]],
 ) -> ToolResult:
     """Make the call. The result is an error if the server returns one, is silent for ``timeout`` seconds, or is
@@ -81,7 +80,7 @@ async def call_tool(
     """
     answered: ToolResult | None = None
     with anyio.move_on_after(LONGEST_CALL), anyio.move_on_after(timeout) as scope:
-        call = Call(elicit, sample, scope, timeout)
+        call = Call(caller, scope, timeout)
         token = CURRENT.set(call)
         callbacks.calls.append(call)
         progress = Progress(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -105,3 +105,14 @@ class SampleRequest(Wire, frozen=True, kw_only=True):
 
 Sample = Callable[[SampleRequest], Awaitable[AssistantMessage]]
 """Ask the model. The server is told of a ``NewelError``."""
+
+Reach = Callable[[str, str], Awaitable[bool]]
+"""Whether a tool server, by its name, may reach a server of the network, by a name such as ``example.org:8443``."""
+
+
+class Caller(NamedTuple):
+    """How the agent that makes a call answers what the server wants meanwhile."""
+
+    elicit: Elicit | None
+    sample: Sample | None
+    reach: Reach | None

@@ -40,8 +40,8 @@ ROUNDS: Final = 3
 
 
 class ApprovalRequest(Wire, frozen=True):
-    """A call that needs approval, or with the kind ``server`` a server that a command in the sandbox wants to reach: ``call`` names it as the
-    argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder.
+    """A call that needs approval, or with the kind ``server`` a server that a command or a tool server in a sandbox wants to reach: ``call`` names
+    it as the argument ``server``. ``label`` is the tool's name for users, ``folder`` the working folder.
 
     ``preview`` is exactly what would be done (a command, a unified diff), below lines about links, files outside the project,
     and changes since the first preview. It comes from the model: screens show it with every invisible character escaped.

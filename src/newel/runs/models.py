@@ -80,8 +80,9 @@ class TabQuestion(Wire, frozen=True, kw_only=True):
 
     ``approval``: ``title`` names the tool, ``preview`` is exactly the action to approve, in ``folder``; the answer is
     ``{"decision": "once"|"always"|"rule"|"no", "word": …}``; ``rule`` allows what the field of that name says, in this project
-    from then on, and is no answer if it is empty. ``server``: a command in the sandbox wants to reach the server ``title``, with a port other
-    than those of the web; the answers are the same, and all but ``rule`` hold for the session. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
+    from then on, and is no answer if it is empty. ``server``: a command or a tool server in a sandbox wants to reach the server ``title``,
+    with a port other than those of the web; ``preview`` says which; the answers are the same, and all but ``rule`` hold for the
+    session. ``form``: ``schema`` is a flat JSON Schema of the form's fields; the
     answer is ``{"action": "accept"|"decline"|"cancel", "content": {…}}``. ``link``: as ``form``, with a URL to visit.
     """
 

@@ -27,7 +27,7 @@ from newel.workspace.process.output import OutputLimits, save_spill
 
 if TYPE_CHECKING:
     from newel.workspace.mirror.mirror import Mirror, MirrorLimits
-    from newel.workspace.process.launcher import ProcessLauncher, StartedProcess
+    from newel.workspace.process.launcher import FindServerLauncher, ProcessLauncher, StartedProcess
     from newel.workspace.sandbox.policy import SandboxPolicy
     from newel.workspace.snapshots.ignore_rules import GitView
     from newel.workspace.snapshots.port import BlobStore, SnapshotSource
@@ -207,13 +207,13 @@ class LocalHost:
         folder: str,
         *,
         find_launcher: FindLauncher | None = None,
-        find_server_launcher: FindLauncher | None = None,
+        find_server_launcher: FindServerLauncher | None = None,
         find_policy: Callable[[str], SandboxPolicy] | None = None,
         sandbox: str = "",
     ) -> None:
         self.name = folder
         self.find_server_launcher = find_server_launcher
-        """Finds what starts a tool server, by its name, in a sandbox; None without one."""
+        """Finds what starts a tool server in a sandbox; None without one."""
         self._find_launcher = find_launcher
         self._find_policy = find_policy
         self._sandbox = sandbox

@@ -21,7 +21,7 @@ from newel.mcp.client_handlers import ClientHandlers
 from newel.mcp.server_config import ServerConfig
 from newel.mcp.tool_call import call_tool
 from newel.mcp.transport_http import HttpTransport
-from newel.mcp.types import ElicitAnswer, ElicitRequest, ToolInfo
+from newel.mcp.types import Caller, ElicitAnswer, ElicitRequest, ToolInfo
 
 if TYPE_CHECKING:
     import httpx2
@@ -87,7 +87,7 @@ async def _call(client: Client, callbacks: ClientHandlers, tool: ToolInfo) -> To
         arguments=_arguments(tool.parameters),
         timeout=20,
         on_output=show,
-        elicit=accept,
+        caller=Caller(accept, None, None),
         why_lost=why_lost,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import IO, Protocol, TypeVar, runtime_checkable
 
 from newel.workspace.process.process_mark import inherit_number
@@ -70,6 +70,12 @@ class ProcessLauncher(Protocol[P_co]):
     ) -> P_co:
         """Start a program with these standard streams. Raises what ``Popen`` raises."""
         ...
+
+
+FindServerLauncher = Callable[
+    [str, Callable[[str], Awaitable[bool]]], Awaitable[ProcessLauncher[StartedProcess]]
+]
+"""Finds what starts a tool server, by its name, in a sandbox of its own. The function decides whether it may reach a server of the network."""
 
 
 class DirectLauncher:

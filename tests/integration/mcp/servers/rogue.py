@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from typing import Any
 
 WAY = sys.argv[1]
@@ -33,6 +35,21 @@ def note(words: str) -> None:
 
 def answer(request: dict[str, Any], text: str) -> None:
     send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def fetch(server: str, request_id: object) -> None:
+    """Ask a server of the network for something, and answer the request, or leave a file once it is answered, with the reason why not."""
+    while request_id is None and not os.path.exists("go"):  # noqa: PTH110 — as above
+        time.sleep(0.02)
+    try:
+        text = urllib.request.urlopen(f"http://{server}", timeout=20).read().decode()
+    except OSError as error:
+        text = str(error)
+    if request_id is not None:
+        answer({"id": request_id}, f"{server} {text}")
+    else:
+        with open("reason", "w") as file:  # noqa: PTH123 — as above
+            file.write(text)
 
 
 def act(request: dict[str, Any]) -> None:
@@ -105,6 +122,12 @@ def act(request: dict[str, Any]) -> None:
                 }
             )
             answer(request, json.dumps(json.loads(sys.stdin.readline())))
+        case "fetch":
+            given = request["params"]["arguments"]
+            words = (given["server"], request["id"] if not given.get("later") else None)
+            threading.Thread(target=fetch, args=words).start()
+            if given.get("later"):
+                answer(request, "later")
         case _:
             answer(request, json.dumps(sorted(os.environ)))
 
