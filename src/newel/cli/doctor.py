@@ -98,7 +98,7 @@ def _sandbox(settings: Settings) -> Check:
     except NewelError as error:
         return Check(BAD, "sandbox", str(error))
     if chosen.sandbox_problem:
-        return Check(NOTE, "sandbox", chosen.sandbox_problem)
+        return Check(BAD, "sandbox", chosen.sandbox_problem)
     mode = f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}"
     why = why_partial(chosen)
     return Check(NOTE, "sandbox", f"{mode}{why and f': {why}'}")

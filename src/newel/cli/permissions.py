@@ -52,7 +52,10 @@ def _kept(parser: Parser, options: argparse.Namespace) -> KeptRules:
 
 
 def _add(parser: Parser, options: argparse.Namespace) -> int:
+    from newel.permissions.listing import describe_added
+
     _kept(parser, options).add(options.rules)
+    print(describe_added(options.rules))
     return 0
 
 

@@ -228,6 +228,19 @@ def test_a_run_that_runs_nothing_unasked_needs_no_sandbox(with_model: WithModel,
     assert (newel.project / "ran").exists()
 
 
+def test_the_doctor_counts_it_as_a_problem(with_model: WithModel, broken: list[str]) -> None:
+    """A script that asks the doctor must not learn from its first run that it does not start."""
+    newel = unchosen(with_model, TOUCH)
+    done = run_under(broken, newel, "doctor")
+    (line,) = [each for each in done.stdout.splitlines() if " sandbox " in each]
+    assert line.startswith("!! ")
+    assert_explained(done.stdout)
+    assert done.returncode == 1
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel/config.toml").write_text('[sandbox]\nmode = "partial"\n')
+    assert run_under(broken, newel, "doctor").returncode == 0
+
+
 def test_a_user_is_asked(with_model: WithModel, drive: Callable[..., Driver], broken: list[str]) -> None:
     newel = unchosen(with_model, TOUCH)
     driver = drive(newel, "--approve", "auto", under=broken)
