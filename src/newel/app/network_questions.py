@@ -9,7 +9,7 @@ import anyio
 from newel.agent.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from newel.permissions.approval import Approval, ApprovalRequest, Ask, Report
     from newel.permissions.kept import KeptServers
@@ -25,14 +25,22 @@ UNTIL: Final = "until the session ends"
 
 class NetworkQuestions:
     """The decisions on servers for one session of a project. ``ask`` is None where nobody can answer; ``report`` is told of answers that
-    cannot be saved.
+    cannot be saved, ``note_refused`` of servers that a command may not reach.
     """
 
-    def __init__(self, kept: KeptServers, folder: str, ask: Ask | None, report: Report) -> None:
+    def __init__(
+        self,
+        kept: KeptServers,
+        folder: str,
+        ask: Ask | None,
+        report: Report,
+        note_refused: Callable[[str], None],
+    ) -> None:
         self._kept = kept
         self._folder = folder
         self._ask = ask
         self._report = report
+        self._note_refused = note_refused
         self._answers: dict[str, bool] = {}
         self._asked = 0
         self._turn = anyio.Lock()
@@ -50,6 +58,12 @@ class NetworkQuestions:
 
     async def allows(self, rule: str) -> bool:
         """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
+        is_allowed = await self._decide(rule)
+        if not is_allowed:
+            self._note_refused(rule)
+        return is_allowed
+
+    async def _decide(self, rule: str) -> bool:
         if self._ask is None or rule in self._answers:  # what is decided does not wait for another question
             return self._answers.get(rule, False)
         run = self._runs

@@ -181,7 +181,7 @@ def watch_commands(
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host)
+    hinting = SandboxHints(workspace, policy, notices.take_refused, is_on_host=is_on_host)
     if not policy.writable:
         return hinting
     watched = [*policy.protected, *policy.watched]
@@ -330,7 +330,9 @@ def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> Ne
     from newel.permissions.kept import KeptServers
 
     folder = os.path.realpath(settings.cwd)
-    questions = NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
+    questions = NetworkQuestions(
+        KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED), notices.note_refused
+    )
     notices.on_run_end = questions.withdraw
     return questions
 
