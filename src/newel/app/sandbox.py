@@ -344,7 +344,10 @@ async def _open_proxy(settings: Settings, questions: NetworkQuestions, stack: As
     from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    configured = [*map(parse_domain, settings.sandbox.domains)]
+    try:
+        configured = [*map(parse_domain, settings.sandbox.domains)]
+    except ConfigError as error:
+        raise ConfigError(f"[sandbox] domains: {error}") from error
     _sweep_sockets()
     folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
     stack.callback(shutil.rmtree, folder, ignore_errors=True)

@@ -406,7 +406,7 @@ def test_a_wrong_variable_is_named(with_model: WithModel) -> None:
     [
         ('mode = "strict"', "sandbox.mode"),
         ('writable = ["relative"]', "is not an absolute path"),
-        ('domains = ["http://x"]', "is not a domain"),
+        ('domains = ["http://x"]', "[sandbox] domains: 'http://x' is not a domain"),
     ],
 )
 def test_a_wrong_setting_is_named_and_nothing_runs(with_model: WithModel, text: str, problem: str) -> None:
