@@ -102,13 +102,15 @@ class Workbench:
         self._browser = browser
         self._contexts: list[BrowserContext] = []
         self._words: tuple[str, ...] = ()
+        self.under: tuple[str, ...] = ()
+        """What runs the server's command, such as ``unshare``."""
         self._errors = (newel.home / "errors").open("w+")
 
     def start(self, *words: str) -> None:
         """Run the server with further arguments; after a ``kill``, on the same port and with the same token."""
         self._words = words or self._words
         self.process = start(
-            [str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
+            [*self.under, str(BIN / "newel"), "web", "--port", str(self.port), *self._words],
             cwd=self.newel.project,
             env=ENVIRON | self.newel.environ,
             stderr=self._errors.fileno(),

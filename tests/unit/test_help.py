@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
+
+import pytest
 
 from newel.cli import MODULES
 from newel.cli.main import agent_parser
@@ -20,3 +23,14 @@ def test_commands_come_before_options() -> None:
 
 def test_the_help_fits_a_terminal() -> None:
     assert max(map(len, agent_parser("newel").format_help().split("\n"))) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_the_help_of_a_command_fits_a_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run = getattr(import_module(f"newel.cli.{MODULES[name]}"), f"command_{name.replace('-', '_')}")
+    with pytest.raises(SystemExit):
+        run(["--help"])
+    assert [line for line in capsys.readouterr().out.split("\n") if len(line) > 80] == []

@@ -70,7 +70,7 @@ export class Header {
     const problem = hello.sandbox === "partial" ? "partial sandbox" : "no sandbox";
     setText(this.sandbox, hello.sandboxProblem ? problem : `sandbox: ${hello.sandbox}`);
     setAttr(this.sandbox, "title", plain(hello.sandboxProblem) || SANDBOX[hello.sandbox]);
-    setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text" : "flags");
+    setAttr(this.sandbox, "class", hello.sandboxProblem ? "bad-text sandbox-problem" : "flags");
     setAttr(this.tools, "aria-expanded", isToolsOpen);
     if (servers !== this.servers) this.#counts(countServers(servers));
     this.servers = servers;

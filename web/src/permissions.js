@@ -54,7 +54,7 @@ export class PermissionsDialog {
     fill(this.list,
       ...problems.map((words) => h("p", { class: "problem bad-text" }, icon("warn"), h("span", {}, plain(words)))),
       section("Allowed by your answers, in this project", kept.map((row) => this.#keptRow(row)),
-        "Nothing. Questions offer “Always in this project”."),
+        "Nothing. Questions offer “Always allow in this project”."),
       section("Your settings", of("config.toml").map(writtenRow), "No rules.", "config.toml", "as it was when Newel started"),
       section("The project", of(".newel/permissions.toml").map(writtenRow), "No rules.", ".newel/permissions.toml"));
     if (focused) this.#refocus(focused, before);

@@ -107,9 +107,9 @@ function server(question, answer) {
     /(^|\.)xn--/.test(name) && h("p", { class: "warn-text" }, "Parts that begin with xn-- stand for letters of other scripts, which can look like those of another name."),
     h("div", { class: "row" },
       button("Refuse", () => answer({ decision: "no" }), { class: "primary", "data-default": true }),
-      button("Allow once", () => answer({ decision: "once" })),
-      button("Always in this project", () => answer({ decision: "rule" }))),
-    h("p", { class: "dim" }, "“Allow once” and “Refuse” hold until this conversation is closed or Newel ends."),
+      button("Allow in this conversation", () => answer({ decision: "once" })),
+      button("Always allow in this project", () => answer({ decision: "rule" }))),
+    h("p", { class: "dim" }, "The first two hold until this conversation is closed or Newel ends."),
   );
 }
 

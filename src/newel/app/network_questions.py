@@ -10,7 +10,7 @@ from newel.agent.errors import ConfigError
 from newel.text.format import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from newel.permissions.approval import Approval, ApprovalRequest, Ask, Report
     from newel.permissions.kept import KeptServers
@@ -33,14 +33,22 @@ UNTIL: Final = "until the session ends"
 
 class NetworkQuestions:
     """The decisions on servers for one session of a project. ``ask`` is None where nobody can answer; ``report`` is told of answers that
-    cannot be saved.
+    cannot be saved, ``note_refused`` of servers that a command may not reach.
     """
 
-    def __init__(self, kept: KeptServers, folder: str, ask: Ask | None, report: Report) -> None:
+    def __init__(
+        self,
+        kept: KeptServers,
+        folder: str,
+        ask: Ask | None,
+        report: Report,
+        note_refused: Callable[[str], None],
+    ) -> None:
         self._kept = kept
         self._folder = folder
         self._ask = ask
         self._report = report
+        self._note_refused = note_refused
         self._answers: dict[tuple[str, str], bool] = {}
         self._asked = 0
         self._turn = anyio.Lock()
@@ -58,7 +66,10 @@ class NetworkQuestions:
 
     async def allows(self, rule: str) -> bool:
         """Whether a command may reach the server ``rule``, which is not kept; asks once for each."""
-        return await self._allows(COMMAND, rule)
+        is_allowed = await self._allows(COMMAND, rule)
+        if not is_allowed:
+            self._note_refused(rule)
+        return is_allowed
 
     async def allows_tool_server(self, name: str, rule: str) -> bool:
         """Whether a tool server may, while it works for the agent. It may have keys that commands have not, so it is another question."""

@@ -219,7 +219,9 @@ def watch_commands(
     from newel.workspace.sandbox.hints import SandboxHints
     from newel.workspace.sandbox.settings_watch import SettingsWatch
 
-    hinting = SandboxHints(workspace, policy, is_on_host=is_on_host, may_leave=may_leave)
+    hinting = SandboxHints(
+        workspace, policy, notices.take_refused, is_on_host=is_on_host, may_leave=may_leave
+    )
     if not policy.writable:
         return hinting
     watched = [*policy.protected, *policy.watched]
@@ -385,7 +387,9 @@ def _questions(settings: Settings, ask: Ask | None, notices: AgentNotices) -> Ne
     from newel.permissions.kept import KeptServers
 
     folder = os.path.realpath(settings.cwd)
-    questions = NetworkQuestions(KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED))
+    questions = NetworkQuestions(
+        KeptServers(settings.home, folder), folder, ask, notices.of(NOT_SAVED), notices.note_refused
+    )
     notices.on_run_end = questions.withdraw
     notices.reach = questions.allows_tool_server
     return questions
@@ -404,7 +408,10 @@ async def _serve_proxy(
     from newel.workspace.sandbox.domains import parse_domain
     from newel.workspace.sandbox.network_proxy import NetworkProxy
 
-    configured = [*map(parse_domain, settings.sandbox.domains)]
+    try:
+        configured = [*map(parse_domain, settings.sandbox.domains)]
+    except ConfigError as error:
+        raise ConfigError(f"[sandbox] domains: {error}") from error
     _sweep_sockets()
     folder = tempfile.mkdtemp(prefix=SOCKET_PREFIX)
     try:

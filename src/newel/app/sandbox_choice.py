@@ -31,33 +31,35 @@ ON_KERNELS: Final = (
 
 NO_PARTIAL_THERE: Final = "There is no partial sandbox on a host."
 
-CHOSEN: Final = "{why}\nNewel does not start. {partial} `--sandbox off` runs commands without a sandbox."
+CHOSEN: Final = "{why}\nSo Newel does not start. Choose another one:\n{choices}"
 
 UNATTENDED: Final = (
-    "{why}\nWithout a sandbox, commands could do whatever you can, and nobody can be asked, so Newel does not start. {partial} To run them without "
-    'one, use `--sandbox off`, NEWEL_SANDBOX=off in the environment, or mode = "off" under [sandbox] in config.toml.'
+    "{why}\nNobody can be asked before each command here, so Newel does not start. Choose:\n{choices}\n"
+    "or set NEWEL_SANDBOX, or mode under [sandbox] in ~/.newel/config.toml."
 )
 
 PARTIAL: Final = (
-    "A partial sandbox holds on this machine: it keeps commands from other files, keys and servers, but not from the settings of git and of "
-    'editors in the project. To use it, say `--sandbox partial`, NEWEL_SANDBOX=partial, or mode = "partial".'
+    "  --sandbox partial  keeps commands from other files, keys and servers, but not from the\n"
+    "                     settings of git and of editors in the project"
 )
+
+OFF: Final = "  --sandbox off      no sandbox: commands can do whatever you can do"
 
 ASKED: Final = (
     "{kind}, so Newel asks before each change and command (--approve ask instead of {approve}): {why} "
-    "{way_out}"
+    "{way_out}, without these questions."
 )
 
-ALLOWED: Final = "{kind}: {why} {way_out}"
+ALLOWED: Final = "{kind}: {why} {way_out}."
 
-UNTESTED: Final = " On macOS, where it is made by sandbox-exec, nobody has tested it but its self-test."
+UNTESTED: Final = "\n                     (on macOS by sandbox-exec, tested by its self-test alone)"
 
 KINDS: Final = {
     "partial": (
         "Partial sandbox (untested on macOS)" if sys.platform == "darwin" else "Partial sandbox",
-        "`--sandbox partial` accepts it.",
+        "`--sandbox partial` accepts it",
     ),
-    "off": ("No sandbox", "`--sandbox off` accepts that."),
+    "off": ("No sandbox", "`--sandbox off` accepts that"),
 }
 """What there is where nobody has chosen a mode and the sandbox does not hold, and the words that end the questions."""
 
@@ -107,14 +109,15 @@ def decide(settings: Settings, why: str, why_not_partial: str, *, attended: bool
     if not why:
         return wanted(settings)
     partial = _with_mode(settings, "partial")
-    named = why_not_partial or PARTIAL + UNTESTED * (sys.platform == "darwin")
+    named = f"  ({why_not_partial})" if why_not_partial else PARTIAL + UNTESTED * (sys.platform == "darwin")
+    choices = f"{named}\n{OFF}"
     if chosen == "partial" and not why_not_partial:
         return partial
     if chosen is not None:
-        raise ConfigError(CHOSEN.format(why=why, partial=named))
+        raise ConfigError(CHOSEN.format(why=why, choices=choices))
     is_unasked = settings.approve in {"auto", "review"}
     if is_unasked and not attended:
-        raise ConfigError(UNATTENDED.format(why=why, partial=named))
+        raise ConfigError(UNATTENDED.format(why=why, choices=choices))
     left = _with_mode(settings, "off") if why_not_partial else partial
     kind, way_out = KINDS[left.sandbox.mode or ""]
     text = (ASKED if is_unasked else ALLOWED).format(

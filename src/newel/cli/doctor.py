@@ -101,7 +101,7 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
         yield Check(BAD, "sandbox", str(error))
         return
     if chosen.sandbox_problem:
-        yield Check(NOTE, "sandbox", chosen.sandbox_problem)
+        yield Check(BAD, "sandbox", chosen.sandbox_problem)
     else:
         mode = f"{chosen.sandbox.mode}{_from(chosen.origins.get('sandbox', 'default'))}"
         why = why_partial(chosen)

@@ -19,8 +19,8 @@ NAME is a vendor ({}) or the address of a server. A key is sent to that vendor o
 Environment variables take precedence over stored keys."""
 
 EPILOG: Final = """\
-Keys are stored in keys.json in Newel's folder, which only you can read; with --keyring, in the keyring
-of the system. `newel keys set NAME < FILE` reads the key from a file."""
+Keys are stored in keys.json in Newel's folder, which only you can read; with --keyring, in the keyring of the system. \
+`newel keys set NAME < FILE` reads the key from a file."""
 
 
 def command_keys(arguments: Sequence[str]) -> int:

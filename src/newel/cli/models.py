@@ -52,7 +52,7 @@ class ModelRow(msgspec.Struct, frozen=True, rename="camel"):
 
 
 EPILOG: Final = """\
-`newel models pull` lists models that run on this machine, and downloads one. `newel models remove NAME`
+`newel models pull` lists models that run on this machine, and downloads one. `newel models remove NAME` \
 deletes it."""
 
 

@@ -35,14 +35,30 @@ MODEL_FLAGS = (
 """What ``add_model_options`` parses."""
 
 
+HELP_COLUMNS = 78
+
+
 class Parser(argparse.ArgumentParser):
-    """Reports a usage error on one line and where to find help on another, instead of listing all options."""
+    """Reports a usage error on one line and where to find help on another, instead of listing all options. Texts of its help are wrapped,
+    their own line ends kept.
+    """
+
+    def format_help(self) -> str:
+        self.description, self.epilog = _wrap(self.description), _wrap(self.epilog)
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         from newel.cli.suggestions import explain_usage_error
 
         explanation = explain_usage_error(self.prog, message, list(self._option_string_actions))
         self.exit(2, f"{self.prog}: {explanation}\nTry `{self.prog} --help`.\n")
+
+
+def _wrap(text: str | None) -> str | None:
+    """Formatters either leave a text as it is or forget its line ends."""
+    import textwrap
+
+    return text and "\n".join(textwrap.fill(line, HELP_COLUMNS) for line in text.split("\n"))
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

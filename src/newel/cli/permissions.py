@@ -19,9 +19,9 @@ from newel.text.sanitize import sanitize
 
 EPILOG = """\
 A RULE is TOOL or TOOL(PATTERN): "bash(npm run *)", "write(src/**)", "github__*".
-What you add here is allowed in this project only. To ask about something, or to
-deny it, write [permissions] into config.toml, or .newel/permissions.toml of the
-project."""
+What you add here is allowed in this project only. To ask about something, or to \
+deny it, write [permissions] into ~/.newel/config.toml, or .newel/permissions.toml \
+of the project."""
 
 
 def command_permissions(arguments: Sequence[str]) -> int:
@@ -52,7 +52,10 @@ def _kept(parser: Parser, options: argparse.Namespace) -> KeptRules:
 
 
 def _add(parser: Parser, options: argparse.Namespace) -> int:
+    from newel.permissions.listing import describe_added
+
     _kept(parser, options).add(options.rules)
+    print(describe_added(options.rules))
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -11,10 +12,14 @@ from newel.cli import MODULES
 
 LIKENESS: Final = 0.8
 
+_AUTO: Final = "`--approve auto`, the default, runs everything without asking, in the sandbox; `--sandbox off` lifts its limits."
+_OFF: Final = "`--sandbox off` lets commands do whatever you can do."
+_ASK: Final = "`--approve ask` shows each change and command first."
+_PLAN: Final = "`--approve plan` looks around, changes nothing and ends with a plan."
+
 _COMMAND_HINTS: Final = {
     word: hint
     for words, hint in (
-        ("acp", "Newel does not support ACP; programs can use `newel --json`."),
         (
             "auth login logout setup config configure settings init",
             "Settings are read from the environment and ~/.newel/config.toml; `newel doctor` shows them.",
@@ -32,8 +37,12 @@ _COMMAND_HINTS: Final = {
         ("model", "`newel models` lists the server's models, `--model NAME` chooses one."),
         ("version", "`newel --version` shows the version."),
         ("completion completions", "Newel has no shell completion."),
-        ("status diff", "`newel review` shows what agents changed in this folder."),
-        ("rewind revert", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
+        ("status diff log changes", "`newel review` shows what agents changed in this folder."),
+        ("rewind revert restore", "`newel undo` undoes the last run, `newel rollback` an earlier one."),
+        (
+            "sandbox",
+            "`newel --sandbox workspace|read-only|partial|off` chooses the sandbox, `newel doctor` tests it.",
+        ),
         ("redo", "`newel undo` after an undo restores the changes."),
         ("host remote ssh", "`newel hosts` lists hosts, `newel --host PLACE` works on one."),
         ("serve server ui", "`newel web` starts the workbench in the browser."),
@@ -41,7 +50,7 @@ _COMMAND_HINTS: Final = {
             "rules permission allow deny",
             "`newel permissions` lists, adds and revokes rules about what agents may do.",
         ),
-        ("plan", "`--approve plan` looks around, changes nothing and ends with a plan."),
+        ("plan", _PLAN),
         ("accept apply", "`newel decide` asks about each change, `newel keep` keeps changes by ID."),
     )
     for word in words.split()
@@ -52,7 +61,6 @@ _VERBS: Final = frozenset(
 )
 """After a word that looks like a command, these make it a command and not a prompt."""
 
-_AUTO: Final = "`--approve auto`, the default, runs everything without asking."
 _OPTION_HINTS: Final = {
     option: hint
     for options, hint in (
@@ -66,17 +74,32 @@ _OPTION_HINTS: Final = {
             "`newel --continue` resumes this folder's latest session, `newel --session ID` another.",
         ),
         (
-            "-y --yes --yolo --full-auto --yes-always --auto-approve --force --dangerously-skip-permissions",
+            "-y --yes --yolo --full-auto --auto --yes-always --auto-approve --force --dangerously-skip-permissions",
             _AUTO,
         ),
+        ("--allow-all-tools --allow-all --trust-all-tools --skip-permissions", _AUTO),
+        ("--dangerously-bypass-approvals-and-sandbox --no-sandbox --unsandboxed --unsafe", _OFF),
         (
-            "--dangerously-bypass-approvals-and-sandbox",
-            "`--sandbox off` lets commands do whatever you can do.",
-        ),
-        (
-            "-a --ask-for-approval --approval-mode --approval-policy --permission-mode --sandbox -s",
+            "-a --ask-for-approval --approval-mode --approval-policy --permission-mode",
             "`--approve auto|ask|review|plan|read-only` sets what runs without asking.",
         ),
+        ("-s --sandbox-mode", "`--sandbox workspace|read-only|partial|off` sets what commands may change."),
+        ("--ask --manual --confirm", _ASK),
+        ("--readonly --read-only", "`--approve read-only` refuses every call that could change something."),
+        ("--review --diff", "`--approve review` holds all changes back until you have decided."),
+        (
+            "--dry-run",
+            "`--approve plan` changes nothing; `--approve review` holds all changes back until you have decided.",
+        ),
+        (
+            "--network --net --allow-network --allow-net --allow-domain --allowed-domains",
+            'Newel asks about each server; domains = ["example.org"] under [sandbox] in ~/.newel/config.toml allows one.',
+        ),
+        (
+            "--add-dir --include-directories --writable",
+            'writable = ["/path"] under [sandbox] in ~/.newel/config.toml lets commands change another folder; `--cwd DIR` works in it.',
+        ),
+        ("--no-git --no-auto-commits --no-commit", "Newel never commits by itself."),
         (
             "--stream-json",
             "`--json` reads and writes JSON lines, `--output-format stream-json` those of Claude Code.",
@@ -86,10 +109,9 @@ _OPTION_HINTS: Final = {
             "--allowedTools --allowed-tools --disallowedTools --disallowed-tools --allow-tool --deny-tool",
             "`newel permissions add RULE` allows calls, `[permissions]` in config.toml denies them, `--tools LIST` chooses the tools.",
         ),
-        ("--plan --plan-mode", "`--approve plan` looks around, changes nothing and ends with a plan."),
-        ("--no-sandbox --unsandboxed", "`--sandbox off` runs commands without a sandbox."),
+        ("--plan --plan-mode", _PLAN),
         ("--append-system-prompt", "Put instructions into AGENTS.md, or use --system-prompt."),
-        ("-C --cd --add-dir --dir", "`--cwd DIR` works in another folder."),
+        ("-C --cd --dir", "`--cwd DIR` works in another folder."),
         ("--openai-api-base --api-base --provider --endpoint", "`--base-url URL` names the server."),
         ("--openai-api-key --key", "`--api-key KEY`, or LLM_AUTH_TOKEN, sets the key."),
         ("--effort --reasoning-effort", "`--thinking LEVEL` sets how much the model reasons."),
@@ -97,6 +119,30 @@ _OPTION_HINTS: Final = {
     )
     for option in options.split()
 }
+
+
+_VALUE_HINTS: Final = {
+    (option, word): hint
+    for option, words, hint in (
+        (
+            "--sandbox",
+            "workspace-write write strict default on true enabled",
+            "`--sandbox workspace`, the default, lets commands change this folder only.",
+        ),
+        ("--sandbox", "danger-full-access full none no false disabled unrestricted", _OFF),
+        ("--approve", "never always all yes yolo full-auto bypasspermissions dontask", _AUTO),
+        ("--approve", "on-request on-failure untrusted default manual suggest", _ASK),
+        (
+            "--approve",
+            "acceptedits accept-edits auto-edit auto_edit",
+            '`--approve ask` and `newel permissions add "write(**)"` ask about commands only.',
+        ),
+    )
+    for word in words.split()
+}
+"""For the values that other tools have for an option, in lower case."""
+
+_INVALID: Final = r"(?s)argument (.+): invalid choice: (.+) \(choose from (.+)\)"
 
 
 def check_words(arguments: Sequence[str]) -> None:
@@ -151,6 +197,8 @@ def _check_slash(first: str, as_prompt: str) -> None:
 
 def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     """A parser's message, with a hint at what was probably meant."""
+    if invalid := re.fullmatch(_INVALID, message):
+        return _explain_value(*invalid.groups())
     _, unknown, unexpected = message.partition("unrecognized arguments: ")
     if not unknown:
         return f"{message}."
@@ -168,3 +216,12 @@ def explain_usage_error(prog: str, message: str, options: Sequence[str]) -> str:
     near = _near(name, options)
     hint = _OPTION_HINTS.get(name, f"Did you mean {near}?" if near else "")
     return f"There is no option {name}. {hint}".rstrip()
+
+
+def _explain_value(of: str, quoted: str, choices: str) -> str:
+    """The error for a value that an option lacks, or a command that a command lacks. Python quotes the choices or not."""
+    value = quoted[1:-1]
+    name = of.rpartition("/")[2]  # of -m/--model the long one
+    what = f"{name} {value}" if name.startswith("-") else f"command '{value}'"
+    hint = _VALUE_HINTS.get((name, value.lower()), "")
+    return f"There is no {what}: choose from {choices.replace(chr(39), '')}. {hint}".rstrip()

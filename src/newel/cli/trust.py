@@ -19,7 +19,7 @@ from newel.text.sanitize import escape_line
 
 DESCRIPTION: Final = """\
 Without ADDRESS, list your decisions and the server that the .env of this folder names.
-With ADDRESS, trust that server: in this folder if its .env names it. Otherwise it must be a server on
+With ADDRESS, trust that server: in this folder if its .env names it. Otherwise it must be a server on \
 this machine, http://127.0.0.1:PORT, that Newel detects by its port when nothing is configured."""
 
 EPILOG: Final = """\

@@ -6,7 +6,8 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from types import UnionType
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -98,6 +99,8 @@ class _Reader:
         except msgspec.ValidationError as error:
             match = _PLACED.fullmatch(str(error))
             what, inside = (match["what"], match["where"]) if match else (str(error), "")
+            if (choices := _choices(kind)) and what.startswith("Invalid enum value"):
+                what = f"invalid value {str(value)[:60]!r}; valid values are {', '.join(choices)}"
             self._report(at, what[:1].lower() + what[1:], otherwise, inside)
 
     def _report(self, at: tuple[str, ...], what: str, consequence: str, inside: str = "") -> None:
@@ -120,6 +123,14 @@ class _Reader:
             if len(path) > best and path == at[: len(path)]:
                 best, found = len(path), number
         return found
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words that a type consists of, but for None; empty if it has others."""
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    kinds = [each for each in get_args(kind) if each is not type(None)]
+    return _choices(kinds[0]) if len(kinds) == 1 and get_origin(kind) in {Union, UnionType} else []
 
 
 def _suggestion(name: str, valid: list[str]) -> str:

@@ -32,6 +32,10 @@ def _origin(row: RuleRow) -> str:
     return f"{row.id or row.where}{since}"
 
 
+def describe_added(rules: Sequence[str]) -> str:
+    return f"Allowed in this project: {', '.join(map(escape_line, rules))}. `newel permissions` lists and revokes it."
+
+
 def describe_revoked(rules: Sequence[str]) -> str:
     if not rules:
         return "Nothing of this name is kept for this project. `newel permissions` lists what is; the rest is in your config.toml."

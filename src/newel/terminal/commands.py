@@ -6,7 +6,7 @@ The table is the same for every conversation in the terminal; ``newel`` and ``je
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -43,10 +43,15 @@ class SlashCommand(msgspec.Struct, Generic[Context], frozen=True):
 
 
 class CommandTable(Generic[Context]):
-    """The commands of a conversation, by their names. ``alias`` is a second name of the last one."""
+    """The commands of a conversation, by their names. ``alias`` is a second name of the last one; ``hints`` say what to use instead of the
+    commands of other tools, by their names.
+    """
 
-    def __init__(self, *commands: SlashCommand[Context], alias: str = "") -> None:
+    def __init__(
+        self, *commands: SlashCommand[Context], alias: str = "", hints: Mapping[str, str] | None = None
+    ) -> None:
         self._commands = commands
+        self._hints = hints or {}
         self._by_name = {command.name: command for command in commands}
         if alias:
             self._by_name[alias] = commands[-1]
@@ -66,6 +71,8 @@ class CommandTable(Generic[Context]):
     def unknown(self, text: str) -> UsageError:
         """The error for text that begins with ``/`` and calls none of these."""
         name = text.split(maxsplit=1)[0].removeprefix("/")
+        if hint := self._hints.get(name.lower()):
+            return UsageError(f"There is no command /{name}. {hint}")
         hint = did_you_mean("/", closest(name, self._by_name))
         return UsageError(f"There is no command /{one_line(name, 60)}.{hint} /help lists them.")
 

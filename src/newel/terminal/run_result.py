@@ -36,9 +36,9 @@ CUT_OFF = (
 WITHHELD = "The answer was withheld: {why}"
 NOTHING = "The model returned an empty answer. Try again, or choose another with --model."
 UNASKED = (
-    "{calls} did not run, because nobody could approve them. --approve auto runs such calls without asking."
+    "{calls} did not run, because nobody could approve {them}. --approve auto runs such calls without asking."
 )
-UNASKED_BY_RULE = "{calls} did not run, because your rules ask about them and nobody could be asked. Run newel in a terminal to answer."
+UNASKED_BY_RULE = "{calls} did not run, because your rules ask about {them} and nobody could be asked. Run newel in a terminal to answer."
 
 
 class ServerSummary(Wire, frozen=True):
@@ -244,5 +244,5 @@ def shortfall(messages: Sequence[AppMessage]) -> str:
         return NOTHING
     for text, by_rule in ((UNASKED, False), (UNASKED_BY_RULE, True)):
         if unasked := sum(is_unasked(result, by_rule=by_rule) for result in results):
-            return text.format(calls=pluralize(unasked, "tool call"))
+            return text.format(calls=pluralize(unasked, "tool call"), them="it" if unasked == 1 else "them")
     return ""

@@ -208,7 +208,20 @@ def test_a_prompt_is_sent_although_it_looks_like_a_command(with_model: Make, wor
     [
         (["--modle", "x", "hi"], "Did you mean --model?"),
         (["--resume"], "`newel --continue`"),
-        (["--yolo", "hi"], "`--approve auto`"),
+        (["--yolo", "hi"], "`--approve auto`, the default, runs everything without asking, in the sandbox"),
+        (["-s", "read-only", "hi"], "`--sandbox workspace|read-only|partial|off`"),
+        (
+            ["--sandbox", "workspace-write", "hi"],
+            "There is no --sandbox workspace-write: choose from workspace, ",
+        ),
+        (["--sandbox", "danger-full-access", "hi"], "`--sandbox off` lets commands do whatever you can do."),
+        (["--approve", "on-request", "hi"], "`--approve ask` shows each change and command first."),
+        (["--approve=bypassPermissions", "hi"], "`--approve auto`, the default, runs everything"),
+        (["--sandbox", "fix it"], "There is no --sandbox fix it: choose from"),
+        (["--add-dir", "../lib", "hi"], "writable"),
+        (["--allow-network", "hi"], "domains"),
+        (["--read-only", "hi"], "`--approve read-only`"),
+        (["permissions", "remove", "x"], "There is no command 'remove': choose from list, add, revoke."),
         (["--stream-json", "hi"], "`--json`"),
         (["--json-schema", "{}", "hi"], "--schema FILE"),
         (["--allowedTools", "Read", "hi"], "--tools LIST"),
@@ -224,6 +237,16 @@ def test_an_option_of_another_tool_gets_a_hint_at_newels(
     assert done.returncode == 2
     assert hint in done.stderr
     assert "--help`." in done.stderr
+
+
+@pytest.mark.parametrize("word", ["sandbox", "restore", "log"])
+def test_the_name_of_another_tools_command_is_not_sent_to_a_model(with_model: Make, word: str) -> None:
+    """If this fails, a newcomer who looks for a command pays for a model that guesses."""
+    newel = with_model(scenario("", {"content": "Done."}))
+    done = newel(word)
+    assert done.returncode == 2
+    assert f"There is no command '{word}'. `newel " in done.stderr
+    assert newel.requests == []
 
 
 def test_bare_words_are_one_contract(with_model: Make) -> None:

@@ -253,7 +253,7 @@ def test_it_works_in_the_given_folder(desk: Desk) -> None:
         (["nowhere"], "no such folder"),
         ([".", "--cwd", "."], "FOLDER cannot be combined"),
         (["--port", "eighty"], "invalid int value"),
-        (["--window", "glass"], "invalid choice"),
+        (["--window", "glass"], "There is no --window glass: choose from"),
     ],
 )
 def test_wrong_usage_is_reported(desk: Desk, words: list[str], reason: str) -> None:

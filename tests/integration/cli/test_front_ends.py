@@ -187,6 +187,11 @@ def test_every_slash_command_works(with_model: Make, open_terminal: Callable[...
         ("once more: how are you", "once more"),
         ("/compact Keep the greeting.", "Summarised"),
         ("/nonsense", "Error: There is no command /nonsense. /help lists them."),
+        ("/plan", "Error: There is no command /plan. `/approve plan` looks around"),
+        ("/status", "Error: There is no command /status. `newel doctor` in a shell"),
+        ("/redo", "`/undo` after an undo restores the changes."),
+        ("/approve yolo", "There is no mode yolo. Modes: auto, ask, review, plan, read-only."),
+        ("/approve ask", "Approval mode: ask."),
     ):
         terminal.type(f"{line}\n")
         terminal.wait_for(shown)

@@ -165,6 +165,7 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
     with conversation(newel) as terminal:
         terminal.type("first", "Enter")
         terminal.wait_for("p always allows here: npm test *")
+        terminal.wait_for("a exactly this for the session · p always in this project")
         terminal.wait_for("Enter answers")
         terminal.type("p", "Enter")
         terminal.wait_for("One.")
@@ -180,6 +181,16 @@ def test_an_answer_for_the_project_is_kept_listed_and_revoked(with_model: Make) 
     assert (kept["rule"], newel("permissions", "revoke", kept["id"]).returncode) == ("bash(npm test *)", 0)
     assert newel("--approve", "ask", "third").returncode == 1
     assert newel("permissions").stdout.startswith("There are no rules.")
+
+
+def test_what_add_has_allowed_is_confirmed(with_model: Make) -> None:
+    """Without a word, the user does not know that it holds in this project only, or what it is called."""
+    newel = with_model()
+    done = newel("permissions", "add", "bash(npm test:*)", "write(docs/**)")
+    assert (
+        done.stdout
+        == "Allowed in this project: bash(npm test:*), write(docs/**). `newel permissions` lists and revokes it.\n"
+    )
 
 
 def test_edits_in_a_folder_are_allowed_by_one_answer(with_model: Make) -> None:

@@ -66,4 +66,4 @@ def test_a_plan_changes_nothing_and_is_carried_out_by_one_command(with_model: Ma
         terminal.wait_for("It is there.")
         assert (newel.project / "a").exists()
         terminal.type("/approve", "Enter")
-        terminal.wait_for("Calls are approved as under --approve ask.")
+        terminal.wait_for("Approval mode: ask.")

@@ -425,20 +425,36 @@ def test_a_command_that_the_sandbox_stops_is_explained_once(with_model: WithMode
         "touch /etc/newel-test": "writable",
         "ssh -o BatchMode=yes git@nowhere.invalid 2>&1 | tail -1": "domains",
         "cat ~/.config/thing/settings": "readable",
-        "echo kept > ~/notes.txt; cp made.txt ~/src/project/; cat ~/notes.txt": "lost at its end",
+        "echo kept > ~/notes.txt; cp made.txt ~/src/project/; cat ~/notes.txt": "Lost when the sandbox ends: ~/notes.txt, ~/src/project/",
         "echo Cannot connect to the Docker daemon >&2; false": "no service of this machine",
+        "git config x.y z || git fetch origin": '[sandbox] writable = ["{project}/.git"]',
+        "curl -sS http://localhost:9": "those of this machine",
     }
     fine = (
         "grep -n x made.txt; echo fine > made.txt; cp made.txt ../project/b.txt; cat ~/.gitconfig 2>/dev/null"
     )
     newel = with_model(scenario("go", bash(fine), *map(bash, stopped), *map(bash, stopped), DONE))
+    subprocess.run(["git", "init", "-q"], cwd=newel.project, check=True)
     assert newel("--sandbox", "workspace", "go").returncode == 0
     first, *others = results(newel)
     assert "sandbox" not in first
-    for hint, result in zip(stopped.values(), others[:5], strict=True):
-        assert hint in result
-        assert "--sandbox off" in result
-    assert not any("--sandbox off" in result for result in others[5:])
+    for hint, result in zip(stopped.values(), others[: len(stopped)], strict=True):
+        assert hint.format(project=newel.project) in result
+        assert result.count("--sandbox off") == 1
+    assert not any("--sandbox off" in result for result in others[len(stopped) :])
+
+
+def test_a_refused_server_is_named_with_the_line_that_allows_it(with_model: WithModel) -> None:
+    """Programs such as pip and curl do not print the refusal: the user would have to guess the name."""
+    quiet = "curl -s https://{}.invalid/ https://{}.invalid:8443/"
+    refused = [bash(quiet.format("a", "b")), bash(quiet.format("c", "a"))]
+    newel = with_model(scenario("go", bash("curl -s https://z.invalid || true"), *refused, DONE))
+    newel("--sandbox", "workspace", "go")
+    fine, first, second = results(newel)
+    assert "sandbox" not in fine  # what a command does without is not its failure
+    assert '[sandbox] domains = ["a.invalid", "b.invalid:8443"] in ~/.newel/config.toml' in first
+    assert "Refused by the sandbox: c.invalid, a.invalid:8443." in second
+    assert "--sandbox off" not in second
 
 
 def test_nothing_is_left_after_the_end_and_after_a_kill(with_model: WithModel) -> None:
@@ -468,7 +484,7 @@ def test_a_wrong_variable_is_named(with_model: WithModel) -> None:
     [
         ('mode = "strict"', "sandbox.mode"),
         ('writable = ["relative"]', "is not an absolute path"),
-        ('domains = ["http://x"]', "is not a domain"),
+        ('domains = ["http://x"]', "[sandbox] domains: 'http://x' is not a domain"),
     ],
 )
 def test_a_wrong_setting_is_named_and_nothing_runs(with_model: WithModel, text: str, problem: str) -> None:

@@ -22,6 +22,7 @@ from tests.ordinary_user import run_as_user
 from tests.requirements import require_program
 from tests.served import Served, served, wait_until
 from tests.support import BIN, Newel, bash, scenario
+from tests.tmux import Tmux
 
 BUBBLEWRAP = require_program("bwrap", "bubblewrap")
 
@@ -208,6 +209,8 @@ def test_a_run_that_nobody_attends_does_not_start(
     done = run_under(broken, newel, *words)
     assert done.returncode == 1
     assert_explained(done.stderr)
+    choices = [line.split()[:2] for line in done.stderr.splitlines() if line.startswith("  --")]
+    assert choices == [["--sandbox", "partial"], ["--sandbox", "off"]]  # one to a line, to choose from
     assert newel.requests == []
 
 
@@ -226,6 +229,28 @@ def test_a_run_that_runs_nothing_unasked_needs_no_sandbox(with_model: WithModel,
         assert not (newel.project / "ran").exists()
     assert run_under(broken, newel, "--sandbox", "off", "go").returncode == 0
     assert (newel.project / "ran").exists()
+
+
+def test_the_doctor_counts_it_as_a_problem(with_model: WithModel, broken: list[str]) -> None:
+    """A script that asks the doctor must not learn from its first run that it does not start."""
+    newel = unchosen(with_model, TOUCH)
+    done = run_under(broken, newel, "doctor")
+    (line,) = [each for each in done.stdout.splitlines() if " sandbox " in each]
+    assert line.startswith("!! ")
+    assert_explained(done.stdout)
+    assert done.returncode == 1
+    (newel.home / ".newel").mkdir(exist_ok=True)
+    (newel.home / ".newel/config.toml").write_text('[sandbox]\nmode = "partial"\n')
+    assert run_under(broken, newel, "doctor").returncode == 0
+
+
+def test_a_conversation_begins_with_a_warning(with_model: WithModel, broken: list[str]) -> None:
+    """It is no error: the conversation works, and says why it asks."""
+    newel = unchosen(with_model, TOUCH)
+    environ = newel.environ | {"TERM": "xterm-256color"}
+    with Tmux([*broken, str(BIN / "newel")], newel.project, environ) as terminal:
+        terminal.wait_for("Warning: Partial sandbox, so Newel asks before each change")
+        terminal.wait_for("these questions.")
 
 
 def test_a_user_is_asked(with_model: WithModel, drive: Callable[..., Driver], broken: list[str]) -> None:

@@ -181,7 +181,7 @@ def test_a_command_that_the_sandbox_stops_is_explained(
     stopped = {
         "touch /etc/newel-test": "[sandbox] writable",
         "/usr/bin/python3 -c 'import socket; socket.getaddrinfo(\"example.org\", 80)'": "no server but those that they start",
-        "echo kept > ~/notes.txt": "lost at its end",
+        "echo kept > ~/notes.txt": "Lost when the sandbox ends",
     }
     newel = unchosen(with_model, sshd, bash("echo fine"), *map(bash, stopped))
     newel("--host", f"host:{project}", "--approve", "auto", "go")

@@ -39,7 +39,8 @@ class Asked:
     def __init__(self, home: Path, ask: Ask | None = None, project: str = "/project") -> None:
         self.kept = KeptServers(home, project)
         self.told: list[str] = []
-        self.questions = NetworkQuestions(self.kept, project, ask, self._tell)
+        self.refused: list[str] = []
+        self.questions = NetworkQuestions(self.kept, project, ask, self._tell, self.refused.append)
 
     async def _tell(self, message: str) -> None:
         self.told.append(message)
@@ -66,6 +67,7 @@ async def test_the_answer_holds_and_is_asked_for_once(
         for _ in range(3):
             group.start_soon(ask)
     assert answers == [allowed] * 3
+    assert asked.refused == ["example.org"] * (0 if allowed else 3)
     assert user.asked == ["example.org"] * (3 if decision == "nobody" else 1)
 
 

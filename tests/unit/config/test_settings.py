@@ -202,7 +202,14 @@ def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
     ("toml", "words"),
     [
         ("modle = 'x'", r"config\.toml, line 1: modle: unknown setting \(did you mean `model`\?\)"),
-        ("approve = 'yolo'", "approve"),
+        (
+            "approve = 'yolo'",
+            r"approve: invalid value 'yolo'; valid values are auto, ask, review, plan, read-only",
+        ),
+        (
+            '[sandbox]\nmode = "none"',
+            r"line 2: sandbox\.mode: invalid value 'none'; valid values are workspace, read-only, partial, off",
+        ),
         ("model = ", "config.toml"),
         ("limits = 3", "limits"),
         ('[remote.connection]\nport = "x"', r"config\.toml, line 2: remote\.connection\.port: expected"),

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 """Seconds between two ticks of an animated renderer."""
 
+WARNINGS = frozenset({"answer_not_saved", "no_sandbox", "settings_created"})
+"""Codes of events that report no failure of the run."""
+
 COMPACTED = "The conversation was summarised to free context."
 
 
@@ -103,7 +106,8 @@ class Renderer:
             case e.ModelRouted():
                 self.on_notice(describe_routing(event))
             case e.ErrorEvent():
-                (self.on_notice if event.is_notice else self.on_error)(event.message)
+                show = self.on_warning if event.code in WARNINGS else self.on_error
+                (self.on_notice if event.is_notice else show)(event.message)
             case e.AgentEnd():
                 self.on_run_end(event)
             case (
@@ -163,6 +167,10 @@ class Renderer:
 
     def on_notice(self, message: str) -> None:
         self.note(message)
+
+    def on_warning(self, message: str) -> None:
+        """Nothing failed, but the user should know."""
+        self.on_error(message)
 
     def on_error(self, message: str) -> None: ...
 

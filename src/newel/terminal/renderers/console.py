@@ -118,6 +118,9 @@ class ConsoleRenderer(Renderer):
         self._line(describe_retry(event, void=self._has_text))
         self._has_text = False
 
+    def on_warning(self, message: str) -> None:
+        self._error(f"Warning: {sanitize(message)}")
+
     def on_error(self, message: str) -> None:
         self._error(f"Error: {sanitize(message)}")
 

@@ -186,6 +186,9 @@ class RichRenderer(LiveRenderer):
             f"waiting {short_number(event.delay)} s to try again ({event.attempt} of {event.max_attempts})"
         )
 
+    def on_warning(self, message: str) -> None:
+        self._print("note", styles.Text().append("Warning: ", style=styles.BAD).append(sanitize(message)))
+
     def on_error(self, message: str) -> None:
         self._print("note", styles.Text().append("Error: ", style=styles.BAD).append(sanitize(message)))
 

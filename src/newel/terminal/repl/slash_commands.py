@@ -16,6 +16,7 @@ from newel.providers.routing import read_agent_mode
 from newel.session.coding_agent import CodingAgent
 from newel.terminal.commands import CommandContext, CommandTable, SlashCommand
 from newel.terminal.model_names import expand_model_name, listed_models
+from newel.terminal.repl.slash_hints import HINTS
 from newel.terminal.review.commands import decide, decide_by_name, rollback, show_review, undo
 from newel.text.format import describe_call, format_columns, one_line, short_number, usage_line
 from newel.workspace.port import Workspace
@@ -276,9 +277,10 @@ async def tools(context: CommandContext, _: str) -> None:
 
 async def approve(context: CommandContext, preset: str) -> None:
     agent = context.agent
-    presets = f"Others are {', '.join(name for name in get_args(Preset) if name != agent.approve)}."
+    modes = f"Modes: {', '.join(get_args(Preset))}."
     if preset and preset not in get_args(Preset):
-        context.say(f"There is no --approve {one_line(preset, 40)}.")
+        context.say(f"There is no mode {one_line(preset, 40)}. {modes}")
+        return
     try:
         for valid in get_args(Preset):
             if valid == preset:
@@ -286,9 +288,7 @@ async def approve(context: CommandContext, preset: str) -> None:
     except NewelError as error:
         context.say(str(error))
         return
-    context.say(
-        f"Calls are approved as under --approve {agent.approve}. {'' if preset else presets}".rstrip()
-    )
+    context.say(f"Approval mode: {agent.approve}. {'' if preset else modes}".rstrip())
 
 
 async def implement(context: CommandContext, preset: str) -> None:
@@ -418,6 +418,7 @@ COMMANDS: CommandTable[CommandContext] = CommandTable(
     SlashCommand("stop", "", "stop before the next request; Esc stops at once", stop, at_once=True),
     SlashCommand("quit", "", "quit", leave, at_once=True),
     alias="exit",
+    hints=HINTS,
 )
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from newel.permissions.approval import Ask
     from newel.terminal.ui.line_reader import AskLine
 
-QUESTION: Final = "Run this? y once · a always for exactly this · n no (Enter) · or say what to do instead: "
-QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p for the project · n no")
+QUESTION: Final = (
+    "Run this? y once · a exactly this for the session · n no (Enter) · or say what to do instead: "
+)
+QUESTION_WITH_RULE: Final = QUESTION.replace(" · n no", " · p always in this project · n no")
 """What ``p`` allows is said above it."""
-QUESTION_ABOUT_SERVER: Final = "Allow it? y until this session ends · p for the project · n no (Enter): "
+QUESTION_ABOUT_SERVER: Final = "Allow it? y for this session · p always in this project · n no (Enter): "
 
 _ANSWERS: Final[dict[str, Literal["once", "always", "rule", "no"]]] = {
     **dict.fromkeys(["y", "yes"], "once"),
@@ -89,10 +91,11 @@ def present(request: ApprovalRequest) -> str:
     """The request as text: the tool, the place, and the exact command or diff on lines of its own. Hidden characters are
     written out.
     """
-    lines = escape_invisible(request.preview).split("\n")
+    lines = escape_invisible(request.preview).removesuffix("\n").split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
     rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
-    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
+    apart = "\n" if request.kind == "server" else ""  # from the call that is running
+    return f"{apart}{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 
 def _place(folder: str) -> str:

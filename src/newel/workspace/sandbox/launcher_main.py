@@ -76,7 +76,8 @@ def close_memory() -> None:
     if sys.platform == "linux":
         import _ctypes  # `ctypes` takes six times as long
 
-        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), (DUMPABLE, 0, 0, 0, 0))
+        program = _ctypes.dlopen(None, 0)  # pyright: ignore[reportArgumentType] — None is this program
+        _ctypes.call_function(_ctypes.dlsym(program, "prctl"), (DUMPABLE, 0, 0, 0, 0))
 
 
 def receive(server: _socket.socket) -> tuple[bytes, list[int]]:

@@ -33,7 +33,7 @@ def test_other_text_is_a_refusal_that_the_model_gets(answer: str) -> None:
 @given(st.text())
 def test_only_a_plain_yes_or_always_allows(answer: str) -> None:
     allowed = understand(answer).decision != "no"
-    assert allowed == (answer.strip().lower() in {"y", "yes", "a", "always"})
+    assert allowed == (answer.strip().lower() in {"y", "yes", "a", "always", "p", "project"})
 
 
 def test_the_question_hides_nothing() -> None:
