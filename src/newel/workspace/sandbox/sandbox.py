@@ -99,6 +99,7 @@ class Sandbox:
         self._confined: Confined | None = None
         self._opened = ExitStack()
         self._protected: Mapping[str, tuple[int, int]] = {}
+        self._has_run = False
 
     def prepare(self) -> None:
         """Start it in the background, for a command that is likely to come."""
@@ -126,10 +127,11 @@ class Sandbox:
         mark: str,
     ) -> SandboxedProcess:
         with self._lock:
-            if self._socket is not None and self._protected != _identities(self._protected):
+            if self._socket is not None and self._protected != _identities(self._paths_to_compare()):
                 self._stop()  # a protected file was replaced outside, and with it what was mounted on it
             if self._socket is None:
                 self._start()
+            self._has_run = True
             request = {
                 "argv": list(argv),
                 "cwd": cwd,
@@ -139,6 +141,12 @@ class Sandbox:
             }
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)
+
+    def _paths_to_compare(self) -> Iterable[str]:
+        """Until a command has run, also those that did not exist: they are the user's. Later, a command may have made them."""
+        if self._policy is None or self._has_run:
+            return self._protected
+        return self._policy.protected
 
     def facts(self) -> Sequence[str]:
         return self._confinement.facts()
@@ -185,6 +193,7 @@ class Sandbox:
             self._opened = stack.pop_all()
         ours.settimeout(START_S)
         self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
+        self._has_run = False
         self._statuses.clear()
         try:
             self._ask({})  # nothing: only that it answers
