@@ -114,6 +114,7 @@ class Sandbox:
         self._group: ControlGroup | None = None
         self._reached: list[str] = []
         self._protected: Mapping[str, tuple[int, int]] = {}
+        self._has_run = False
 
     def prepare(self) -> None:
         """Start it in the background, for a command that is likely to come."""
@@ -141,11 +142,12 @@ class Sandbox:
         mark: str,
     ) -> SandboxedProcess:
         with self._lock:
-            if self._socket is not None and self._protected != _identities(self._protected):
+            if self._socket is not None and self._protected != _identities(self._paths_to_compare()):
                 self._stop()  # a protected file was replaced outside, and with it what was mounted on it
             self._end_if_full()
             if self._socket is None:
                 self._start()
+            self._has_run = True
             request = {
                 "argv": list(argv),
                 "cwd": cwd,
@@ -155,6 +157,12 @@ class Sandbox:
             }
             descriptors = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
             return self._launch(request, descriptors)
+
+    def _paths_to_compare(self) -> Iterable[str]:
+        """Until a command has run, also those that did not exist: they are the user's. Later, a command may have made them."""
+        if self._policy is None or self._has_run:
+            return self._protected
+        return self._policy.protected
 
     def facts(self) -> Sequence[str]:
         return self._confinement.facts()
@@ -211,6 +219,7 @@ class Sandbox:
         self._make_group(policy, self._process.pid)
         ours.settimeout(START_S)
         self._socket, self._policy, self._confined, self._protected = ours, policy, confined, protected
+        self._has_run = False
         self._statuses.clear()
         try:
             self._send({}, ())

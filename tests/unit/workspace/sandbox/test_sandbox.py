@@ -54,7 +54,7 @@ class Place:
         self.opened: list[Sandbox] = []
 
     def policy(self) -> SandboxPolicy:
-        protected = [str(self.project / name) for name in SETTINGS_OF_TOOLS if (self.project / name).exists()]
+        protected = [str(self.project / name) for name in SETTINGS_OF_TOOLS]
         return SandboxPolicy(
             home=str(self.home),
             writable=[str(self.project)],
@@ -330,6 +330,21 @@ async def test_it_starts_before_its_first_command_is_there(place: Place) -> None
     place.sandbox().prepare()
     await place.run("true")
     assert sandboxes() == [one]
+
+
+async def test_what_is_made_while_it_starts_is_protected_from_the_first_command(place: Place) -> None:
+    """A copy of the project gets its repository at that time."""
+    place.sandbox().prepare()
+    with anyio.fail_after(10):
+        while not sandboxes():  # noqa: ASYNC110 — nothing tells of it
+            await anyio.sleep(0.01)
+    await anyio.sleep(0.2)
+    (place.project / ".idea").mkdir()
+    assert (await place.run("echo evil > .idea/new.xml")).exit_code != 0
+    assert (await place.run("mkdir .claude; echo > .claude/new; sleep 300 >/dev/null 2>&1 &")).exit_code == 0
+    before = sandboxes()
+    await place.run("true")
+    assert sandboxes() == before  # what a command makes itself ends no server that it has started
 
 
 async def test_a_command_that_cannot_be_followed_does_not_run_on(place: Place) -> None:
