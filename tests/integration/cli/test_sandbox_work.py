@@ -91,6 +91,32 @@ def test_uv_syncs_and_runs(with_model: WithModel) -> None:
     assert results[1].startswith("stdout:\nright\n"), results
 
 
+def make_cargo_project(project: Path) -> None:
+    files = {
+        "Cargo.toml": '[package]\nname = "app"\nversion = "1.0.0"\nedition = "2021"\n[dependencies]\nleft = { path = "left" }\n[workspace]\n',
+        "src/main.rs": 'fn main() { println!("{}", left::word()); }\n',
+        "left/Cargo.toml": '[package]\nname = "left"\nversion = "1.0.0"\nedition = "2021"\n',
+        "left/src/lib.rs": 'pub fn word() -> &\'static str { "left" }\n#[test]\nfn works() { assert_eq!(word(), "left") }\n',
+    }
+    for name, text in files.items():
+        path = project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def test_cargo_builds_and_tests(with_model: WithModel) -> None:
+    require_program("cargo")
+    cargo = "PATH=/usr/bin:/usr/local/bin:$PATH cargo"  # that of rustup needs the home folder of its user
+    results = run_in_sandbox(
+        with_model,
+        make_cargo_project,
+        f"{cargo} build --quiet && target/debug/app",
+        f"{cargo} test --package left 2>&1",
+    )
+    assert results[0].startswith("stdout:\nleft\n"), results
+    assert "1 passed" in results[1]
+
+
 def make_python_project(project: Path) -> None:
     (project / "test_it.py").write_text(
         "import socket\n"
