@@ -94,7 +94,7 @@ def _long_values(data: bytes) -> Iterator[tuple[int, int]]:
 
 def _is_key(data: bytes, start: int, end: int, *, quoted: bool) -> bool:
     value = data[start : min(end, start + _LONGEST)]
-    if any(map(_is_random, _vendor_tokens().findall(value))):
+    if any(map(_is_token, _vendor_tokens().findall(value))):
         return True
     before = data[max(0, start - _BEFORE) : start]
     if before.rstrip(b" \t\"'`")[-1:] not in {b"=", b":", b">"}:
@@ -163,6 +163,9 @@ _PLACEHOLDER: Final = re.compile(
 )
 
 _UUID: Final = re.compile(rb"(?i)\{?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\}?")
+_FINGERPRINT: Final = re.compile(rb"[0-9A-F]{40}")
+"""Of a public key of GnuPG."""
+
 _NOT_RANDOM: Final = re.compile(rb"(?i)(?:sha\d+|md5)[-:=]|ssh-|AAAA[BC]3|https?:|[./~]|\d+(?:[.:-]\d+)+\Z|#")
 """At the beginning of a value: a hash, a public key, an address, a path, a version, a colour."""
 
@@ -170,7 +173,14 @@ _NOT_RANDOM: Final = re.compile(rb"(?i)(?:sha\d+|md5)[-:=]|ssh-|AAAA[BC]3|https?
 def _is_secret_value(name: bytes, value: bytes) -> bool:
     if _NO_SECRET_NAME.search(name) or _NOT_RANDOM.match(value) or _UUID.fullmatch(value):
         return False
-    return _is_random(value)
+    return _is_random(value) and not _FINGERPRINT.fullmatch(value)
+
+
+def _is_token(found: bytes) -> bool:
+    """Whether what begins like a vendor's token is one. ``sk-`` begins other names, too."""
+    if found.startswith(b"sk-"):
+        return _is_random(found)
+    return _PLACEHOLDER.search(found) is None and _entropy(found) >= 3
 
 
 def _is_random(value: bytes) -> bool:

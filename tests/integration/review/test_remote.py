@@ -208,3 +208,57 @@ async def test_a_commands_changes_on_a_host_can_be_undone_after_newel_was_killed
         assert run.title == "Killed"
         await recorder.project.apply(await recorder.project.undo())
     assert tree(root) == before
+
+
+THINKING = """
+import sys
+from pathlib import Path
+
+import anyio
+
+from newel.review.tracking.effect_log import HEARTBEAT_S
+from tests.integration.review.test_remote import agent_on
+from tests.review_bench import calls
+
+
+async def main():
+    config, root, home, ready = sys.argv[1:]
+
+    async def think(_):
+        await anyio.Path(root, "left").write_text("left\\n")
+        await anyio.sleep(1.5 * HEARTBEAT_S)
+        await anyio.Path(ready).write_text("ready")
+        await anyio.sleep_forever()
+
+    script = [calls("bash", command="echo x > made; git init -q; echo x > .git/hooks/pre-commit"), think]
+    async with agent_on(config, Path(root), Path(home), script) as agent:
+        await agent.prompt("Thinks")
+
+
+anyio.run(main)
+"""
+
+
+async def test_on_a_host_too_a_kill_between_two_commands_leaves_edits_of_the_user_alone(
+    sshd: Sshd, tmp_path: Path
+) -> None:
+    root, home, ready = filled(tmp_path / "project"), tmp_path / "home", tmp_path / "ready"
+    os.mkfifo(ready)
+    words = [sys.executable, "-c", THINKING, str(sshd.config), str(root), str(home), str(ready)]
+    async with await anyio.open_process(words, cwd=ROOT, stderr=None) as process:
+        with anyio.fail_after(20):
+            await anyio.to_thread.run_sync(ready.read_bytes, abandon_on_cancel=True)
+        process.kill()
+    await anyio.sleep(2.5)
+    (root / "mine").write_text("mine\n")
+    async with recorder_on(sshd, root, home) as recorder:
+        said = "\n".join(recorder.notices)
+        assert ".git/" in said
+        assert "by what it left running or by you, so it is not recorded: left." in said
+        assert "mine" not in said
+        (run,) = await recent_runs(recorder.project, limit=5)
+        assert {file.file_path for file in run.files} == {"made"}
+        await recorder.project.apply(await recorder.project.undo())
+    assert (root / "mine").exists()
+    assert (root / "left").exists()
+    assert not (root / "made").exists()

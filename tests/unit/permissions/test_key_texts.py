@@ -57,6 +57,7 @@ HARMLESS = {
     "reads.py": 'token = os.environ["SERVICE_TOKEN_V2"]\nkey = load_key_from_vault_v2_2024(name)\n',
     "x.txt": "AKIAIOSFODNN7EXAMPLE\nghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\nsk-0000000000000000000000000000000000000000",
     "id.pub": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + value(40) + " me@host",
+    "README": "* me@host, GPG key: " + value(39, "0123456789ABCDEF")[:-2] + "A7F",
     "public.json": '{"publicKey": "' + value(44) + '"}',
     "table.sql": "primary_key = order_items_2024_partition_07",
     "style.css": ".sk-circle-fade-dot-animation-01-keyframes-20 {}",
