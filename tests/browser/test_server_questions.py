@@ -86,6 +86,24 @@ def test_a_server_is_reached_only_after_the_user_allowed_it(workbench: Make) -> 
     assert kept(bench) == ["kept.invalid"]
 
 
+def test_a_command_outside_of_the_sandbox_is_asked_about_by_its_words_and_with_a_warning(
+    workbench: Make,
+) -> None:
+    push = {"command": "touch ~/pushed", "unsandboxed": True}
+    step = {"tool_calls": [{"function": {"name": "bash", "arguments": push}}]}
+    bench = workbench(scenarios(answering("go", step, {"content": "Done."})), **IN_SANDBOX)
+    page = bench.page()
+    open_chat(page)
+    say(page, "go")
+    asked = page.get_by_role("form", name="Allow “touch ~/pushed”?", exact=True)
+    expect(asked.get_by_label("Requested action")).to_contain_text("(outside of the sandbox: it can do")
+    expect(asked.get_by_role("button", name="No", exact=True)).to_be_focused()
+    assert not (bench.newel.home / "pushed").exists()
+    asked.get_by_role("button", name="Run once", exact=True).click()
+    expect(answers(page).last).to_contain_text("Done.")
+    assert (bench.newel.home / "pushed").exists()
+
+
 def test_the_question_is_in_its_tab_in_each_window_and_after_a_reload_and_an_abort_withdraws_it(
     workbench: Make,
 ) -> None:

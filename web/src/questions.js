@@ -69,7 +69,9 @@ const MAX_TITLE = 80; // characters of the action that a title shows
 
 function approval(question, answer) {
   const file = /^--- .*\n\+\+\+ (.*)\n@@ /.exec(question.preview)?.[1];
-  const [first, ...others] = question.preview.trim().split("\n");
+  const lines = question.preview.trim().split("\n");
+  const isNote = (line) => /^\(.+\)$/.test(line); // why it is asked, above the action
+  const [first, ...others] = lines.every(isNote) ? lines : lines.slice(lines.findIndex((line) => !isNote(line)));
   const what = truncate(reveal(file ?? first), MAX_TITLE) + (!file && others.length > 0 ? " …" : "");
   const preview = file
     ? wholeDiffView(question.preview)
