@@ -294,8 +294,7 @@ async def build_agent(
     )
     workspaces.attend(agent)
     context.notices.attend(agent)
-    if settings.approve not in {"plan", "read-only"}:
-        _start_sandbox_early(agent, context, workspaces, own_tools)
+    _start_sandbox_early(agent, context, workspaces, own_tools)
     agent.secrets = lambda: _secrets(settings)
     agent.rules = book
     return agent
@@ -306,7 +305,8 @@ def _start_sandbox_early(
 ) -> None:
     from newel.app.sandbox import start_early
 
-    if any(tool.spec.name == "bash" for tool in own_tools):
+    runs_commands = agent.approve not in {"plan", "read-only"}
+    if runs_commands and any(tool.spec.name == "bash" for tool in own_tools):
         start_early(agent.agent, context.host, workspaces.works_in.root)
 
 

@@ -78,7 +78,7 @@ _THOUGHT = "...done thinking.\n\n"
 _END = "\n\n"
 
 
-class Programs(Protocol):
+class ProgramRunner(Protocol):
     """Runs programs on one host."""
 
     @property
@@ -117,7 +117,7 @@ class OllamaCli:
 
     def __init__(
         self,
-        programs: Programs,
+        programs: ProgramRunner,
         *,
         name: str = "ollama",
     ) -> None:

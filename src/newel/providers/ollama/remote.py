@@ -9,7 +9,7 @@ from newel.agent.errors import ConnectionFailed, HostUnreachable, ProviderError,
 from newel.agent.messages import AssistantMessage
 from newel.agent.ports import ModelRequest, OnDelta
 from newel.providers.http.urls import OLLAMA_PORT
-from newel.providers.ollama.cli import OllamaCli, Programs
+from newel.providers.ollama.cli import OllamaCli, ProgramRunner
 from newel.providers.ollama.client import Ollama
 from newel.providers.ollama.model_info import is_cloud_model
 
@@ -33,7 +33,7 @@ class RemoteOllama:
     def __init__(
         self,
         tunnel: Callable[[int], Awaitable[str]],
-        programs: Programs,
+        programs: ProgramRunner,
         *,
         port: int = OLLAMA_PORT,
         name: str = "ollama",

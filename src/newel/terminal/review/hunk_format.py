@@ -10,7 +10,7 @@ from newel.diff.unified import changed_lines
 from newel.review.decide import patch_of, run_of
 from newel.review.hunk_warnings import hunk_warning
 from newel.terminal.commands import CommandFormatter, full_review_command
-from newel.terminal.review.review_ui import SHOWN, Extent, shortened
+from newel.terminal.review.review_ui import SHOWN, DiffLimit, shortened
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
@@ -28,14 +28,14 @@ Runs = Mapping[str, "Checkpoint"]
 """The checkpoints of runs, by the run."""
 
 
-def hunk_diff(review: FileReview, hunk: Hunk, rest: str, extent: Extent = SHOWN) -> str:
+def hunk_diff(review: FileReview, hunk: Hunk, rest: str, limit: DiffLimit = SHOWN) -> str:
     """The diff of a hunk with its context, and changes of the file itself. ``rest`` is the command that shows a diff too
-    long for ``extent``.
+    long for ``limit``.
     """
     lines = patch_of(review, [hunk]).split("\n")[1:]  # without the names, which stand above it
     first = next((n for n, line in enumerate(lines) if line.startswith("@@")), len(lines))
     head = [line for line in lines[:first] if not line.startswith(("--- ", "+++ "))]
-    return shortened("\n".join([*head, *lines[first:]]), rest, extent).rstrip("\n")
+    return shortened("\n".join([*head, *lines[first:]]), rest, limit).rstrip("\n")
 
 
 def whose(hunk: Hunk, runs: Runs) -> str:
@@ -56,7 +56,7 @@ def hunk_facts(review: FileReview, hunk: Hunk, runs: Runs) -> str:
 
 
 def describe_pending(
-    pending: PendingReviews, runs: Runs, format_command: CommandFormatter, extent: Extent = SHOWN
+    pending: PendingReviews, runs: Runs, format_command: CommandFormatter, limit: DiffLimit = SHOWN
 ) -> str:
     """The pending hunks by file; empty if there are none. ``format_command`` writes commands for the user."""
     blocks: list[str] = []
@@ -69,7 +69,7 @@ def describe_pending(
         for hunk in review.hunks:
             if hunk.state != "rejected":
                 where = f"  {escape_line(review.path)}  {hunk.id}  {hunk_facts(review, hunk, runs)}"
-                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, extent)}\n")
+                blocks.append(f"{where}\n{hunk_diff(review, hunk, rest, limit)}\n")
     lines = (
         [f"{pluralize(len(blocks), 'pending hunk')} (`{format_command('decide')}`):\n", *blocks]
         if blocks

@@ -23,28 +23,28 @@ UNCHANGED: Final = "Nothing was changed."
 NOT_RECORDING: Final = "Change recording is off ([review] record = false in config.toml): changes made by agents cannot be undone."
 
 
-class Extent(NamedTuple):
+class DiffLimit(NamedTuple):
     """How much of a diff is shown."""
 
     lines: int
     characters: int
 
 
-SHOWN: Final = Extent(2_500, 100_000)
+SHOWN: Final = DiffLimit(2_500, 100_000)
 """Where the user decides on the diff."""
 
-WHOLE: Final = Extent(sys.maxsize, sys.maxsize)
+WHOLE: Final = DiffLimit(sys.maxsize, sys.maxsize)
 
 
-def shortened(diff: str, rest: str, extent: Extent = SHOWN) -> str:
+def shortened(diff: str, rest: str, limit: DiffLimit = SHOWN) -> str:
     """A diff with hidden characters written out. A long one is cut at the end of a line, and a line says how much is missing
     and that the command ``rest`` shows it.
     """
     body = diff.removesuffix("\n")
-    lines = body[: extent.characters + 1].split("\n", extent.lines)[: extent.lines]
+    lines = body[: limit.characters + 1].split("\n", limit.lines)[: limit.lines]
     head = "\n".join(lines)
-    if len(head) > extent.characters:  # the last line of it is not whole
-        head = head[: head.rfind("\n", 0, extent.characters)] if "\n" in head else head[: extent.characters]
+    if len(head) > limit.characters:  # the last line of it is not whole
+        head = head[: head.rfind("\n", 0, limit.characters)] if "\n" in head else head[: limit.characters]
     if len(head) == len(body):
         return escape_diff(diff)
     rest_of_body = body[len(head) :].removeprefix("\n")

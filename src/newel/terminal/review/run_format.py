@@ -11,7 +11,15 @@ import anyio.to_thread
 from newel.agent.formatting import pluralize
 from newel.diff.unified import changed_lines
 from newel.terminal.commands import CommandFormatter, full_review_command
-from newel.terminal.review.review_ui import NO_CHANGES, SHOWN, UNCHANGED, WHOLE, Extent, ReviewUI, shortened
+from newel.terminal.review.review_ui import (
+    NO_CHANGES,
+    SHOWN,
+    UNCHANGED,
+    WHOLE,
+    DiffLimit,
+    ReviewUI,
+    shortened,
+)
 from newel.text.format import join_names
 from newel.text.sanitize import escape_line
 
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from newel.review.save import Saved
     from newel.review.store.ledger import Checkpoint
 
-SHOWN_IN_CONVERSATION = Extent(60, 6_000)
+SHOWN_IN_CONVERSATION = DiffLimit(60, 6_000)
 """How much of a run's diff a conversation shows."""
 
 ROWS = 20
@@ -59,8 +67,8 @@ async def describe_project(
         )
     ]
     runs = await recent_runs(project, limit=limit)
-    extent = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
-    parts += [describe_run(run, format_command, extent) if run is runs[0] else _head(run) for run in runs]
+    limit = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
+    parts += [describe_run(run, format_command, limit) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
@@ -81,11 +89,11 @@ async def describe_checkpoint(
     return describe_run(run, format_command, SHOWN_IN_CONVERSATION if in_conversation else WHOLE).rstrip("\n")
 
 
-def describe_run(run: RunView, format_command: CommandFormatter, extent: Extent) -> str:
-    """A run with its files and its diff, cut to ``extent``."""
+def describe_run(run: RunView, format_command: CommandFormatter, limit: DiffLimit) -> str:
+    """A run with its files and its diff, cut to ``limit``."""
     # Files that are wholly pending are shown hunk by hunk, above.
     patches = [file.patch for file in run.files if not _is_all_waiting(file)]
-    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), extent)}"
+    return f"{_head(run)}\n{shortened(''.join(patches), full_review_command(format_command, run.checkpoint_id), limit)}"
 
 
 def _head(run: RunView) -> str:
