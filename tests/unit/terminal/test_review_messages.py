@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from newel.review.project import RunFile, RunView
 from newel.terminal.commands import slash_command
-from newel.terminal.review.review_ui import Extent, shortened
+from newel.terminal.review.review_ui import DiffLimit, shortened
 from newel.terminal.review.run_format import ROWS, SHOWN_IN_CONVERSATION, describe_run
 
 
@@ -37,8 +37,8 @@ def test_a_small_run_is_shown_completely() -> None:
 
 
 def test_a_cut_ends_at_a_line_and_counts_the_rest() -> None:
-    assert shortened("+1\n+2\n+3\n", "newel review", Extent(3, 100)) == "+1\n+2\n+3\n"
+    assert shortened("+1\n+2\n+3\n", "newel review", DiffLimit(3, 100)) == "+1\n+2\n+3\n"
     rest = "`newel review` shows the whole diff\n"
-    assert shortened("+1\n+2\n+3\n", "newel review", Extent(2, 100)) == f"+1\n+2\n… 1 more line: {rest}"
-    assert shortened("+1\n+2\n+3", "newel review", Extent(9, 7)) == f"+1\n+2\n… 1 more line: {rest}"
-    assert shortened("+123456789\n", "newel review", Extent(9, 4)) == f"+123\n… 6 more characters: {rest}"
+    assert shortened("+1\n+2\n+3\n", "newel review", DiffLimit(2, 100)) == f"+1\n+2\n… 1 more line: {rest}"
+    assert shortened("+1\n+2\n+3", "newel review", DiffLimit(9, 7)) == f"+1\n+2\n… 1 more line: {rest}"
+    assert shortened("+123456789\n", "newel review", DiffLimit(9, 4)) == f"+123\n… 6 more characters: {rest}"

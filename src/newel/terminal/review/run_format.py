@@ -67,8 +67,8 @@ async def describe_project(
         )
     ]
     runs = await recent_runs(project, limit=limit)
-    limit = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
-    parts += [describe_run(run, format_command, limit) if run is runs[0] else _head(run) for run in runs]
+    shown = SHOWN_IN_CONVERSATION if in_conversation else WHOLE
+    parts += [describe_run(run, format_command, shown) if run is runs[0] else _head(run) for run in runs]
     if len(runs) > 1:
         parts.append(f"`{format_command(f'review {runs[1].checkpoint_id}')}` shows another run.")
     parts += [escape_line(notice, 400) for notice in project.left_out]
