@@ -73,7 +73,8 @@ def close_memory() -> None:
     if sys.platform == "linux":
         import _ctypes  # `ctypes` takes six times as long
 
-        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), (DUMPABLE, 0, 0, 0, 0))
+        main_program: Any = None
+        _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(main_program, 0), "prctl"), (DUMPABLE, 0, 0, 0, 0))
 
 
 def receive(server: _socket.socket) -> tuple[bytes, list[int]]:
