@@ -133,6 +133,23 @@ def test_no_folder_around_a_protected_file_is_replaced(with_model: WithModel, re
     assert (newel.project / "config/new").read_text() == "x\n"
 
 
+def test_what_is_hidden_is_not_found_elsewhere_by_the_next_sandbox(with_model: WithModel) -> None:
+    """A command can end a sandbox, and the next one hides by paths."""
+    commands = [
+        "mv conf c || mv conf/live c; kill -9 $PPID",
+        "true",
+        "cat c/live/private/key c/private/key; echo looked",
+    ]
+    newel = with_model(scenario("go", *map(bash, commands), DONE))
+    (newel.home / ".newel").mkdir()
+    (newel.home / ".newel/config.toml").write_text('[permissions]\ndeny = ["read(conf/live/private/**)"]\n')
+    (newel.project / "conf/live/private").mkdir(parents=True)
+    (newel.project / "conf/live/private/key").write_text("very secret\n")
+    newel("--sandbox", "workspace", "go")
+    assert "looked" in results(newel)[2]
+    assert "very secret" not in str(results(newel))
+
+
 @pytest.mark.parametrize(
     "name", [".opencode/plugin/x.js", "opencode.json", ".pi/extensions/x.ts", ".zed/tasks.json", ".exrc"]
 )

@@ -59,6 +59,7 @@ def test_any_text_is_parsed(text: str) -> None:
     """A model may send anything, and an exception would end the run."""
     parse(text)
     parse(f"ls '{text}'; {text} | $({text}")
+    parse("\\" * 5_000 + "\n" * 5_000 + text)
 
 
 @pytest.mark.parametrize(
@@ -95,6 +96,26 @@ def test_any_text_is_parsed(text: str) -> None:
         "time rm x",
         "cat > f && rm x",
         "[[ $(rm x) ]]",
+        "r\\\nm x",
+        "a; \\\nr\\\nm x",
+        "env '-Srm x'",
+        "env -iS'rm x'",
+        "env --split-string='rm x'",
+        "printf -v 'a[$(rm x)]' y",
+        "test -v 'a[$(rm x)]'",
+        "unset 'a[`rm x`]'",
+        "let 'a[$(rm x)]'",
+        "declare 'a[$(rm x)]=y'",
+        "[ -v 'a[$(rm x)]' ]",
+        "mapfile -C 'rm x' -c 1 < f",
+        "git -c alias.z='!rm x' z",
+        "git rebase --exec 'rm x' HEAD~1",
+        "git rebase --exec='rm x' HEAD~1",
+        "git submodule foreach rm x",
+        "git -C sub bisect run rm x",
+        "ssh-agent rm x",
+        "perf stat rm x",
+        "chrt 1 rm x",
     ],
 )
 def test_a_command_is_found_wherever_it_stands(text: str) -> None:

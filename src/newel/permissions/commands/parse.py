@@ -8,6 +8,7 @@ nothing but simple commands with literal words: what a plain text runs is known 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
@@ -31,6 +32,9 @@ _PLAIN: Final = frozenset(
     {"comment", "program", "list", "pipeline", "command", "command_name", "redirected_statement"}
 )
 _WORDS: Final = frozenset({"word", "number", "raw_string", "string", "string_content", "concatenation"})
+_EVALUATING: Final = frozenset({"unset_command", "declaration_command", "unary_expression"})
+"""Nodes for commands that evaluate the index of an array in a quoted word, as those in ``programs().evaluating`` do."""
+
 _TOKENS: Final = frozenset({"&&", "||", ";", "|", "\n", '"'})
 _SAFE_REDIRECT: Final = re.compile(r"[012]?>&[12]|(?:[012]|&)?>>?\s*/dev/null|0?<\s*/dev/null")
 
@@ -41,6 +45,9 @@ _UNUSUAL: Final = re.compile(
 
 _SPECIAL: Final = re.compile(r"[*?\[\]{}~!$`]")
 """In a word without quotes, what bash may replace by something else."""
+
+_RUN_BY_GIT: Final = re.compile(r"(?s)(?:alias\.[^=]*=!|--exec=)(.*)")
+"""Arguments of git that have a command in them."""
 
 _GLOBAL_WITH_VALUE: Final = frozenset(
     {"-c", "-C", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix", "--config-env"}
@@ -86,10 +93,20 @@ def _collect(text: str, commands: list[Words], plain: list[tuple[str, ...]], dep
             literal = tuple(word for word in words if word is not None)
             is_plain &= bool(literal) and len(literal) == len(words)
             plain.append(literal)
+        if node.type == "raw_string" and node.parent is not None and node.parent.type in _EVALUATING:
+            _collect_evaluated(_text(node), commands, depth)
         is_plain &= _is_plain(node)
     if root.has_error:
         commands.append((None,))  # what bash makes of it is anybody's guess
+    if "\\\n" in text and depth < MAX_DEPTH:  # bash joins the lines, also within a word
+        _collect(text.replace("\\\n", ""), commands, [], depth + 1)
     return is_plain
+
+
+def _collect_evaluated(text: str, commands: list[Words], depth: int) -> None:
+    """Append the commands in the index of an array, which bash evaluates although it is quoted."""
+    if depth < MAX_DEPTH and ("$(" in text or "`" in text):
+        _collect(': "{}"'.format(text.strip("'")), commands, [], depth + 1)
 
 
 @cache
@@ -200,13 +217,28 @@ def _started(words: Words) -> Iterator[Words]:
 
 
 def _scripts(words: Words) -> Iterator[str]:
-    """Arguments that are commands themselves."""
-    if program(words) in programs().shells or program(words) in programs().starters:
-        for word in words[1:]:
-            if word is not None and re.search(r"\s", word):
-                yield word
-    if program(words) in {"eval", "exec"} and None not in words:
-        yield " ".join(word for word in words[1:] if word is not None)
+    """Arguments that are commands themselves, or have some in them."""
+    name, known = program(words), programs()
+    texts = [word for word in words[1:] if word is not None]
+    if name in known.shells or name in known.starters:
+        yield from (word for word in texts if re.search(r"\s", word))
+    if name in known.shells:
+        yield from (word for option, word in pairwise(texts) if re.fullmatch(r"-[a-z]*c[a-z]*", option))
+    if name == "env":
+        split = (re.match(r"-[a-zA-Z]*?S|--s[a-z-]*=", word) for word in texts)
+        yield from (found.string[found.end() :] for found in split if found)
+    if name == "git":
+        yield from (found[1] for word in texts if (found := _RUN_BY_GIT.match(word)))
+        yield from (word for option, word in pairwise(texts) if option in {"--exec", "-x"})
+        yield from (
+            " ".join(map(shlex.quote, texts[at + 1 :]))
+            for at, word in enumerate(texts)
+            if word in {"foreach", "run"}
+        )
+    if name in known.evaluating:
+        yield from (f': "{word}"' for word in texts if "$(" in word or "`" in word)
+    if name in {"eval", "exec"} and None not in words:
+        yield " ".join(texts)
 
 
 def _runs_unknown_script(words: Words) -> bool:

@@ -28,6 +28,7 @@ class Programs(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
 
     starters: frozenset[str]
     shells: frozenset[str]
+    evaluating: frozenset[str]
     interpreters: frozenset[str]
     asked_each_time: frozenset[str]
     versions: frozenset[str]

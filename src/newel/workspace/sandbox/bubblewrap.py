@@ -52,7 +52,7 @@ def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
     # Not through a link, which would show what it leads to; and what does not exist would have to be created.
     protected = [path for path in policy.protected if disk.exists(path) and disk.real(path) == path]
     binds += [("--ro-bind", path, path) for path in protected]
-    binds += [("--bind", path, path) for path in _around(protected, policy)]
+    binds += [("--bind", path, path) for path in _around([*protected, *policy.hidden], policy)]
     arguments = [word for path in empty for word in ("--tmpfs", path)]
     for path, real in policy.links.items():
         arguments += ["--symlink", real, path]
@@ -71,13 +71,13 @@ def _mounts(policy: SandboxPolicy, disk: SandboxDisk) -> list[str]:
     return arguments
 
 
-def _around(protected: Sequence[str], policy: SandboxPolicy) -> list[str]:
-    """The folders around what is protected, which are mounted on themselves: what is mounted cannot be moved away, and with it what is
-    mounted in it.
+def _around(paths: Sequence[str], policy: SandboxPolicy) -> list[str]:
+    """The folders around what is protected or hidden, which are mounted on themselves: what is mounted cannot be moved away, and with it what
+    is mounted in it. The next sandbox would find a hidden file by another path.
     """
-    closed = [*protected, *(path for path in policy.readable if is_below(path, policy.writable))]
+    closed = [*paths, *(path for path in policy.readable if is_below(path, policy.writable))]
     found: list[str] = []
-    for path in protected:
+    for path in paths:
         folder = os.path.dirname(path)  # noqa: PTH120 — a text
         while is_below(folder, policy.writable) and folder not in policy.writable:
             if folder not in found and not is_below(folder, closed):
