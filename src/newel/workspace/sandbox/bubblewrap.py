@@ -10,7 +10,10 @@ from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
 
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
 
-KERNEL = ("acpi", "asound", "bus", "driver", "fs", "irq", "mtrr", "scsi", "sys", "sysrq-trigger", "tty")
+KERNEL = (
+    *("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "mtrr"),
+    *("scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen"),
+)
 """What root could change in ``/proc`` without any capability: its files belong to root. bubblewrap covers only folders that can be written into, and
 in ``sys`` only files can. Its ``core_pattern`` names a program that the kernel starts, outside.
 """
