@@ -10,6 +10,14 @@ from newel.workspace.sandbox.sandbox_disk import LOCAL_DISK, SandboxDisk
 
 PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 — they are empty inside, and gone with the sandbox
 
+KERNEL = (
+    *("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "mtrr"),
+    *("scsi", "slabinfo", "sys", "sysrq-trigger", "timer_stats", "tty", "xen"),
+)
+"""What root could change in ``/proc`` without any capability: its files belong to root. bubblewrap covers only folders that can be written into, and
+in ``sys`` only files can. Its ``core_pattern`` names a program that the kernel starts, outside.
+"""
+
 PROXY = "/run/newel-proxy.sock"
 """Where the socket of the network proxy is inside."""
 
@@ -38,6 +46,7 @@ def options(policy: SandboxPolicy, seccomp: int, disk: SandboxDisk) -> list[str]
         *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
         *("--new-session", "--hostname", "sandbox", "--seccomp", str(seccomp)),
         *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
+        *(word for name in KERNEL for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")),
         *_mounts(policy, disk),
     ]
 

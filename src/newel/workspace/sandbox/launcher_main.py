@@ -290,10 +290,18 @@ def run_test(test: dict[str, Any]) -> list[str]:
 
 
 def view_failures() -> list[str]:
-    """What namespaces hide."""
+    """What namespaces hide, and what mounts cover in ``/proc``."""
+    failures: list[str] = []
     if len([name for name in os.listdir("/proc") if name.isdigit()]) > 8:  # noqa: PTH208 — as above
-        return ["processes of this machine can be seen"]
-    return []
+        failures.append("processes of this machine can be seen")
+    try:
+        os.close(
+            os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)
+        )  # a program that the kernel starts outside
+        failures.append("settings of the kernel can be changed")
+    except OSError:
+        pass
+    return failures
 
 
 def partial_failures(test: dict[str, Any]) -> list[str]:

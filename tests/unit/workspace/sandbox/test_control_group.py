@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,25 +118,28 @@ def test_where_there_is_no_place_that_is_said(tmp_path: Path, why: str) -> None:
         find_group_place(tree(tmp_path, own, groups, **options))
 
 
-def test_a_group_of_another_user_is_no_place(tmp_path: Path) -> None:
+def test_a_group_of_another_user_is_no_place() -> None:
     """In a session over SSH, the groups above belong to root."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to have files of another user")
-    session = "/user.slice/user-1000.slice/session-3.scope"
-    root = tree(tmp_path, session, {"/user.slice/user-1000.slice": enabled("memory", "pids"), session: {}})
-    tmp_path.chmod(0o755)
+    above = "/user.slice/user-1000.slice"
+    session = f"{above}/session-3.scope"
+    with tempfile.TemporaryDirectory(prefix="newel-groups-") as name:  # pytest closes its own to others
+        Path(name).chmod(0o755)
+        root = tree(Path(name), session, {above: enabled("memory", "pids"), session: {}})
+        refused = find_as_user(root)
+        assert "NoControlGroup: no control group" in refused.stderr
+        assert "systemd-run --user --scope newel" in refused.stderr
+        os.chown(f"{root}{MOUNT}{above}/cgroup.procs", USER, USER)
+        found = find_as_user(root)
+        assert (found.returncode, found.stderr) == (0, "")
+
+
+def find_as_user(root: str) -> subprocess.CompletedProcess[str]:
     code = f"from newel.workspace.sandbox.control_group import *; find_group_place({root!r})"
-    environ = {"PYTHONPATH": MODULES}
     user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []}
-    words = [usable_python(), "-c", code]
-    for path in (tmp_path, *tmp_path.parents[:-2]):  # pytest closes its own folders to others
-        path.chmod(0o755)
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd="/", **user)
-    assert "NoControlGroup: no control group" in done.stderr
-    assert "systemd-run --user --scope newel" in done.stderr
-    os.chown(f"{root}{MOUNT}/user.slice/user-1000.slice/cgroup.procs", USER, USER)
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd="/", **user)
-    assert (done.returncode, done.stderr) == (0, "")
+    words, environ = [usable_python(), "-c", code], {"PYTHONPATH": MODULES}
+    return subprocess.run(words, env=environ, capture_output=True, text=True, check=False, cwd="/", **user)
 
 
 def test_limits_that_the_user_gave_newel_hold_for_its_commands(tmp_path: Path) -> None:

@@ -159,7 +159,14 @@ FORBIDDEN = {
     "read a disk": "head -c 1 /dev/sda || head -c 1 /dev/vda",
     "read the memory of the machine": "head -c 1 /dev/mem || head -c 1 /proc/kcore",
     "set the clock": "date -s 2001-01-01",
-    "change a setting of the kernel": "echo 1 > /proc/sys/kernel/sysrq",
+    "change a setting of the kernel": "(: >> /proc/sys/kernel/core_pattern) && echo open",
+    # But for what tells only the one who opens it of a load.
+    "change anything of the kernel": python(
+        'import os; ways = [f"{folder}/{name}" for top in os.listdir("/proc") if not top.isdigit() and top not in ("self", "thread-self", "pressure") '
+        'for folder, _, names in [*os.walk(f"/proc/{top}"), ("/proc", (), [top])] for name in names]; '
+        "[os.close(os.open(way, os.O_WRONLY | os.O_NONBLOCK)) or print(way) for way in ways if os.access(way, os.W_OK)]"
+    )
+    + " | grep /proc",
     "write a control group": "mkdir /sys/fs/cgroup/newel-test",
     "leave its control group": "for file in $(find /sys/fs/cgroup -name cgroup.procs); do echo $$ > $file && exit; done; exit 1",
     "gain rights by a program of root": "chmod u+s /bin/true",
