@@ -61,7 +61,7 @@ export type Choice = { label: string; description?: string; decision: "once" | "
 /** The answers that the user can choose, the refusal last. */
 export function choices(asked: ApprovalAsked): Choice[] {
   const isServer = asked.kind === "server";
-  const once: Choice = { label: "Allow Once", decision: "once", ...(isServer && { description: "until this session ends" }) };
+  const once: Choice = { label: isServer ? "Allow for This Session" : "Allow Once", decision: "once" };
   const always: Choice = { label: "Always Allow", description: "exactly this call, for this session", decision: "always" };
   const rule: Choice = { label: "Always Allow in This Project", description: asked.rule ?? "", decision: "rule" };
   const no: Choice = { label: "Decline", decision: "no" };

@@ -31,6 +31,7 @@ test("an answer about a server is for the session or for the project, and its qu
   const preview = "a.org\n\nA command in the sandbox wants to reach this server,\nand may send it anything that it can read.";
   assert.equal(question({ ...asked, preview }).isLong, false);
   assert.deepEqual(choices(asked).map(({ decision }) => decision), ["once", "rule", "no"]);
+  assert.equal(choices(asked)[0].label, "Allow for This Session");
   assert.deepEqual(choices({ ...asked, kind: "call" }).map(({ decision }) => decision), ["once", "always", "rule", "no"]);
 });
 

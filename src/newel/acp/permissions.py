@@ -20,6 +20,9 @@ OPTIONS: Final = [
     p.PermissionOption(option_id="never", name="Always reject exactly this", kind="reject_always"),
 ]
 
+FOR_NOW: Final = p.PermissionOption(option_id="once", name="Allow for this session", kind="allow_once")
+"""The answer ``once`` about a server."""
+
 YES_NO: Final = [
     p.PermissionOption(option_id="yes", name="Yes", kind="allow_once"),
     p.PermissionOption(option_id="no", name="No", kind="reject_once"),
@@ -36,7 +39,7 @@ def _options(request: ApprovalRequest) -> list[p.PermissionOption]:
     name = f"Always allow in this project: {escape_line(request.offer)}"
     once, always, no, never = OPTIONS
     rule = p.PermissionOption(option_id="rule", name=name, kind="allow_always")
-    return [once, rule, no] if request.kind == "server" else [once, always, rule, no, never]
+    return [FOR_NOW, rule, no] if request.kind == "server" else [once, always, rule, no, never]
 
 
 class PermissionAsker:

@@ -13,6 +13,9 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+LIKENESS: Final = 0.75
+"""Of a name that was probably meant: ``enabled`` is no slip for ``readable``."""
+
 _PLACED: Final = re.compile(r"(?s)(?P<what>.*) - at `\$(?P<where>.*)`")
 _SYNTAX: Final = re.compile(r"(?s)(?P<what>.*?) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -136,7 +139,7 @@ def _choices(kind: Any) -> list[str]:
 def _suggestion(name: str, valid: list[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, valid, n=1)
+    near = get_close_matches(name, valid, n=1, cutoff=LIKENESS)
     return f" (did you mean `{near[0]}`?)" if near else f"; valid settings are {', '.join(valid)}"
 
 

@@ -109,7 +109,7 @@ async def test_a_server_is_asked_about_and_allowed_for_the_project(
         await ide.prompt("run")
         (asked,) = ide.editor.asked
         assert [option["name"] for option in asked["options"]] == [
-            "Allow",
+            "Allow for this session",
             "Always allow in this project: the server nowhere.invalid",
             "Reject",
         ]

@@ -469,6 +469,7 @@ def test_a_refused_server_is_named_with_the_line_that_allows_it(with_model: With
     newel("--sandbox", "workspace", "go")
     fine, first, second = results(newel)
     assert "sandbox" not in fine  # what a command does without is not its failure
+    assert "\nRefused by the sandbox: a.invalid, b.invalid:8443. Commands in" in first
     assert '[sandbox] domains = ["a.invalid", "b.invalid:8443"] in ~/.newel/config.toml' in first
     assert "Refused by the sandbox: c.invalid, a.invalid:8443." in second
     assert "--sandbox off" not in second

@@ -206,6 +206,7 @@ def test_common_forms_of_dotenv_lines_are_read(tmp_path: Path) -> None:
             "approve = 'yolo'",
             r"approve: invalid value 'yolo'; valid values are auto, ask, review, plan, read-only",
         ),
+        ("[sandbox]\nenabled = false", r"sandbox\.enabled: unknown setting; valid settings are mode, "),
         (
             '[sandbox]\nmode = "none"',
             r"line 2: sandbox\.mode: invalid value 'none'; valid values are workspace, read-only, partial, off",

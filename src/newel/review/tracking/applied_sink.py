@@ -43,7 +43,7 @@ class AppliedSink:
             )
         if uncovered.files:
             names = join_names(uncovered.files, shown=SHOWN)
-            lines.append(f"Changed, but not recorded, so undo leaves it as it is: {names}.")
+            lines.append(f"Changed, but not recorded, so undo does not restore it: {names}.")
         if uncovered.unchecked:
             names = join_names(uncovered.unchecked, shown=SHOWN)
             lines.append(f"Not recorded, and too large to be looked at for changes: {names}.")

@@ -373,7 +373,7 @@ def _describe_background(processes: Sequence[str]) -> list[str]:
         return []
     names = join_names(processes, shown=3)
     return [
-        f"Still running: {names}. What changes here meanwhile is recorded apart from this run, when Newel works here next."
+        f"Still running: {names}. Later changes here are recorded separately, when Newel next works in this folder."
     ]
 
 

@@ -25,7 +25,7 @@ LIVE_CHARACTERS = 4_000
 OUTPUT_LINES = 3
 """Lines of a running command's output that are shown."""
 
-Kind = Literal["nothing", "user", "text", "calls", "note", "end"]
+Kind = Literal["nothing", "user", "text", "calls", "note", "question", "end"]
 
 
 class RichRenderer(LiveRenderer):
@@ -56,6 +56,8 @@ class RichRenderer(LiveRenderer):
             self._print("text", styles.with_diff(text))
         elif code == "whole":
             self._print("note", styles.whole_lines(text))
+        elif code == "question":
+            self._print("question", styles.Text(sanitize(text)))
         else:
             self._print("note", styles.Text(sanitize(text)))
         self._draw()
@@ -70,7 +72,7 @@ class RichRenderer(LiveRenderer):
         self._print_painted(kind, *(self.painter.paint(line, width) for line in lines))
 
     def _print_painted(self, kind: Kind, *lines: str) -> None:
-        if self._last != "nothing" and (kind != self._last or kind == "text"):
+        if self._last != "nothing" and (kind != self._last or kind in {"text", "question"}):
             self._above.append("")
         self._last = kind
         self._above += lines

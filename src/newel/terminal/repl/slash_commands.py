@@ -314,6 +314,8 @@ async def permissions(context: CommandContext, argument: str) -> None:
 
     book = context.agent.rules
     action, _, name = argument.partition(" ")
+    if action == "add":
+        raise UsageError("`newel permissions add RULE` in a shell adds a rule.")
     if action not in {"", "list", "revoke"} or (action == "revoke") != bool(name.strip()):
         raise UsageError("Usage: /permissions [revoke ID|--all]")
     if book is None:

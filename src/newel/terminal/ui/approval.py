@@ -94,8 +94,7 @@ def present(request: ApprovalRequest) -> str:
     lines = escape_invisible(request.preview).removesuffix("\n").split("\n")
     exact = "\n".join(f"    {line}" for line in lines)
     rule = f"\np always allows here: {escape_line(request.offer)}\n" if request.offer else ""
-    apart = "\n" if request.kind == "server" else ""  # from the call that is running
-    return f"{apart}{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
+    return f"{escape_line(request.label)} in {_place(request.folder)}:\n\n{exact}\n{rule}"
 
 
 def _place(folder: str) -> str:

@@ -124,7 +124,7 @@ class PromptToolkitUI:
         self, question: str, about: str, initial: str = "", *, interrupting: bool = False
     ) -> str | None:
         if about:
-            self.renderer.note(escape_invisible(about))
+            self.renderer.note(escape_invisible(about), "question")
         await self._read_keys()  # keys typed before the question are no answer: they act as usual
         self._question, self._seen = escape_invisible(question), None
         self._app.invalidate()

@@ -6,7 +6,7 @@ Programs report what the kernel says, such as "Read-only file system", which nei
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Unpack
 
 import msgspec
@@ -43,12 +43,12 @@ READING: Final = (
 )
 
 NETWORK: Final = (
-    "Commands in the sandbox reach only servers that the user allows, over HTTP and HTTPS through the proxy in HTTPS_PROXY; ssh reaches none. To "
+    "{refused}Commands in the sandbox reach only servers that the user allows, over HTTP and HTTPS through the proxy in HTTPS_PROXY; ssh reaches none. To "
     "allow more, the user can set [sandbox] domains = [{servers}] " + WAY_OUT
 )
 
 REFUSED: Final = "Refused by the sandbox: {servers}."
-"""For servers that are refused after the user and the model have learnt why."""
+"""Comes first: a screen shows the beginning of the last line."""
 
 NETWORK_OF_A_HOST: Final = (
     "Commands in the sandbox on a host reach no server but those that they start themselves. The user can run the command there, or start Newel "
@@ -160,15 +160,19 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
             hints.append(NETWORK)
         lost = self._find_lost(command)
         hints += [LOST] * bool(lost)
-        texts: list[str] = []
-        if refused and NETWORK in hints and NETWORK in self._said:
-            texts.append(REFUSED.format(servers=", ".join(refused)))
-        servers = ", ".join(f'"{rule}"' for rule in refused) or '"example.org"'
-        paths = ", ".join(lost[:MAX_NAMED]) + " …" * (len(lost) > MAX_NAMED)
-        new = [hint for hint in hints if hint not in self._said]
-        for hint in new:
-            text = hint.replace("{servers}", servers).replace("{paths}", paths)
-            texts.append(text if hint is LOST else text + self._leave)
+        named = REFUSED.format(servers=", ".join(refused)) if refused else ""
+        words = {
+            "{refused}": f"{named} " if named else "",
+            "{servers}": ", ".join(f'"{rule}"' for rule in refused) or '"example.org"',
+            "{paths}": ", ".join(lost[:MAX_NAMED]) + " …" * (len(lost) > MAX_NAMED),
+        }
+        texts = [
+            _fill(hint, words) + ("" if hint is LOST else self._leave)
+            for hint in hints
+            if hint not in self._said
+        ]
+        if named and NETWORK in hints and NETWORK in self._said:
+            texts.insert(0, named)
         self._said.update(hints)
         return texts
 
@@ -179,3 +183,9 @@ class SandboxHints(DelegatingWorkspace[Workspace]):
         shown = [*self._policy.writable, *self._policy.readable]
         names: list[str] = re.findall(self._written, command[:MAX_SCANNED])
         return [one_line(f"~/{name}", 80) for name in names if not is_below(f"{home}/{name}", shown)]
+
+
+def _fill(hint: str, words: Mapping[str, str]) -> str:
+    for name, text in words.items():
+        hint = hint.replace(name, text)
+    return hint

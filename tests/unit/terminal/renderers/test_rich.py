@@ -205,6 +205,14 @@ def test_no_color_means_no_colour(scene: Callable[..., Any]) -> None:
     assert codes <= {"0", "1", "2", "3", "4"}
 
 
+def test_a_question_about_a_server_stands_apart_from_that_about_its_call() -> None:
+    paper = Paper()
+    renderer = RichRenderer(paper, Styles(COLOURS), window=lambda: 128_000, clock=lambda: 0.0)
+    renderer.note("Execute Shell Command:\n\n    npm install\n", "question")
+    renderer.note("Network:\n\n    example.org\n", "question")
+    assert "npm install\n\nNetwork:" in paper.text
+
+
 HOSTILE = st.lists(st.sampled_from([*"\x1b[]\x07;H2Ka\n\r`\x9b", "&#27;", "&#155;"]), max_size=12).map(
     "".join
 )

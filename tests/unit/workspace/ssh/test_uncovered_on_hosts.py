@@ -134,4 +134,4 @@ async def test_the_end_of_a_run_names_them(sshd: Sshd, tmp_path: Path, root: Pat
         await agent.prompt("go")
         words = "\n".join(said)
         assert "Changed, but not recorded: .git/hooks/pre-commit. Git obeys these files" in words
-        assert "so undo leaves it as it is: target/." in words
+        assert "so undo does not restore it: target/." in words
