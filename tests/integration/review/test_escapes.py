@@ -311,6 +311,7 @@ def script_of(trick: Trick) -> list[Answer]:
     return script
 
 
+@pytest.mark.timeout(120)  # one of them writes 180 MB
 @pytest.mark.parametrize("name", TRICKS)
 async def test_nothing_escapes_without_a_word(name: str, project: Path, tmp_path: Path) -> None:
     before = tree(project)
