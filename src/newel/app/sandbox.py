@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -327,6 +327,18 @@ def _limits(wanted: SandboxSettings) -> dict[str, int]:
         "RLIMIT_FSIZE": _bytes(wanted.max_file),
     }
     return {"RLIMIT_CORE": 0} | {name: most for name, most in given.items() if most is not None}
+
+
+def paths_without_effect(settings: Settings) -> Iterator[str]:
+    """Why paths of the settings show or open nothing to commands of this machine, for the user."""
+    hidden = find_policy(settings, os.path.realpath(settings.cwd), None).hidden
+    home = os.path.realpath(Path.home())
+    for name, paths in (("writable", settings.sandbox.writable), ("readable", settings.sandbox.readable)):
+        for path, (real,) in ((path, _paths([path], home)) for path in paths):
+            if not os.path.lexists(real):
+                yield f"[sandbox] {name}: {path} does not exist, so commands cannot use it. Create it first."
+            elif os.path.realpath(real) in hidden:
+                yield f"[sandbox] {name}: {path} holds secrets and stays hidden. Name the files in it that commands may see."
 
 
 def describe_limits(wanted: SandboxSettings) -> str:

@@ -20,7 +20,7 @@ from newel.agent.formatting import format_number, pluralize
 from newel.agent.messages import UserMessage
 from newel.agent.ports import Model, ModelRequest, ToolCallMode
 from newel.app.model_resolver import expanded_name, find_endpoint, find_model, tool_call_mode
-from newel.app.sandbox import describe_limits
+from newel.app.sandbox import describe_limits, paths_without_effect
 from newel.app.sandbox_choice import choose_sandbox, why_partial
 from newel.app.trusting import ignored_message
 from newel.cli.diagnostics import BAD, GOOD, NOTE, Check, Checks
@@ -108,6 +108,9 @@ def _sandbox(settings: Settings) -> Iterator[Check]:
         yield Check(NOTE, "sandbox", f"{mode}{why and f': {why}'}")
     if chosen.sandbox.mode != "off" and sys.platform == "linux":
         yield Check(NOTE, "limits", describe_limits(chosen.sandbox))
+    if chosen.sandbox.mode != "off" and chosen.host is None:
+        for why in paths_without_effect(chosen):
+            yield Check(NOTE, "sandbox", why)
 
 
 def _dotenv(settings: Settings) -> Iterator[Check]:

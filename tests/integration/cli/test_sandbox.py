@@ -186,6 +186,21 @@ def test_limits_of_the_settings_hold(with_model: WithModel) -> None:
     assert raised.count("cannot modify limit") == (1 if "limit of 2 GiB" in memory else 2)
 
 
+def test_doctor_names_paths_of_the_settings_that_show_nothing(with_model: WithModel) -> None:
+    """A slip in a path, or a folder that stays hidden, would look like a fault of the sandbox."""
+    newel = with_model(scenario("go", DONE))
+    for name in (".newel", ".ssh", "notes"):
+        (newel.home / name).mkdir()
+    (newel.home / ".ssh/known_hosts").write_text("")
+    paths = '["~/notez", "~/.ssh", "~/.ssh/known_hosts", "~/notes"]'
+    (newel.home / ".newel/config.toml").write_text(f"[sandbox]\nreadable = {paths}\n")
+    said = newel("doctor", NEWEL_SANDBOX="workspace").stdout
+    assert "readable: ~/notez does not exist" in said
+    assert "readable: ~/.ssh holds secrets and stays hidden" in said
+    assert "readable: ~/notes " not in said
+    assert "known_hosts" not in said
+
+
 def test_doctor_says_which_limits_a_sandbox_has(with_model: WithModel) -> None:
     """A limit that the user believes in, and that is not there, is worse than none."""
     newel = with_model(scenario("go", DONE))
