@@ -36,7 +36,7 @@ def test_the_next_start_names_what_a_killed_run_did_between_its_commands(
     shown = newel("review")
     said = shown.stdout + shown.stderr
     assert "Changed, but not recorded: .git/hooks/post-commit." in said
-    assert "undo leaves it as it is: go, ignored." in said
+    assert "undo does not restore it: go, ignored." in said
     assert (
         "since its last command, by what it left running or by you, so it is not recorded: later, seen."
         in said

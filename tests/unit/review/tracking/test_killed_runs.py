@@ -81,7 +81,7 @@ async def test_what_a_killed_run_hid_or_did_to_files_that_are_not_covered_is_rec
     assert trusted.startswith(
         'Newel was killed during "fix it". Changed, but not recorded: .git/hooks/pre-commit.'
     )
-    [named] = [notice for notice in recorder.notices if "undo leaves it" in notice]
+    [named] = [notice for notice in recorder.notices if "undo does not restore" in notice]
     assert all(name in named for name in ("large", "new.log", "old.env"))
     await recorder.project.apply(await recorder.project.undo())
     assert (project / ".gitignore").read_text() == "*.log\nold.env\n"
@@ -112,7 +112,7 @@ async def test_changes_of_secrets_by_a_killed_command_are_named(tmp_path: Path) 
     project = tmp_path / "project"
     recorder = await after_kill(project, "echo theirs > .env; rm key.pem; echo theirs > sub/a")
     assert await recorded(recorder) == {"sub/a"}
-    [named] = [notice for notice in recorder.notices if "undo leaves it" in notice]
+    [named] = [notice for notice in recorder.notices if "undo does not restore" in notice]
     assert ".env" in named
     assert (project / ".env").read_text() == "theirs\n"
     recorder.close()
@@ -130,7 +130,7 @@ async def test_what_happened_after_the_last_command_of_a_killed_run_is_named(tmp
     assert 'Newel was killed during "fix it". Changed, but not recorded: .git/hooks/pre-commit.' in named
     [covered] = [notice for notice in recorder.notices if "since its last command" in notice]
     assert ": left, sub/a." in covered
-    [others] = [notice for notice in recorder.notices if "undo leaves it" in notice]
+    [others] = [notice for notice in recorder.notices if "undo does not restore" in notice]
     assert all(name in others for name in ("large", "new.log", "old.env"))
     recorder.close()
     again = await opened(project)
