@@ -189,7 +189,7 @@ class EffectLog:
         """Whether ``save_known`` needs the states of all files: there is nothing to append to, or too much was appended."""
         return self._known < 0 or self._known_size > self._known_limit
 
-    def save_known(self, block: bytearray) -> None:
+    def save_known(self, block: bytes | bytearray) -> None:
         """Save the states of all files, as ``snapshots.index`` packs them, or append those that have changed since, unless
         ``wants_all``.
         """
@@ -205,7 +205,7 @@ class EffectLog:
             self._append_known(block)
         self._known_size += len(block)
 
-    def _append_known(self, block: bytearray) -> None:
+    def _append_known(self, block: bytes | bytearray) -> None:
         is_whole = False
         try:
             is_whole = os.write(self._known, block) == len(block)
@@ -215,7 +215,7 @@ class EffectLog:
         if not is_whole:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
 
-    def _replace_known(self, folder: Path, block: bytearray) -> int:
+    def _replace_known(self, folder: Path, block: bytes | bytearray) -> int:
         """Atomically, as effects of commands that still run rely on the file."""
         temporary = folder / f"{self._name}{_KNOWN_NEXT}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
