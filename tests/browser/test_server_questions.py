@@ -235,7 +235,9 @@ def test_a_tool_server_in_a_sandbox_asks_in_the_tab_that_called_it(workbench: Ma
     expect(page.get_by_role("button", name="Tools")).to_contain_text("1✓")
     open_chat(page)
     say(page, "command")
-    question(page, "forecast.invalid").get_by_role("button", name="Allow in this conversation", exact=True).click()
+    question(page, "forecast.invalid").get_by_role(
+        "button", name="Allow in this conversation", exact=True
+    ).click()
     expect(answers(page).last).to_contain_text("One.")
     say(page, "ask")
     asked = question(page, "forecast.invalid")
