@@ -181,7 +181,8 @@ def title_of_call(call: ToolCall) -> str:
     """One line: a command itself, or the tool and its file."""
     command = call.arguments.get("command")
     if call.name == "bash" and isinstance(command, str):
-        return one_line(command, MAX_TITLE) or "bash"
+        outside = "Outside of the sandbox: " if call.arguments.get("unsandboxed") else ""
+        return outside + (one_line(command, MAX_TITLE - len(outside)) or "bash")
     if call.name == "update_plan":  # clients show the plan itself
         return "Update the plan"
     return describe_call(call.name, call.arguments, MAX_TITLE)

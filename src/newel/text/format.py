@@ -92,6 +92,11 @@ def command_of(name: str, args: dict[str, Any]) -> str:
     return command if isinstance(command, str) else ""
 
 
+def shown_name(name: str, args: dict[str, Any]) -> str:
+    """The name of a call's tool, with what nobody must overlook: ``bash (unsandboxed)``."""
+    return f"{name} (unsandboxed)" if name == "bash" and args.get("unsandboxed") else name
+
+
 def describe_call(name: str, args: dict[str, Any], limit: int = 160) -> str:
     """A tool call on one line: ``bash pytest -q``, ``edit src/app.py``."""
     return one_line(call_text(name, args), limit)
@@ -102,7 +107,7 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     subject = args.get(SUBJECT.get(name, ""))
     if not isinstance(subject, str):
         subject = to_json(args).decode() if args else ""
-    return f"{name} {subject}"
+    return f"{shown_name(name, args)} {subject}"
 
 
 def format_duration(milliseconds: float) -> str:

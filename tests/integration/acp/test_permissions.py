@@ -121,6 +121,23 @@ async def test_a_server_is_asked_about_and_allowed_for_the_project(
     assert ("nowhere.invalid" in newel("permissions").stdout) is not damaged
 
 
+async def test_a_command_outside_of_the_sandbox_says_so_in_its_title(with_model: WithModel) -> None:
+    """Some editors show no more than the title of a call, and its answers."""
+    require_program("bwrap", "bubblewrap")
+    arguments = {"command": "touch ~/made", "unsandboxed": True}
+    step = {"tool_calls": [{"function": {"name": "bash", "arguments": arguments}}]}
+    newel = with_model(scenario("run", step, DONE))
+    newel.environ["NEWEL_SANDBOX"] = "workspace"
+    async with editing(newel, "--approve", "auto") as ide:
+        ide.editor.decide = lambda _: "reject_once"
+        await ide.new_session()
+        await ide.prompt("run")
+        (asked,) = ide.editor.asked
+        assert ide.editor.call()["title"] == "Outside of the sandbox: touch ~/made"
+        assert "outside of the sandbox" in str(asked["toolCall"]["content"])
+    assert not (newel.home / "made").exists()
+
+
 async def test_hidden_characters_of_a_command_are_shown(with_model: WithModel) -> None:
     """A command could look harmless."""
     newel = with_model(scenario("run", bash("echo safe \u202e# mr"), DONE))

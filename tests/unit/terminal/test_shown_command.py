@@ -90,6 +90,7 @@ def test_the_console_shows_the_end_of_a_command_too(scene: Callable[..., Any]) -
 def test_a_short_command_takes_one_line() -> None:
     assert rich("pytest -q", 50) == ["● bash pytest -q              60 notes.txt  138 ms"]
     assert call_text("bash", {"command": "pytest -q"}) == "bash pytest -q"
+    assert call_text("bash", {"command": "git push", "unsandboxed": True}) == "bash (unsandboxed) git push"
 
 
 @given(st.text(alphabet="ab \n#<'EOF;", max_size=400), st.integers(16, 100))

@@ -77,6 +77,7 @@ def test_the_meter_omits_unknown_values() -> None:
 
 def test_a_call_is_one_line_in_any_notation() -> None:
     assert describe_call("bash", {"command": "a\nb\tc"}) == "bash a↵b c"
+    assert describe_call("bash", {"command": "a", "unsandboxed": True}) == "bash (unsandboxed) a"
     assert describe_call("bash", {"command": "x" * 500}, 20) == "bash " + "x" * 14 + "…"
     assert describe_call("search", {"query": 1}) == 'search {"query":1}'
     assert describe_call("read", {"file_path": 7}) == 'read {"file_path":7}'

@@ -9,7 +9,7 @@ from newel.agent import events as e
 from newel.agent.messages import AssistantMessage, UserMessage
 from newel.terminal.renderers.base import COMPACTED, CallOutcome, Renderer, RunSummary
 from newel.terminal.stdout import TextSink
-from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration
+from newel.text.format import ENDINGS, command_of, describe_call, describe_retry, format_duration, shown_name
 from newel.text.sanitize import SanitizedStream, escape_invisible, sanitize
 
 ERROR_CODES = frozenset({"workspace_error", "session_damage"})
@@ -182,4 +182,5 @@ def call_text(name: str, args: dict[str, Any]) -> str:
 
     wrapper = textwrap.TextWrapper(WIDTH, replace_whitespace=False, break_on_hyphens=False)
     rows = shown_command(command, lambda line: wrapper.wrap(line) or [""])
+    name = shown_name(name, args)
     return f"{name} " + f"\n{' ' * len(name)} ".join(rows)

@@ -22,7 +22,7 @@ from newel.agent.formatting import pluralize
 from newel.diff.unified import MINUS, changes
 from newel.terminal.renderers.base import CallOutcome
 from newel.terminal.shown_command import shown_command
-from newel.text.format import PROMPT, command_of, describe_call, format_duration
+from newel.text.format import PROMPT, command_of, describe_call, format_duration, shown_name
 from newel.text.sanitize import escape_invisible, sanitize
 
 # -- Markdown: without boxes, and with code that can be copied -----------------------------------------
@@ -216,6 +216,7 @@ def _call(mark: Text, name: str, args: dict[str, Any], width: int, room: int) ->
     command = command_of(name, args)
     if not command:
         return [_append_call(mark, truncate(describe_call(name, args), room - mark.cell_len), name)]
+    name = shown_name(name, args)
     indent = mark.cell_len + len(name) + 1
     first, *rows = shown_command(command, lambda line: wrap(line, max(width - indent, 8)))
     return [_append_call(mark, f"{name} {first}", name), *(Text(" " * indent + row) for row in rows)]
