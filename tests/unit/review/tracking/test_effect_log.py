@@ -22,7 +22,7 @@ def effect(title: str, path: str | None = "f") -> EffectRecord:
     return EffectRecord(run="r", session="s", title=title, began="", began_ns=0, path=path)
 
 
-def known(name: str, content: bytes) -> bytes:
+def known(name: str, content: bytes) -> bytearray:
     """The known facts of one file."""
     tree = FileTree()
     tree.folders[""] = FolderState(None)
