@@ -8,6 +8,7 @@ to memory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -145,13 +146,13 @@ class Watchdog:
             self._write(self._lines[command.mark], command.line())
 
     def update(self, command: ProcessMark) -> None:
-        """Update the entry of a watched command."""
-        with self._lock:
+        """Update the entry of a watched command, which runs: if that fails, the earlier entry, by its mark alone, holds as well."""
+        with self._lock, contextlib.suppress(OSError):
             self._write(self._lines[command.mark], command.line())
 
     def forget(self, command: ProcessMark) -> None:
-        """Remove a command: processes that it left running may stay."""
-        with self._lock:
+        """Remove a command: processes that it left running may stay. If that fails, they end with Newel."""
+        with self._lock, contextlib.suppress(OSError):
             if (line := self._lines.pop(command.mark, None)) is not None:
                 self._free.append(line)
                 self._write(line, b" " * LINE_BYTES)
