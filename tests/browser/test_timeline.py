@@ -202,7 +202,9 @@ def test_some_hunks_of_a_run_can_be_undone_and_newer_changes_stay(workbench: Mak
     dialog.get_by_label("Selected hunks only").check()
     expect(dialog).to_contain_text("Select the hunks to roll back.")
     expect(dialog.get_by_role("button", name="Roll back", exact=True)).to_be_disabled()
-    for box in dialog.get_by_role("checkbox", name="notes.md").all():
+    boxes = dialog.get_by_role("checkbox", name="notes.md")
+    expect(boxes).to_have_count(2)
+    for box in boxes.all():
         box.check()
     expect(dialog).to_contain_text("1 file would change.")
     expect(dialog).to_contain_text("1 place would not change:")
